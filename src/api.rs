@@ -1,0 +1,1 @@
+//! The types that users write: `RedisQuorum` and `LeaderLock`.

@@ -1,0 +1,1 @@
+//! How long things take: lease duration, renew deadline, retry period, drift.

@@ -1,0 +1,10 @@
+//! Leader election for everything that must run once: Redlock leases on independent Redis masters.
+//!
+//! Imports point one way: `cli → standalone/inspect/demo → elector → masters → lease`. [`lease`] is pure: it decides
+//! and never waits, reads no clock and draws no random number. [`masters`] talks to Redis and never sees Kubernetes.
+//! `api` holds the types that users write.
+
+pub mod api;
+pub mod demo;
+pub mod lease;
+pub mod standalone;

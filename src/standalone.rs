@@ -1,0 +1,1 @@
+//! `redlock operator --standalone DIR`: the same objects as YAML files, no Kubernetes.
