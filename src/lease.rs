@@ -1,4 +1,24 @@
-//! The decision: timings, identity, votes, validity and the state machine of one lock. Pure.
+//! The decision: timings, identity, votes, validity and the state machine of one lock.
+//!
+//! Pure. Nothing here waits, reads a clock or draws a random number: `now` and randomness are arguments, so the same
+//! code runs in production, in a simulation and in a model check. Nothing here imports anything else of the crate.
 
+pub mod attempt;
 pub mod identity;
+pub mod machine;
+pub mod moment;
+pub mod obstacle;
 pub mod timing;
+pub mod token;
+pub mod value;
+pub mod vote;
+
+pub use attempt::{Attempt, GrantReply, Loss, Marks, Step, Won};
+pub use identity::{ClusterId, HolderIdentity, LockName};
+pub use machine::{Action, EndReason, Event, Machine, Outcome, Participation, Round, Terms};
+pub use moment::Moment;
+pub use obstacle::{Obstacle, Sighting, View};
+pub use timing::Timings;
+pub use token::{Authority, FencingToken};
+pub use value::{LeaseStem, LeaseValue, Nonce};
+pub use vote::{MAX_MASTERS, QuorumSize, Tally, Verdict, Vote};

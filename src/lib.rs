@@ -5,6 +5,8 @@
 //! `api` holds the types that users write.
 
 pub mod api;
+pub mod clock;
 pub mod demo;
 pub mod lease;
+pub mod masters;
 pub mod standalone;

@@ -1,0 +1,30 @@
+//! The one file that reads clocks.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::lease::Moment;
+
+/// The boot-time clock: monotonic, and it counts suspend.
+#[must_use]
+pub fn now() -> Moment {
+    // CLOCK_BOOTTIME exists since Linux 2.6.39 and takes a valid pointer here, so this cannot fail there. If it did,
+    // the answer "never" ends every lease at once: the safe side.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Moment::NEVER, |t| {
+        let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
+        let nanos = u64::try_from(t.tv_nsec()).unwrap_or(0);
+        Moment::from_nanos(seconds * 1_000_000_000 + nanos)
+    })
+}
+
+/// Time since 1970, for what people read and for the floor of the counter after a total loss. Decides nothing else.
+#[must_use]
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Sleeps until `moment`; at once if it has passed.
+pub async fn sleep_until(moment: Moment) {
+    tokio::time::sleep(moment.left(now())).await;
+}

@@ -1,0 +1,344 @@
+//! One attempt to acquire a lease: grant on all masters, confirm when their numbers differ, or give up.
+
+use std::time::Duration;
+
+use super::{
+    FencingToken, Moment, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing, vote::MAX_MASTERS,
+};
+
+/// The registers `held:<lock>` and `clean:<lock>` (tokens; 0 = never written).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub held: u64,
+    pub clean: u64,
+}
+
+impl Marks {
+    /// Register by register the greatest.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        Self {
+            held: self.held.max(other.held),
+            clean: self.clean.max(other.clean),
+        }
+    }
+
+    /// The last holder with targets did not confirm that they stopped. Neither set = never held.
+    #[must_use]
+    pub const fn ended_uncleanly(self) -> bool {
+        self.held > self.clean
+    }
+}
+
+/// One master's reply to `grant`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrantReply {
+    Granted { number: u64, marks: Marks },
+    Refused(Sighting),
+    Unknown,
+}
+
+impl GrantReply {
+    #[must_use]
+    pub const fn vote(&self) -> Vote {
+        match self {
+            Self::Granted { .. } => Vote::Granted,
+            Self::Refused(_) => Vote::Refused,
+            Self::Unknown => Vote::Unknown,
+        }
+    }
+}
+
+/// A lease that was won.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Won {
+    pub token: FencingToken,
+    pub valid_until: Moment,
+    pub started: Moment,
+    /// Greatest registers among the grants of this win.
+    pub marks: Marks,
+}
+
+/// Why an attempt was lost. Whatever the reason: undo everywhere.
+#[derive(Clone, Debug)]
+pub enum Loss {
+    /// Somebody else's lease, a reservation, or a clash: see the view.
+    Refused(View),
+    /// Too many masters unknown; the view of the others.
+    NoQuorum(View),
+    /// The attempt reached its limit, or its validity ended before it was won.
+    TooLate,
+}
+
+/// What to do next.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Step {
+    Wait,
+    /// Send `confirm` to these masters, each with the number that it granted; then report [`Attempt::on_confirm`].
+    Confirm {
+        token: FencingToken,
+        granted: Vec<(usize, u64)>,
+    },
+    Won(Won),
+    Lost(Loss),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Granting(Tally),
+    Confirming { token: FencingToken, tally: Tally },
+    Over,
+}
+
+/// The state of one attempt. Left when [`Step::Won`] or [`Step::Lost`] was returned; later replies change nothing.
+#[derive(Debug)]
+pub struct Attempt {
+    size: QuorumSize,
+    started: Moment,
+    lease_duration: Duration,
+    limit: Moment,
+    phase: Phase,
+    granted: [Option<u64>; MAX_MASTERS],
+    marks: Marks,
+    view: View,
+}
+
+impl Attempt {
+    /// `started` is read before the first byte is sent; no attempt lasts longer than `acquire_limit`.
+    #[must_use]
+    pub fn new(size: QuorumSize, started: Moment, lease_duration: Duration, acquire_limit: Duration) -> Self {
+        Self {
+            size,
+            started,
+            lease_duration,
+            limit: started + acquire_limit,
+            phase: Phase::Granting(Tally::new(size)),
+            granted: [None; MAX_MASTERS],
+            marks: Marks::default(),
+            view: View::new(size),
+        }
+    }
+
+    /// No reply counts after this.
+    #[must_use]
+    pub fn limit(&self) -> Moment {
+        self.limit.min(self.valid_until())
+    }
+
+    fn valid_until(&self) -> Moment {
+        self.started + self.lease_duration - timing::drift(self.lease_duration)
+    }
+
+    /// The reply of one master to `grant`, received at `now`.
+    pub fn on_grant(&mut self, master: usize, reply: GrantReply, now: Moment) -> Step {
+        let Phase::Granting(tally) = &mut self.phase else {
+            return Step::Wait;
+        };
+        if !tally.record(master, reply.vote()) {
+            return Step::Wait;
+        }
+        let verdict = tally.verdict();
+        match reply {
+            GrantReply::Granted { number, marks } => {
+                self.granted[master] = Some(number);
+                self.marks = self.marks.merged(marks);
+                self.view.record(master, Sighting::FREE);
+            }
+            GrantReply::Refused(sighting) => self.view.record(master, sighting),
+            GrantReply::Unknown => {}
+        }
+        match verdict {
+            _ if now >= self.limit() => self.lost(Loss::TooLate),
+            Verdict::Pending => Step::Wait,
+            Verdict::Lost if self.view.decided() => {
+                let view = self.view.clone();
+                self.lost(Loss::Refused(view))
+            }
+            Verdict::Lost => {
+                let view = self.view.clone();
+                self.lost(Loss::NoQuorum(view))
+            }
+            Verdict::Won => self.granted_by_majority(now),
+        }
+    }
+
+    /// The largest grant number is the token. It is confirmed if a majority returned that same number.
+    fn granted_by_majority(&mut self, now: Moment) -> Step {
+        let token = self.granted.iter().flatten().copied().max().unwrap_or_default();
+        if self.granted.iter().flatten().filter(|n| **n == token).count() >= self.size.majority() {
+            return self.won(FencingToken(token), now);
+        }
+        let granted: Vec<(usize, u64)> = self
+            .granted
+            .iter()
+            .enumerate()
+            .filter_map(|(m, n)| n.map(|n| (m, n)))
+            .collect();
+        let mut tally = Tally::new(self.size);
+        // Masters that granted nothing have nothing to confirm.
+        for master in (0..self.size.masters()).filter(|m| self.granted[*m].is_none()) {
+            tally.record(master, Vote::Unknown);
+        }
+        self.phase = Phase::Confirming {
+            token: FencingToken(token),
+            tally,
+        };
+        Step::Confirm {
+            token: FencingToken(token),
+            granted,
+        }
+    }
+
+    /// The vote of one master on `confirm`, received at `now`.
+    pub fn on_confirm(&mut self, master: usize, vote: Vote, now: Moment) -> Step {
+        let Phase::Confirming { token, tally } = &mut self.phase else {
+            return Step::Wait;
+        };
+        let token = *token;
+        if !tally.record(master, vote) {
+            return Step::Wait;
+        }
+        match tally.verdict() {
+            _ if now >= self.limit() => self.lost(Loss::TooLate),
+            Verdict::Pending => Step::Wait,
+            Verdict::Won => self.won(token, now),
+            Verdict::Lost => {
+                let view = self.view.clone();
+                self.lost(Loss::NoQuorum(view))
+            }
+        }
+    }
+
+    /// Time passed without a reply.
+    pub fn on_time(&mut self, now: Moment) -> Step {
+        if matches!(self.phase, Phase::Over) || now < self.limit() {
+            return Step::Wait;
+        }
+        self.lost(Loss::TooLate)
+    }
+
+    fn won(&mut self, token: FencingToken, now: Moment) -> Step {
+        let valid_until = self.valid_until();
+        if now >= valid_until {
+            return self.lost(Loss::TooLate);
+        }
+        self.phase = Phase::Over;
+        Step::Won(Won {
+            token,
+            valid_until,
+            started: self.started,
+            marks: self.marks,
+        })
+    }
+
+    fn lost(&mut self, loss: Loss) -> Step {
+        self.phase = Phase::Over;
+        Step::Lost(loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn attempt(n: usize) -> Attempt {
+        Attempt::new(QuorumSize::new(n).unwrap(), at(0), LEASE, Duration::from_secs(2))
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_nanos(ms * 1_000_000)
+    }
+
+    fn granted(number: u64) -> GrantReply {
+        GrantReply::Granted {
+            number,
+            marks: Marks::default(),
+        }
+    }
+
+    #[test]
+    fn equal_numbers_of_a_majority_need_no_confirm() {
+        let mut a = attempt(3);
+        assert!(matches!(a.on_grant(0, granted(7), at(1)), Step::Wait));
+        let Step::Won(won) = a.on_grant(2, granted(7), at(2)) else {
+            panic!("not won")
+        };
+        assert_eq!(won.token, FencingToken(7));
+        assert_eq!(won.valid_until, at(10_000 - 102));
+    }
+
+    #[test]
+    fn different_numbers_are_confirmed_with_the_largest_by_a_majority() {
+        let mut a = attempt(3);
+        let _ = a.on_grant(0, granted(7), at(1));
+        let Step::Confirm { token, granted } = a.on_grant(1, granted(9), at(1)) else {
+            panic!("no confirm")
+        };
+        assert_eq!((token, granted), (FencingToken(9), vec![(0, 7), (1, 9)]));
+        assert!(
+            matches!(a.on_confirm(2, Vote::Granted, at(2)), Step::Wait),
+            "it granted nothing"
+        );
+        assert!(matches!(a.on_confirm(0, Vote::Granted, at(2)), Step::Wait));
+        assert!(matches!(a.on_confirm(1, Vote::Granted, at(2)), Step::Won(_)));
+    }
+
+    #[test]
+    fn a_confirm_that_a_majority_did_not_acknowledge_loses() {
+        let mut a = attempt(3);
+        let _ = a.on_grant(0, granted(7), at(1));
+        let _ = a.on_grant(1, granted(9), at(1));
+        assert!(matches!(
+            a.on_confirm(0, Vote::Refused, at(2)),
+            Step::Lost(Loss::NoQuorum(_))
+        ));
+    }
+
+    #[test]
+    fn replies_after_the_limit_count_for_nothing() {
+        let mut a = attempt(3);
+        let _ = a.on_grant(0, granted(7), at(1));
+        assert!(matches!(
+            a.on_grant(1, granted(7), at(2_000)),
+            Step::Lost(Loss::TooLate)
+        ));
+        let mut a = attempt(3);
+        assert!(matches!(a.on_time(at(1_999)), Step::Wait));
+        assert!(matches!(a.on_time(at(2_000)), Step::Lost(Loss::TooLate)));
+        assert!(
+            matches!(a.on_grant(0, granted(7), at(2_001)), Step::Wait),
+            "it is over"
+        );
+    }
+
+    #[test]
+    fn a_lease_that_ended_before_the_last_reply_is_not_won() {
+        let size = QuorumSize::new(3).unwrap();
+        let mut a = Attempt::new(size, at(0), Duration::from_millis(500), Duration::from_secs(2));
+        let _ = a.on_grant(0, granted(7), at(1));
+        assert!(matches!(
+            a.on_grant(1, granted(7), at(493)),
+            Step::Lost(Loss::TooLate)
+        ));
+    }
+
+    #[test]
+    fn unknown_masters_are_no_refusal() {
+        let mut a = attempt(3);
+        let _ = a.on_grant(0, GrantReply::Unknown, at(1));
+        assert!(matches!(
+            a.on_grant(1, GrantReply::Unknown, at(1)),
+            Step::Lost(Loss::NoQuorum(_))
+        ));
+    }
+
+    #[test]
+    fn an_end_is_unclean_when_held_is_above_clean() {
+        assert!(!Marks::default().ended_uncleanly());
+        assert!(Marks { held: 5, clean: 4 }.ended_uncleanly());
+        assert!(!Marks { held: 5, clean: 5 }.ended_uncleanly());
+    }
+}

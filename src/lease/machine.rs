@@ -1,0 +1,290 @@
+//! The state machine of one lock: events in, actions out.
+//!
+//! Owns when to acquire, renew, observe, give up and wait. It refuses to do any of it: the elector carries out the
+//! actions and reports back. `now` and randomness are arguments.
+
+mod active;
+mod standby;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::{Authority, ClusterId, Loss, Moment, Timings, View, Won, obstacle::Holder};
+
+/// Whether this process takes part in the election of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Participation {
+    Contend,
+    /// `state: Frozen`: take the lock only from a candidate of the own cluster, or when reserved for it.
+    SucceedSibling,
+    /// `state: SteppedDown`, or somebody else contends: look, never take it.
+    Observe,
+}
+
+/// What the machine has to know of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub cluster: ClusterId,
+    pub timings: Timings,
+    pub participation: Participation,
+    /// Extra wait after the lock became free: rank in `clusterPreference` × `preferenceDelaySeconds`.
+    pub ordered_delay: Duration,
+}
+
+/// One parallel exchange with all masters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// A whole attempt: grant, confirm if needed, undo if lost; with a fresh nonce.
+    Acquire {
+        lease_duration: Duration,
+    },
+    Renew {
+        lease_duration: Duration,
+        token: super::FencingToken,
+    },
+    Observe,
+    /// Delete my lease, tell the standbys.
+    Release,
+    /// Pass the lock to a cluster.
+    Reserve {
+        cluster: ClusterId,
+    },
+}
+
+/// How a round ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Won(Won),
+    NotWon(Loss),
+    /// A majority granted or healed in this one round.
+    Renewed {
+        started: Moment,
+    },
+    /// More than N - M masters refused.
+    RenewalRefused,
+    /// Neither: try again.
+    RenewalUndecided,
+    Observed(View),
+    Released,
+    Reserved {
+        majority: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The first event, and whenever the time of `SleepUntil` has come.
+    TimerFired,
+    /// A round ended; `id` is the one that it was started with.
+    RoundFinished {
+        id: u64,
+        outcome: Outcome,
+    },
+    /// This master published that the lock was released.
+    Released {
+        master: usize,
+    },
+    /// A majority of the masters can be asked again.
+    QuorumBack,
+    SpecChanged(Terms),
+    /// Give the lock up, and do not take it for so long.
+    StepDown {
+        abstain: Duration,
+    },
+    /// Pass the lock on.
+    HandOver {
+        to: ClusterId,
+    },
+    Shutdown,
+}
+
+/// Why a lease came to its local end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    Released,
+    Reserved,
+    Expired,
+    QuorumLost,
+    Refused,
+    SteppedDown,
+}
+
+#[derive(Clone, Debug)]
+pub enum Action {
+    StartRound {
+        id: u64,
+        round: Round,
+    },
+    /// Replaces the moment of an earlier one.
+    SleepUntil(Moment),
+    /// Held now, and until when. `won` when it was just acquired, not renewed.
+    PublishActive {
+        authority: Authority,
+        won: Option<Won>,
+    },
+    PublishStandby {
+        ended: Option<EndReason>,
+        holder: Option<Holder>,
+    },
+    /// The answer to `Shutdown`: nothing is held, nothing is under way.
+    Stopped,
+}
+
+/// The lease while it is held. `valid_until` is never later than the moment at which another could be granted it.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    authority: Authority,
+    /// Renew deadline after the start of the last won round.
+    step_down_at: Moment,
+    renew_at: Moment,
+    renewing: bool,
+}
+
+/// Each state is left by the events named in it, and by `SpecChanged`, `StepDown` and `Shutdown`.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nothing under way. Left at the timer, on a release, when the quorum is back.
+    Waiting,
+    /// Left by `Observed`.
+    Observing,
+    /// Left by `Won` or `NotWon`.
+    Acquiring,
+    /// Left at the local end, whatever brings it.
+    Active(Held),
+    /// The local end has come and the masters are being told. Left by `Released` or `Reserved`.
+    Ending,
+    Stopped,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    terms: Terms,
+    majority: usize,
+    state: State,
+    round: u64,
+    closing: bool,
+    standby: standby::Standby,
+}
+
+impl Machine {
+    /// `majority` is M. Nothing happens before the first event.
+    #[must_use]
+    pub fn new(terms: Terms, majority: usize) -> Self {
+        Self {
+            terms,
+            majority,
+            state: State::Waiting,
+            round: 0,
+            closing: false,
+            standby: standby::Standby::default(),
+        }
+    }
+
+    #[must_use]
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The authority that is held at `now`, if any.
+    #[must_use]
+    pub fn authority_at(&self, now: Moment) -> Option<Authority> {
+        match self.state {
+            State::Active(held) => held.authority.at(now),
+            _ => None,
+        }
+    }
+
+    /// Takes one event; `entropy` is a fresh random number, used for jitter.
+    ///
+    /// A lease that has run out is given up before anything else: on waking after a pause the first thing said is
+    /// that it is lost.
+    #[must_use]
+    pub fn handle(&mut self, now: Moment, entropy: u64, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        self.end_if_over(now, &mut out);
+        match event {
+            Event::TimerFired => self.on_timer(now, &mut out),
+            Event::RoundFinished { id, outcome } if id == self.round => {
+                self.on_outcome(outcome, now, entropy, &mut out);
+            }
+            // The round of a lease that has ended since. What it wrote is being deleted.
+            Event::RoundFinished { .. } => {}
+            Event::Released { master } => self.on_released(master, now, &mut out),
+            Event::QuorumBack => self.on_quorum_back(now, &mut out),
+            Event::SpecChanged(terms) => self.on_spec(terms, now, &mut out),
+            Event::StepDown { abstain } => {
+                self.standby.abstain_until = now + abstain;
+                self.end(EndReason::SteppedDown, &mut out);
+            }
+            Event::HandOver { to } => self.hand_over(to, &mut out),
+            Event::Shutdown => self.on_shutdown(&mut out),
+        }
+        out
+    }
+
+    fn on_timer(&mut self, now: Moment, out: &mut Vec<Action>) {
+        match self.state {
+            State::Waiting => self.look_or_take(now, out),
+            State::Active(_) => self.renew_if_due(now, out),
+            State::Observing | State::Acquiring | State::Ending | State::Stopped => {}
+        }
+    }
+
+    fn on_outcome(&mut self, outcome: Outcome, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+        match (self.state, outcome) {
+            (State::Acquiring, Outcome::Won(won)) => self.on_won(won, now, out),
+            (State::Acquiring, Outcome::NotWon(loss)) => self.on_loss(loss, now, entropy, out),
+            (State::Observing, Outcome::Observed(view)) => self.on_view(&view, now, entropy, out),
+            (State::Active(held), Outcome::Renewed { started }) => self.on_renewed(held, started, out),
+            (State::Active(_), Outcome::RenewalRefused) => self.end(EndReason::Refused, out),
+            (State::Active(held), Outcome::RenewalUndecided) => self.on_undecided(held, now, out),
+            (State::Ending, Outcome::Released | Outcome::Reserved { .. }) => self.on_ended(now, out),
+            // No round of this kind is under way in this state.
+            _ => {}
+        }
+    }
+
+    fn on_spec(&mut self, terms: Terms, now: Moment, out: &mut Vec<Action>) {
+        let leaves = terms.participation == Participation::Observe;
+        self.terms = terms;
+        match &mut self.state {
+            State::Active(_) if leaves => self.end(EndReason::SteppedDown, out),
+            // New timings take effect at the next renewal, which is now.
+            State::Active(held) => {
+                held.renew_at = now;
+                self.renew_if_due(now, out);
+            }
+            State::Waiting => self.look_or_take(now, out),
+            State::Observing | State::Acquiring | State::Ending | State::Stopped => {}
+        }
+    }
+
+    fn on_shutdown(&mut self, out: &mut Vec<Action>) {
+        self.closing = true;
+        match self.state {
+            State::Active(_) => self.end(EndReason::Released, out),
+            // Also what a grant under way may have left: on the same connections, so after it.
+            State::Acquiring => {
+                self.state = State::Ending;
+                self.start(Round::Release, out);
+            }
+            State::Ending | State::Stopped => {}
+            State::Waiting | State::Observing => self.stop(out),
+        }
+    }
+
+    fn stop(&mut self, out: &mut Vec<Action>) {
+        self.state = State::Stopped;
+        out.push(Action::Stopped);
+    }
+
+    fn start(&mut self, round: Round, out: &mut Vec<Action>) {
+        self.round += 1;
+        out.push(Action::StartRound {
+            id: self.round,
+            round,
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! While the lock is held: renew in time, and end before anybody else can begin.
+
+use super::{Action, EndReason, Held, Machine, Participation, Round, State};
+use crate::lease::{Authority, ClusterId, Moment, Won, timing};
+
+impl Machine {
+    pub(super) fn on_won(&mut self, won: Won, now: Moment, out: &mut Vec<Action>) {
+        let authority = Authority {
+            token: won.token,
+            valid_until: won.valid_until,
+        };
+        self.state = State::Active(self.held(authority, won.started));
+        self.standby.forget();
+        let unwanted = self.terms.participation == Participation::Observe;
+        if unwanted || now < self.standby.abstain_until || now >= won.valid_until {
+            return self.end(EndReason::SteppedDown, out);
+        }
+        out.push(Action::PublishActive {
+            authority,
+            won: Some(won),
+        });
+        self.renew_if_due(now, out);
+    }
+
+    fn held(&self, authority: Authority, started: Moment) -> Held {
+        Held {
+            authority,
+            step_down_at: started + self.terms.timings.renew_deadline,
+            renew_at: started + self.terms.timings.renew_interval(),
+            renewing: false,
+        }
+    }
+
+    /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
+    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, out: &mut Vec<Action>) {
+        let lease = self.terms.timings.lease_duration;
+        let valid_until = started + lease - timing::drift(lease);
+        let authority = Authority {
+            valid_until,
+            ..held.authority
+        };
+        let held = self.held(authority, started);
+        self.state = State::Active(held);
+        out.push(Action::PublishActive { authority, won: None });
+        out.push(Action::SleepUntil(held.next()));
+    }
+
+    /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
+    pub(super) fn on_undecided(&mut self, held: Held, now: Moment, out: &mut Vec<Action>) {
+        let held = Held {
+            renew_at: now + self.terms.timings.retry_period,
+            renewing: false,
+            ..held
+        };
+        self.state = State::Active(held);
+        out.push(Action::SleepUntil(held.next()));
+    }
+
+    pub(super) fn renew_if_due(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let State::Active(mut held) = self.state else {
+            return;
+        };
+        if !held.renewing && now >= held.renew_at {
+            let lease_duration = self.terms.timings.lease_duration;
+            // A renewal with a shorter duration cuts the keys down, so the authority must be cut down before it.
+            let cut = now + lease_duration - timing::drift(lease_duration);
+            if cut < held.authority.valid_until {
+                held.authority.valid_until = cut;
+                out.push(Action::PublishActive {
+                    authority: held.authority,
+                    won: None,
+                });
+            }
+            held.renewing = true;
+            self.start(
+                Round::Renew {
+                    lease_duration,
+                    token: held.authority.token,
+                },
+                out,
+            );
+        }
+        self.state = State::Active(held);
+        out.push(Action::SleepUntil(held.next()));
+    }
+
+    /// Gives up a lease that ran out, or was not renewed by the renew deadline.
+    pub(super) fn end_if_over(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let State::Active(held) = self.state else { return };
+        if now >= held.authority.valid_until {
+            self.end(EndReason::Expired, out);
+        } else if now >= held.step_down_at {
+            self.end(EndReason::QuorumLost, out);
+        }
+    }
+
+    /// The local end, published before the first byte of the release. From here on no renewal and no heal of this
+    /// lease is sent: the lock is acquired anew, with a new token.
+    pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
+        if let State::Active(_) = self.state {
+            out.push(Action::PublishStandby {
+                ended: Some(reason),
+                holder: None,
+            });
+            self.state = State::Ending;
+            self.start(Round::Release, out);
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, cluster: ClusterId, out: &mut Vec<Action>) {
+        if let State::Active(_) = self.state {
+            out.push(Action::PublishStandby {
+                ended: Some(EndReason::Reserved),
+                holder: None,
+            });
+            self.state = State::Ending;
+            self.start(Round::Reserve { cluster }, out);
+        }
+    }
+
+    pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if self.closing {
+            return self.stop(out);
+        }
+        self.state = State::Waiting;
+        self.look_or_take(now, out);
+    }
+}
+
+impl Held {
+    fn next(&self) -> Moment {
+        let end = self.step_down_at.min(self.authority.valid_until);
+        if self.renewing {
+            end
+        } else {
+            end.min(self.renew_at)
+        }
+    }
+}

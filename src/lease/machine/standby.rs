@@ -1,0 +1,192 @@
+//! While somebody else holds the lock: know when it can be free, and take it then.
+
+use std::time::Duration;
+
+use super::{Action, Machine, Participation, Round, State};
+use crate::lease::{ClusterId, Loss, Moment, View, obstacle::Holder};
+
+/// A key is still alive in its last millisecond.
+const LAST_MILLISECOND: Duration = Duration::from_millis(1);
+/// After the first message of a release: time for the other masters' to arrive. They run the release at the same
+/// time, so it is a fraction of a round trip; more would only delay a release whose other messages were lost.
+const RELEASE_SPREAD: Duration = Duration::from_millis(1);
+/// First back-off after a clash; it doubles each time, up to the retry period.
+const CLASH_BACKOFF: Duration = Duration::from_millis(2);
+
+/// What a standby knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standby {
+    /// Own observed end of the lease (or reservation) that stands in the way. Only a release brings it nearer, so a
+    /// clock step or FLUSHALL on the masters does not let this candidate in early.
+    busy_until: Moment,
+    /// Back-off after a clash or without a quorum.
+    not_before: Moment,
+    /// The last attempt or look found no quorum.
+    no_quorum: bool,
+    pub(super) abstain_until: Moment,
+    clashes: u32,
+    holder: Option<Holder>,
+    last_cluster: Option<ClusterId>,
+    reserved_for_us: bool,
+    /// Masters that published a release since the last attempt began, a bit each.
+    released: u8,
+}
+
+impl Standby {
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            abstain_until: self.abstain_until,
+            ..Self::default()
+        };
+    }
+}
+
+impl Machine {
+    fn may_take(&self) -> bool {
+        match self.terms.participation {
+            Participation::Contend => true,
+            Participation::SucceedSibling => {
+                self.standby.reserved_for_us
+                    || self.standby.last_cluster.as_ref() == Some(&self.terms.cluster)
+            }
+            Participation::Observe => false,
+        }
+    }
+
+    /// When this candidate may try.
+    fn due(&self) -> Moment {
+        let ordered = match self.standby.busy_until + self.terms.ordered_delay {
+            // Reserved for this cluster: nobody else may enter, so there is no order to keep.
+            _ if self.standby.reserved_for_us => self.standby.busy_until,
+            ordered => ordered,
+        };
+        ordered
+            .max(self.standby.not_before)
+            .max(self.standby.abstain_until)
+    }
+
+    /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.
+    pub(super) fn look_or_take(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if self.standby.busy_until == Moment::default() {
+            // First visit. With an ordered delay, it begins now.
+            self.standby.busy_until = now;
+        }
+        if self.may_take() && now >= self.due() {
+            self.state = State::Acquiring;
+            self.standby.released = 0;
+            let lease_duration = self.terms.timings.lease_duration;
+            return self.start(Round::Acquire { lease_duration }, out);
+        }
+        self.state = State::Observing;
+        self.start(Round::Observe, out);
+    }
+
+    /// Sleeps until the lock can be free, and looks now and then: messages get lost.
+    fn sleep(&mut self, now: Moment, out: &mut Vec<Action>) {
+        self.state = State::Waiting;
+        let look = now + self.terms.timings.lease_duration / 2;
+        let wake = if self.standby.no_quorum {
+            self.standby.not_before
+        } else if self.may_take() {
+            self.due().min(look)
+        } else {
+            look
+        };
+        out.push(Action::SleepUntil(wake));
+    }
+
+    pub(super) fn on_loss(&mut self, loss: Loss, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+        match loss {
+            Loss::Refused(view) => {
+                self.learn(&view, now, entropy, out);
+                if self.standby.released != 0 {
+                    // Refused by masters that had not run the release yet.
+                    self.standby.released = 0;
+                    self.standby.busy_until = now + RELEASE_SPREAD;
+                }
+            }
+            Loss::NoQuorum(_) | Loss::TooLate => self.back_off(now, entropy),
+        }
+        self.sleep(now, out);
+    }
+
+    pub(super) fn on_view(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+        self.learn(view, now, entropy, out);
+        if self.may_take() && !self.standby.no_quorum && now >= self.due() {
+            return self.look_or_take(now, out);
+        }
+        self.sleep(now, out);
+    }
+
+    fn learn(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+        let Some(free_at) = view.free_at() else {
+            return self.back_off(now, entropy);
+        };
+        self.standby.no_quorum = false;
+        self.standby.reserved_for_us = view.reserved_for_us();
+        if view.blocked() {
+            self.standby.clashes = 0;
+            self.standby.busy_until = self.standby.busy_until.max(free_at + LAST_MILLISECOND);
+        } else if !view.free() {
+            self.clash(now, entropy);
+        }
+        let holder = view.holder();
+        if let Some(holder) = &holder {
+            self.standby.last_cluster = Some(holder.cluster.clone());
+        }
+        if holder != self.standby.holder {
+            self.standby.holder.clone_from(&holder);
+            out.push(Action::PublishStandby { ended: None, holder });
+        }
+    }
+
+    /// Several candidates split the masters: try again after a random delay.
+    fn clash(&mut self, now: Moment, entropy: u64) {
+        let ceiling =
+            (CLASH_BACKOFF * (1 << self.standby.clashes.min(10))).min(self.terms.timings.retry_period);
+        self.standby.clashes += 1;
+        self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
+    }
+
+    /// No majority answered: again after the retry period, give or take a quarter.
+    fn back_off(&mut self, now: Moment, entropy: u64) {
+        let period = self.terms.timings.retry_period;
+        self.standby.no_quorum = true;
+        self.standby.not_before = now + period * 3 / 4 + random(period / 2, entropy);
+    }
+
+    pub(super) fn on_released(&mut self, master: usize, now: Moment, out: &mut Vec<Action>) {
+        self.standby.released |= 1_u8
+            .checked_shl(u32::try_from(master).unwrap_or(u32::MAX))
+            .unwrap_or(0);
+        if !matches!(self.state, State::Waiting | State::Observing) {
+            return;
+        }
+        let all = self.standby.released.count_ones() as usize >= self.majority;
+        let free = if all { now } else { now + RELEASE_SPREAD };
+        self.standby.busy_until = self.standby.busy_until.min(free);
+        if let State::Waiting = self.state {
+            if all && self.may_take() && now >= self.due() {
+                self.look_or_take(now, out);
+            } else {
+                self.sleep(now, out);
+            }
+        }
+    }
+
+    pub(super) fn on_quorum_back(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if let State::Waiting = self.state
+            && self.standby.no_quorum
+        {
+            self.standby.no_quorum = false;
+            self.standby.not_before = now;
+            self.look_or_take(now, out);
+        }
+    }
+}
+
+/// Uniform below `ceiling`.
+fn random(ceiling: Duration, entropy: u64) -> Duration {
+    let ceiling = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(entropy % ceiling)
+}

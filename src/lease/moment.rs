@@ -1,0 +1,59 @@
+//! A point on the boot-time clock.
+
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
+
+/// Nanoseconds since the machine booted, suspend included (`CLOCK_BOOTTIME`).
+///
+/// Not `std::time::Instant`, which stops while the machine is suspended: a lease goes on running out on the masters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The latest moment there is: "never".
+    pub const NEVER: Self = Self(u64::MAX);
+
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Time since `earlier`, zero if that is still to come.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Time until this moment, zero once it has come.
+    #[must_use]
+    pub const fn left(self, now: Self) -> Duration {
+        self.since(now)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}

@@ -1,0 +1,35 @@
+//! The fencing token, and authority as a value with an end.
+
+use std::fmt;
+
+use super::Moment;
+
+/// The strictly increasing number that comes with every grant.
+///
+/// Give it to everything that can check it: it is what makes a holder harmless that was paused past its lease.
+/// Redlock alone cannot (Kleppmann, "How to do distributed locking", 2016).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(pub u64);
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The right to act for a lock, until `valid_until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority {
+    pub token: FencingToken,
+    pub valid_until: Moment,
+}
+
+impl Authority {
+    /// This authority if it is still good at `now`.
+    ///
+    /// Ask after the last `await` before a write: an answer from before it may have ended since (S4).
+    #[must_use]
+    pub fn at(self, now: Moment) -> Option<Self> {
+        (now < self.valid_until).then_some(self)
+    }
+}

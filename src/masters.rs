@@ -1,0 +1,29 @@
+//! The Redis side: N independent masters, asked in parallel, whose majority decides.
+//!
+//! Owns the connections, the scripts and the seals. Refuses to know anything of Kubernetes, and to decide: what votes
+//! mean is said by [`crate::lease`].
+
+mod config;
+mod courier;
+mod fingerprint;
+mod gate;
+mod keys;
+mod link;
+mod look;
+mod offset;
+mod reply;
+mod scripts;
+mod seal;
+mod set;
+mod unknown;
+
+pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, Tls, without_credentials};
+pub use courier::{Call, Delivery, Meter, Operation, Request, Tenure};
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use gate::Unfit;
+pub use keys::{Keyspace, LockKeys};
+pub use link::{MasterStatus, Notice};
+pub use look::Facts;
+pub use reply::Answer;
+pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
+pub use unknown::Unknown;

@@ -1,0 +1,192 @@
+//! One chunk of calls of one kind: how it is written down for a master.
+
+use std::sync::Arc;
+
+use redis::Cmd;
+
+use super::{Call, Operation, Request, progress::Progress};
+use crate::{
+    lease::ClusterId,
+    masters::{
+        keys::{Keyspace, LockKeys},
+        link::Admission,
+        scripts::{self, Script},
+    },
+};
+
+/// A call and how far it is.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) call: Call,
+    pub(super) progress: Progress,
+}
+
+/// Entries that travel together, until the last master has answered or run out of time.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) operation: Operation,
+    pub(super) entries: Vec<Entry>,
+    pub(super) outstanding: usize,
+}
+
+/// What a script call to one master carries; shared by the exchanges of a flight.
+#[derive(Clone, Debug)]
+pub(super) struct Cargo {
+    pub(super) operation: Operation,
+    pub(super) items: Arc<[(Arc<LockKeys>, Request)]>,
+    pub(super) keys: Keyspace,
+    pub(super) cluster: Arc<str>,
+    pub(super) floor: u64,
+}
+
+impl Cargo {
+    pub(super) fn script(&self) -> &'static Script {
+        match self.operation {
+            Operation::Grant => &scripts::GRANT,
+            Operation::Confirm => &scripts::CONFIRM,
+            Operation::Renew => &scripts::RENEW,
+            Operation::Release | Operation::Undo => &scripts::RELEASE,
+            Operation::Reserve => &scripts::RESERVE,
+            Operation::Observe => &scripts::OBSERVE,
+            Operation::Break => &scripts::BREAK,
+            Operation::Mark => &scripts::MARK,
+            Operation::Claim => &scripts::CLAIM,
+        }
+    }
+
+    /// Clean-up is owed also to a master that may not vote.
+    pub(super) fn admission(&self) -> Admission {
+        match self.operation {
+            Operation::Release | Operation::Undo => Admission::Connected,
+            _ => Admission::Voting,
+        }
+    }
+
+    /// The items for one master, in the order of its reply.
+    pub(super) fn members(&self, master: usize) -> Vec<usize> {
+        (0..self.items.len())
+            .filter(|i| self.items[*i].1.wants(master))
+            .collect()
+    }
+
+    /// Appends keys and arguments as the script of this operation reads them.
+    pub(super) fn fill(
+        &self,
+        command: &mut Cmd,
+        not_after: u64,
+        fingerprint: &str,
+        master: usize,
+        members: &[usize],
+    ) {
+        let with_reservation = !matches!(
+            self.operation,
+            Operation::Confirm | Operation::Mark | Operation::Claim
+        );
+        let keys_each = match self.operation {
+            Operation::Claim => 0,
+            _ if with_reservation => 2,
+            _ => 1,
+        };
+        command.arg(1 + keys_each * members.len()).arg(&*self.keys.meta);
+        let items = || members.iter().map(|i| &self.items[*i]);
+        if keys_each > 0 {
+            for (lock, _) in items() {
+                command.arg(&lock.lease);
+                if with_reservation {
+                    command.arg(&lock.reserved);
+                }
+            }
+        }
+        command.arg(not_after).arg(fingerprint);
+        self.fill_head(command);
+        for (lock, request) in items() {
+            fill_item(command, lock, request, master);
+        }
+    }
+
+    fn fill_head(&self, command: &mut Cmd) {
+        match self.operation {
+            Operation::Grant => command.arg(self.floor).arg(&*self.cluster),
+            Operation::Renew | Operation::Observe => command.arg(&*self.cluster),
+            Operation::Release => command.arg(&*self.cluster).arg(&*self.keys.channel),
+            Operation::Undo => command.arg(&*self.cluster).arg(""),
+            Operation::Reserve => command.arg(&*self.keys.channel),
+            Operation::Break => {
+                let longest = self.items.iter().find_map(|(_, request)| match request {
+                    Request::Break { longest_lease } => Some(longest_lease.as_millis()),
+                    _ => None,
+                });
+                command.arg(u64::try_from(longest.unwrap_or_default()).unwrap_or(u64::MAX))
+            }
+            Operation::Confirm | Operation::Mark | Operation::Claim => command,
+        };
+    }
+}
+
+fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usize) {
+    let name = lock.name.as_str();
+    let milliseconds =
+        |duration: &std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    match request {
+        Request::Acquire {
+            tenure,
+            lease_duration,
+        } => {
+            command
+                .arg(tenure.stem.as_str())
+                .arg(milliseconds(lease_duration))
+                .arg(name);
+        }
+        Request::Confirm {
+            tenure,
+            token,
+            granted,
+        } => {
+            let number = granted
+                .iter()
+                .find(|(m, _)| *m == master)
+                .map_or(0, |(_, number)| *number);
+            command
+                .arg(format!("{}{number}", tenure.stem.as_str()))
+                .arg(token.0);
+        }
+        Request::Renew {
+            tenure,
+            token,
+            lease_duration,
+        } => {
+            command
+                .arg(tenure.stem.as_str())
+                .arg(token.0)
+                .arg(milliseconds(lease_duration));
+        }
+        Request::Release { tenure } | Request::Undo { tenure, .. } => {
+            command.arg(tenure.stem.as_str()).arg(name);
+        }
+        Request::Reserve { tenure, cluster } => {
+            command
+                .arg(tenure.stem.as_str())
+                .arg(name)
+                .arg(cluster_text(cluster));
+        }
+        Request::Mark { tenure, token, clean } => {
+            let field = if *clean { "clean" } else { "held" };
+            command
+                .arg(tenure.stem.as_str())
+                .arg(format!("{field}:{name}"))
+                .arg(token.0);
+        }
+        Request::Claim { target, slot, job } => {
+            command
+                .arg(format!("slot:{name}/{target}"))
+                .arg(*slot)
+                .arg(&**job);
+        }
+        Request::Observe | Request::Inspect | Request::Break { .. } => {}
+    }
+}
+
+/// How a cluster is written into a reservation.
+pub(super) fn cluster_text(cluster: &ClusterId) -> String {
+    cluster.to_string()
+}

@@ -1,0 +1,100 @@
+//! Undos that have to be repeated: the connection of the grant is gone, or the master did not answer.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{Call, Request, Sink, Tenure};
+use crate::{lease::Moment, masters::keys::LockKeys};
+
+/// Longest wait between two repeats.
+const SLOWEST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+struct Repeat {
+    lock: Arc<LockKeys>,
+    tenure: Arc<Tenure>,
+    master: usize,
+    wait: Duration,
+    until: Moment,
+}
+
+/// By the time of the next try. A lease that nobody could undo ends by itself, and its entry with it.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    due: BTreeMap<(Moment, u64), Repeat>,
+    next_id: u64,
+    trying: BTreeMap<(usize, usize), (Duration, Moment)>,
+}
+
+impl Repeats {
+    /// Plans a repeat after the last `not_after` of any grant or renewal of that lease: none is sent after `now`, and
+    /// each was given at most `command_timeout`.
+    pub(super) fn plan(
+        &mut self,
+        lock: &Arc<LockKeys>,
+        tenure: &Arc<Tenure>,
+        master: usize,
+        now: Moment,
+        command_timeout: Duration,
+    ) {
+        let key = (Arc::as_ptr(tenure) as usize, master);
+        let (wait, until) = self.trying.remove(&key).unwrap_or((
+            command_timeout * 102 / 100 + Duration::from_millis(5),
+            now + tenure.lifetime + command_timeout,
+        ));
+        if now + wait > until {
+            return;
+        }
+        let repeat = Repeat {
+            lock: lock.clone(),
+            tenure: tenure.clone(),
+            master,
+            wait,
+            until,
+        };
+        self.next_id += 1;
+        self.due.insert((now + wait, self.next_id), repeat);
+    }
+
+    pub(super) fn next(&self) -> Option<Moment> {
+        self.due.first_key_value().map(|((moment, _), _)| *moment)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.due.len()
+    }
+
+    /// The undos whose time has come.
+    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Call> {
+        let mut calls = Vec::new();
+        while let Some(entry) = self.due.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let Repeat {
+                lock,
+                tenure,
+                master,
+                wait,
+                until,
+            } = entry.remove();
+            let key = (Arc::as_ptr(&tenure) as usize, master);
+            self.trying.insert(key, ((wait * 2).min(SLOWEST), until));
+            calls.push(Call {
+                lock,
+                request: Request::Undo {
+                    tenure,
+                    only: Some(master),
+                },
+                sink: Sink::Nobody,
+            });
+        }
+        calls
+    }
+
+    /// This one was answered: nothing is left.
+    pub(super) fn done(&mut self, tenure: &Arc<Tenure>, master: usize) {
+        if !self.trying.is_empty() {
+            self.trying.remove(&(Arc::as_ptr(tenure) as usize, master));
+        }
+    }
+}

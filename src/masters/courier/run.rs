@@ -1,0 +1,333 @@
+//! The courier's task.
+
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Answer, CHUNK, Call, Delivery, Meter, Operation, Request, Sink,
+    flight::{Cargo, Entry, Flight},
+    progress::{Change, Progress, vote},
+    repeat::Repeats,
+};
+use crate::{
+    clock,
+    lease::{ClusterId, QuorumSize, Vote},
+    masters::{
+        keys::Keyspace,
+        link::{Exchange, Link},
+        reply,
+        unknown::Unknown,
+    },
+};
+
+/// Calls taken at once; more only wait for the next turn.
+const AT_ONCE: usize = 4 * CHUNK;
+
+struct Landed {
+    flight: u64,
+    master: usize,
+    members: Vec<usize>,
+    exchange: Exchange,
+}
+
+type Exchanges = FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send>>>;
+
+/// See the module above. Runs until every sender of calls is gone and what is under way has ended.
+pub(crate) struct Courier {
+    pub(crate) links: Arc<[Arc<Link>]>,
+    pub(crate) size: QuorumSize,
+    pub(crate) keys: Keyspace,
+    pub(crate) cluster: ClusterId,
+    pub(crate) command_timeout: Duration,
+    pub(crate) acquire_limit: Duration,
+    pub(crate) calls: mpsc::UnboundedReceiver<Call>,
+    pub(crate) meter: Option<Arc<dyn Meter>>,
+    /// Cancelled: take what was sent before, and no more.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Courier {
+    /// Runs until the callers are gone; then finishes what is under way. Returns how many undos could not be
+    /// repeated before the end.
+    pub(crate) async fn run(self) -> usize {
+        let cluster: Arc<str> = super::flight::cluster_text(&self.cluster).into();
+        Underway {
+            cluster,
+            floor: 0,
+            flights: HashMap::new(),
+            next_flight: 0,
+            exchanges: FuturesUnordered::new(),
+            repeats: Repeats::default(),
+            follow_ups: Vec::new(),
+            courier: self,
+        }
+        .run()
+        .await
+    }
+}
+
+struct Underway {
+    courier: Courier,
+    cluster: Arc<str>,
+    /// The largest counter seen from any master, so that the counters stay together.
+    floor: u64,
+    flights: HashMap<u64, Flight>,
+    next_flight: u64,
+    exchanges: Exchanges,
+    repeats: Repeats,
+    /// Confirms and undos that the answers of this turn led to.
+    follow_ups: Vec<Entry>,
+}
+
+impl Underway {
+    async fn run(mut self) -> usize {
+        let mut batch = Vec::with_capacity(AT_ONCE);
+        let mut open = true;
+        let mut closing = false;
+        while open || !self.exchanges.is_empty() {
+            let repeat = self.repeats.next();
+            tokio::select! {
+                () = self.courier.closing.cancelled(), if !closing => {
+                    closing = true;
+                    self.courier.calls.close();
+                }
+                count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open => {
+                    open = count > 0;
+                    // Callers that were woken together are about to call: let them in.
+                    tokio::task::yield_now().await;
+                    while batch.len() < AT_ONCE && let Ok(call) = self.courier.calls.try_recv() {
+                        batch.push(call);
+                    }
+                    let started = clock::now();
+                    let (size, limit) = (self.courier.size, self.courier.acquire_limit);
+                    self.follow_ups.extend(batch.drain(..).map(|call| {
+                        let progress = Progress::new(&call, size, started, limit);
+                        Entry { call, progress }
+                    }));
+                }
+                Some(landed) = self.exchanges.next(), if !self.exchanges.is_empty() => {
+                    self.land(landed);
+                    // Whatever else has arrived by now, so that follow-ups travel together.
+                    while let Some(Some(landed)) = futures_util::FutureExt::now_or_never(self.exchanges.next()) {
+                        self.land(landed);
+                    }
+                }
+                () = clock::sleep_until(repeat.unwrap_or(crate::lease::Moment::NEVER)), if repeat.is_some() => {
+                    let now = clock::now();
+                    for call in self.repeats.take_due(now) {
+                        self.enqueue(call);
+                    }
+                }
+            }
+            self.depart();
+        }
+        self.repeats.count()
+    }
+
+    fn enqueue(&mut self, call: Call) {
+        let progress = Progress::new(&call, self.courier.size, clock::now(), self.courier.acquire_limit);
+        self.follow_ups.push(Entry { call, progress });
+    }
+
+    /// Sends everything that waits, in chunks of one kind each. Undos first: what is tried again after one must not
+    /// meet its own remains.
+    fn depart(&mut self) {
+        if self.follow_ups.is_empty() {
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.follow_ups);
+        entries.sort_by_key(|e| {
+            (
+                e.call.request.operation() != Operation::Undo,
+                e.call.request.operation(),
+            )
+        });
+        let mut chunk: Vec<Entry> = Vec::new();
+        for entry in entries {
+            let operation = entry.call.request.operation();
+            if chunk.len() >= CHUNK
+                || chunk
+                    .first()
+                    .is_some_and(|e| e.call.request.operation() != operation)
+            {
+                self.take_off(std::mem::take(&mut chunk));
+            }
+            chunk.push(entry);
+        }
+        self.take_off(chunk);
+    }
+
+    fn take_off(&mut self, entries: Vec<Entry>) {
+        let Some(first) = entries.first() else { return };
+        let operation = first.call.request.operation();
+        let now = clock::now();
+        let limit = entries
+            .iter()
+            .map(|e| e.progress.limit().left(now))
+            .min()
+            .unwrap_or_default();
+        let deadline = self.courier.command_timeout.min(limit);
+        let cargo = Cargo {
+            operation,
+            items: entries
+                .iter()
+                .map(|e| (e.call.lock.clone(), e.call.request.clone()))
+                .collect(),
+            keys: self.courier.keys.clone(),
+            cluster: self.cluster.clone(),
+            floor: self.floor,
+        };
+        self.next_flight += 1;
+        let flight = self.next_flight;
+        let mut outstanding = 0;
+        for (master, link) in self.courier.links.iter().enumerate() {
+            let members = cargo.members(master);
+            if members.is_empty() {
+                continue;
+            }
+            if matches!(operation, Operation::Grant | Operation::Renew) {
+                for tenure in members.iter().filter_map(|i| entries[*i].call.request.tenure()) {
+                    tenure.sending(master);
+                }
+            }
+            outstanding += 1;
+            let (link, cargo) = (link.clone(), cargo.clone());
+            self.exchanges.push(Box::pin(async move {
+                let fill = |command: &mut redis::Cmd, not_after| {
+                    cargo.fill(command, not_after, &link.fingerprint, master, &members);
+                };
+                let exchange = link.call(cargo.script(), cargo.admission(), deadline, fill).await;
+                Landed {
+                    flight,
+                    master,
+                    members,
+                    exchange,
+                }
+            }));
+        }
+        self.flights.insert(
+            flight,
+            Flight {
+                operation,
+                entries,
+                outstanding,
+            },
+        );
+    }
+
+    fn land(&mut self, landed: Landed) {
+        let Landed {
+            flight: id,
+            master,
+            members,
+            exchange,
+        } = landed;
+        let Some(mut flight) = self.flights.remove(&id) else {
+            return;
+        };
+        flight.outstanding -= 1;
+        let (items, missing) = match exchange.reply {
+            Ok(reply) => {
+                self.floor = self.floor.max(reply.counter);
+                (
+                    reply.items,
+                    Unknown::Reply("one answer for each lock expected".into()),
+                )
+            }
+            Err(unknown) => (Vec::new(), unknown),
+        };
+        let mut votes = [0; 3];
+        for (position, index) in members.into_iter().enumerate() {
+            let answer = items.get(position).map_or_else(
+                || Answer::Unknown(missing.clone()),
+                |item| reply::answer(item, exchange.received),
+            );
+            votes[vote(&answer) as usize] += 1;
+            if let Some(entry) = flight.entries.get_mut(index) {
+                self.clean_up(&entry.call, master, &answer, exchange.incarnation);
+                Self::answered(&mut self.follow_ups, entry, self.courier.size, master, answer);
+            }
+        }
+        if let Some(meter) = &self.courier.meter {
+            meter.exchanged(master, flight.operation, votes, exchange.took);
+        }
+        if flight.outstanding > 0 {
+            self.flights.insert(id, flight);
+        }
+    }
+
+    /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
+    fn clean_up(&mut self, call: &Call, master: usize, answer: &Answer, incarnation: u32) {
+        let Some(tenure) = call.request.tenure() else {
+            return;
+        };
+        match call.request.operation() {
+            Operation::Grant | Operation::Renew => tenure.sent(master, incarnation),
+            Operation::Release | Operation::Undo | Operation::Reserve => {
+                let undone = (vote(answer) != Vote::Unknown).then_some(incarnation);
+                // A repeat comes after every `not_after`: then any connection will do.
+                let repeated =
+                    matches!(call.request, Request::Undo { only: Some(_), .. }) && undone.is_some();
+                if !repeated && tenure.may_be_left(master, undone) {
+                    let now = clock::now();
+                    self.repeats
+                        .plan(&call.lock, tenure, master, now, self.courier.command_timeout);
+                } else {
+                    self.repeats.done(tenure, master);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(
+        follow_ups: &mut Vec<Entry>,
+        entry: &mut Entry,
+        size: QuorumSize,
+        master: usize,
+        answer: Answer,
+    ) {
+        let change = entry
+            .progress
+            .on_answer(&entry.call, size, master, answer, clock::now());
+        let undo = |call: &Call| {
+            let tenure = call.request.tenure()?.clone();
+            let request = Request::Undo { tenure, only: None };
+            let call = Call {
+                lock: call.lock.clone(),
+                request,
+                sink: Sink::Nobody,
+            };
+            let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
+            Some(Entry { call, progress })
+        };
+        match change {
+            Change::None => {}
+            Change::Confirm(request, attempt) => {
+                let sink = std::mem::replace(&mut entry.call.sink, Sink::Nobody);
+                let call = Call {
+                    lock: entry.call.lock.clone(),
+                    request,
+                    sink,
+                };
+                follow_ups.push(Entry {
+                    call,
+                    progress: Progress::Attempt(attempt),
+                });
+            }
+            Change::Deliver(delivery) => {
+                let (won, lost) = (
+                    matches!(delivery, Delivery::Won(_)),
+                    matches!(delivery, Delivery::NotWon(_)),
+                );
+                let taken = entry.call.sink.deliver(delivery);
+                if lost || (won && !taken) {
+                    follow_ups.extend(undo(&entry.call));
+                }
+            }
+        }
+    }
+}

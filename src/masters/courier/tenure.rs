@@ -1,0 +1,78 @@
+//! One lease of this process, from its first grant to its last undo.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use crate::lease::{LeaseStem, vote::MAX_MASTERS};
+
+/// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;
+/// on another one it may run before it, and must be repeated.
+///
+/// Only the courier writes the counters.
+#[derive(Debug)]
+pub struct Tenure {
+    pub(crate) stem: LeaseStem,
+    /// The longest that a key of this lease may live.
+    pub(crate) lifetime: Duration,
+    sent: [AtomicU32; MAX_MASTERS],
+    pending: [AtomicU32; MAX_MASTERS],
+}
+
+impl Tenure {
+    /// `lifetime` is the longest lease duration that it will be sent with.
+    #[must_use]
+    pub fn new(stem: LeaseStem, lifetime: Duration) -> Self {
+        Self {
+            stem,
+            lifetime,
+            sent: Default::default(),
+            pending: Default::default(),
+        }
+    }
+
+    pub(crate) fn sending(&self, master: usize) {
+        self.pending[master].fetch_add(1, Relaxed);
+    }
+
+    /// A grant or renewal came back (or did not); `incarnation` 0 means that it was never sent.
+    pub(crate) fn sent(&self, master: usize, incarnation: u32) {
+        self.pending[master].fetch_sub(1, Relaxed);
+        if incarnation != 0 {
+            self.sent[master].store(incarnation, Relaxed);
+        }
+    }
+
+    /// Whether an undo that was run on `undone` (`None`: not known to have run) must be repeated.
+    pub(crate) fn may_be_left(&self, master: usize, undone: Option<u32>) -> bool {
+        let sent = self.sent[master].load(Relaxed);
+        self.pending[master].load(Relaxed) > 0 || (sent != 0 && undone != Some(sent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{ClusterId, HolderIdentity, Nonce};
+
+    #[test]
+    fn an_undo_on_another_connection_is_repeated() {
+        let stem = LeaseStem::new(
+            &ClusterId::new("a", "b").unwrap(),
+            &HolderIdentity::parse("c").unwrap(),
+            Nonce(1),
+        );
+        let tenure = Tenure::new(stem, Duration::from_secs(1));
+        assert!(!tenure.may_be_left(0, None), "nothing was ever sent");
+        tenure.sending(0);
+        assert!(tenure.may_be_left(0, Some(1)), "a grant is still under way");
+        tenure.sent(0, 1);
+        assert!(!tenure.may_be_left(0, Some(1)));
+        assert!(tenure.may_be_left(0, Some(2)));
+        assert!(tenure.may_be_left(0, None));
+        tenure.sending(1);
+        tenure.sent(1, 0);
+        assert!(!tenure.may_be_left(1, None), "it never left this process");
+    }
+}

@@ -1,0 +1,118 @@
+//! Which servers may be asked for votes, and by what name the others are refused.
+
+use thiserror::Error;
+
+use super::look::Facts;
+
+/// Why a server that answers has no vote, whatever it says.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unfit {
+    #[error("Redis {0} is too old; 6.2 or newer is needed")]
+    TooOld(String),
+    #[error(
+        "it is a {0}, not a master; every master must be independent, without replicas that can take over"
+    )]
+    Replica(String),
+    #[error("it runs in cluster mode; every master must be an independent server")]
+    ClusterMode,
+    #[error("it is the same server as another master (equal run_id)")]
+    Duplicate,
+    #[error("it is sealed for another quorum: {0}")]
+    OtherFingerprint(String),
+    #[error("maxmemory-policy is {0}; it must be noeviction, or leases and registers vanish")]
+    EvictionPolicy(String),
+    #[error(
+        "{0} keys were evicted since its seal; restart it, so that its memory is restored and sealed again"
+    )]
+    Evicted(u64),
+    #[error("its clock stepped; it counts as unknown for {0} s more")]
+    ClockStep(u64),
+}
+
+/// The first version with everything that the scripts use.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Judges one server by what it says of itself. Duplicates and clock steps need more than one look.
+pub(crate) fn check(facts: &Facts, fingerprint: &str) -> Option<Unfit> {
+    if version(&facts.version).is_none_or(|v| v < OLDEST) {
+        return Some(Unfit::TooOld(facts.version.clone()));
+    }
+    if facts.role != "master" {
+        return Some(Unfit::Replica(facts.role.clone()));
+    }
+    if facts.cluster_mode {
+        return Some(Unfit::ClusterMode);
+    }
+    if facts.eviction_policy != "noeviction" {
+        return Some(Unfit::EvictionPolicy(facts.eviction_policy.clone()));
+    }
+    if facts.sealed() && facts.fingerprint != fingerprint {
+        return Some(Unfit::OtherFingerprint(
+            facts.fingerprint.chars().take(300).collect(),
+        ));
+    }
+    if facts.sealed() && facts.evicted > facts.evicted_at_seal {
+        return Some(Unfit::Evicted(facts.evicted - facts.evicted_at_seal));
+    }
+    None
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(|p| p.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit() -> Facts {
+        Facts {
+            run_id: "a1".into(),
+            version: "7.0.15".into(),
+            role: "master".into(),
+            eviction_policy: "noeviction".into(),
+            seal: "a1".into(),
+            fingerprint: "f".into(),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn each_reason_has_a_name() {
+        type Change = fn(&mut Facts);
+        let cases: [(Change, Option<Unfit>); 10] = [
+            (|_| {}, None),
+            (|f| f.version = "6.2.0".into(), None),
+            (
+                |f| f.version = "6.0.16".into(),
+                Some(Unfit::TooOld("6.0.16".into())),
+            ),
+            (|f| f.version = "what".into(), Some(Unfit::TooOld("what".into()))),
+            (|f| f.role = "slave".into(), Some(Unfit::Replica("slave".into()))),
+            (|f| f.cluster_mode = true, Some(Unfit::ClusterMode)),
+            (
+                |f| f.eviction_policy = "allkeys-lru".into(),
+                Some(Unfit::EvictionPolicy("allkeys-lru".into())),
+            ),
+            (
+                |f| f.fingerprint = "g".into(),
+                Some(Unfit::OtherFingerprint("g".into())),
+            ),
+            (|f| f.evicted = 3, Some(Unfit::Evicted(3))),
+            // The seal is of an earlier run: what stands beside it does not count.
+            (
+                |f| {
+                    f.seal = "a0".into();
+                    f.fingerprint = "g".into();
+                },
+                None,
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut facts = fit();
+            change(&mut facts);
+            assert_eq!(check(&facts, "f"), expected, "{facts:?}");
+        }
+    }
+}

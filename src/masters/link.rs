@@ -1,0 +1,331 @@
+//! The connection to one master: what it may be asked, and with which `not_after`.
+//!
+//! Owns the connection's incarnations. Refuses to wait for one: a request to a master that is not connected is an
+//! unknown vote at once, so reconnecting never slows a round.
+
+mod keep;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redis::{Cmd, Value, aio::MultiplexedConnection};
+use tokio::sync::{Notify, Semaphore};
+
+pub use keep::Notice;
+pub(crate) use keep::{Peers, RunIds, keep};
+
+use super::{
+    gate::Unfit,
+    keys::Keyspace,
+    look::Facts,
+    offset::{Offset, Sample},
+    reply::{Code, Reply},
+    scripts::{LOOK, Script},
+    unknown::Unknown,
+};
+use crate::{clock, lease::Moment};
+
+/// More requests than a healthy master ever has under way; beyond it a hung one would only fill memory.
+const UNDER_WAY: usize = 256;
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Only if this master may vote.
+    Voting,
+    /// Whenever it is connected: clean-up, looks, seals.
+    Connected,
+}
+
+/// One Redis server of the N, as seen from here.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    /// Without credentials.
+    pub(crate) url: String,
+    pub(crate) keys: Keyspace,
+    pub(crate) fingerprint: String,
+    pub(crate) command_timeout: Duration,
+    client: redis::Client,
+    state: Mutex<State>,
+    under_way: Arc<Semaphore>,
+    /// Rings when the connection should be looked at now: a vote said "not sealed", or a request got no answer.
+    poke: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    open: Option<Open>,
+    incarnation: u32,
+    facts: Option<Facts>,
+    unfit: Option<Unfit>,
+    duplicate: bool,
+    trouble: Option<Unknown>,
+    offset: Offset,
+    latency: Duration,
+    answered: Moment,
+}
+
+#[derive(Clone)]
+struct Open {
+    connection: MultiplexedConnection,
+    incarnation: u32,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connection {}", self.incarnation)
+    }
+}
+
+/// What came of one request to one master.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) reply: Result<Reply, Unknown>,
+    /// The connection that it was sent on; 0 if it was not sent.
+    pub(crate) incarnation: u32,
+    pub(crate) received: Moment,
+    pub(crate) took: Duration,
+}
+
+/// A master's state for people and metrics.
+#[derive(Clone, Debug)]
+pub struct MasterStatus {
+    pub name: String,
+    pub url: String,
+    pub connected: bool,
+    pub facts: Option<Facts>,
+    /// Why it has no vote although it answers.
+    pub unfit: Option<Unfit>,
+    /// The last error, while it is not connected.
+    pub trouble: Option<Unknown>,
+    pub latency: Duration,
+    pub clock_offset_seconds: Option<f64>,
+}
+
+impl MasterStatus {
+    /// Whether its votes count.
+    #[must_use]
+    pub fn votes(&self) -> bool {
+        self.connected && self.unfit.is_none() && self.facts.as_ref().is_some_and(Facts::sealed)
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        index: usize,
+        (name, url): (String, String),
+        client: redis::Client,
+        keys: Keyspace,
+        fingerprint: String,
+        command_timeout: Duration,
+        longest_lease: Duration,
+    ) -> Self {
+        Self {
+            index,
+            name,
+            url,
+            keys,
+            fingerprint,
+            command_timeout,
+            client,
+            state: Mutex::new(State {
+                open: None,
+                incarnation: 0,
+                facts: None,
+                unfit: None,
+                duplicate: false,
+                trouble: None,
+                offset: Offset::new(longest_lease),
+                latency: Duration::ZERO,
+                answered: Moment::default(),
+            }),
+            under_way: Arc::new(Semaphore::new(UNDER_WAY)),
+            poke: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that panics runs under this lock; a poisoned one still holds consistent values.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn status(&self) -> MasterStatus {
+        let now = clock::now();
+        let state = self.state();
+        MasterStatus {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            connected: state.open.is_some(),
+            facts: state.facts.clone(),
+            unfit: state.unfit(now),
+            trouble: state.trouble.clone(),
+            latency: state.latency,
+            clock_offset_seconds: state.offset.seconds(now, clock::unix_time()),
+        }
+    }
+
+    pub(crate) fn votes(&self) -> bool {
+        self.state().admitted(Admission::Voting, clock::now()).is_ok()
+    }
+
+    pub(crate) fn set_duplicate(&self, duplicate: bool) {
+        self.state().duplicate = duplicate;
+    }
+
+    pub(crate) fn run_id(&self) -> Option<String> {
+        let state = self.state();
+        state
+            .open
+            .as_ref()
+            .and(state.facts.as_ref())
+            .map(|f| f.run_id.clone())
+    }
+
+    /// Looks at the master again soon, outside the regular interval.
+    pub(crate) fn poke(&self) {
+        self.poke.notify_one();
+    }
+
+    /// Sends one script call and waits for the reply, at most `deadline`. `fill` appends keys and arguments and is
+    /// given `not_after` (microseconds of the master's TIME).
+    pub(crate) async fn call(
+        &self,
+        script: &Script,
+        admission: Admission,
+        deadline: Duration,
+        fill: impl Fn(&mut Cmd, u64),
+    ) -> Exchange {
+        let sent = clock::now();
+        let unsent = |unknown| Exchange {
+            reply: Err(unknown),
+            incarnation: 0,
+            received: sent,
+            took: Duration::ZERO,
+        };
+        let (mut open, not_after) = {
+            let state = self.state();
+            match state.admitted(admission, sent) {
+                Ok(open) => (open, state.offset.not_after(sent, deadline).unwrap_or(0)),
+                Err(unknown) => return unsent(unknown),
+            }
+        };
+        let Ok(permit) = self.under_way.clone().try_acquire_owned() else {
+            return unsent(Unknown::Congested);
+        };
+        let exchange = async {
+            let command = |verb: &str, body: &str| {
+                let mut command = redis::cmd(verb);
+                command.arg(body);
+                fill(&mut command, not_after);
+                command
+            };
+            match open
+                .connection
+                .send_packed_command(&command("EVALSHA", &script.sha))
+                .await
+            {
+                // The same attempt: only this master had forgotten the script.
+                Err(e) if Unknown::of(&e).is_no_script() => {
+                    open.connection
+                        .send_packed_command(&command("EVAL", &script.source))
+                        .await
+                }
+                other => other,
+            }
+        };
+        let result = tokio::time::timeout(deadline, exchange).await;
+        drop(permit);
+        let received = clock::now();
+        let reply = match result {
+            Ok(Ok(Value::ServerError(e))) => Err(Unknown::Server {
+                code: e.code().to_owned(),
+                detail: e.details().unwrap_or("").to_owned(),
+            }),
+            Ok(Ok(value)) => Reply::parse(value),
+            Ok(Err(e)) => Err(Unknown::of(&e)),
+            Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
+        };
+        let reply = self.note(reply, sent, received);
+        Exchange {
+            reply,
+            incarnation: open.incarnation,
+            received,
+            took: received.since(sent),
+        }
+    }
+
+    /// Learns from a reply: the clock, whether it is sealed, that it answers.
+    fn note(&self, reply: Result<Reply, Unknown>, sent: Moment, received: Moment) -> Result<Reply, Unknown> {
+        let reply = reply.inspect_err(|_| self.poke())?;
+        let mut state = self.state();
+        state.answered = received;
+        state.latency = received.since(sent);
+        if state.offset.sample(Sample {
+            master: reply.time,
+            sent,
+            received,
+        }) {
+            tracing::warn!(
+                master = self.name,
+                "clock of the master stepped, it does not count for now"
+            );
+        }
+        let unknown = match reply.code {
+            Code::Ok | Code::Other(_) => return Ok(reply),
+            Code::Unsealed => Unknown::NotSealed,
+            Code::Foreign => Unknown::OtherFingerprint,
+            Code::Late => return Err(Unknown::TooLate),
+        };
+        drop(state);
+        self.poke();
+        Err(unknown)
+    }
+
+    /// Asks the master about itself.
+    pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
+        let exchange = self
+            .call(&LOOK, Admission::Connected, self.command_timeout, |command, _| {
+                command.arg(2).arg(&*self.keys.meta).arg(&*self.keys.probe);
+            })
+            .await;
+        let reply = exchange.reply?;
+        Facts::parse(reply.counter, &reply.items)
+    }
+}
+
+impl State {
+    fn unfit(&self, now: Moment) -> Option<Unfit> {
+        if self.duplicate {
+            return Some(Unfit::Duplicate);
+        }
+        let step = || {
+            self.offset
+                .distrusted(now)
+                .map(|left| Unfit::ClockStep(left.as_secs() + 1))
+        };
+        self.unfit.clone().or_else(step)
+    }
+
+    fn admitted(&self, admission: Admission, now: Moment) -> Result<Open, Unknown> {
+        let Some(open) = &self.open else {
+            let why = self
+                .trouble
+                .as_ref()
+                .map_or("connecting".to_owned(), ToString::to_string);
+            return Err(Unknown::NotConnected(why));
+        };
+        if admission == Admission::Voting {
+            if let Some(unfit) = self.unfit(now) {
+                return Err(Unknown::Unfit(unfit.to_string()));
+            }
+            if !self.facts.as_ref().is_some_and(Facts::sealed) {
+                return Err(Unknown::NotSealed);
+            }
+        }
+        Ok(open.clone())
+    }
+}

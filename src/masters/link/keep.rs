@@ -1,0 +1,241 @@
+//! Keeps one master connected: opens, looks, listens for releases, gives up on a silent connection, tries again.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use tokio::{sync::mpsc, time};
+
+use super::{Link, Open};
+use crate::{
+    clock,
+    lease::LockName,
+    masters::{Facts, gate, unknown::Unknown},
+};
+
+/// How often a master is looked at: a step of its clock and a lost seal show within a second.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks that were asked for: a burst of votes without a seal asks once.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// A connection without any answer for so long is dead or black-holed. Shorter than TCP's own retransmission would
+/// take to find out, longer than the pause of a busy server.
+const SILENT: Duration = Duration::from_secs(2);
+/// Waits between two tries to connect, doubling, with jitter.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LAST_RETRY: Duration = Duration::from_secs(1);
+
+/// What the masters tell without being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// This master published that a lock was released.
+    Released { master: usize, lock: LockName },
+    /// A master came or went, or was sealed: the number of masters that can vote has changed.
+    VotersChanged,
+}
+
+/// The run_ids of all masters of the set: the same server under two names has one vote too many.
+#[derive(Debug)]
+pub(crate) struct RunIds(Mutex<Vec<Option<String>>>);
+
+impl RunIds {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self(Mutex::new(vec![None; masters]))
+    }
+
+    /// Enters a master's run_id (`None`: gone) and marks every master that shares one.
+    fn enter(&self, index: usize, run_id: Option<&str>, links: &[Arc<Link>]) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all[index] = run_id.map(str::to_owned);
+        for link in links {
+            let own = &all[link.index];
+            link.set_duplicate(own.is_some() && all.iter().filter(|other| *other == own).count() > 1);
+        }
+    }
+}
+
+/// What `keep` needs beside its own link.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) links: Arc<[Arc<Link>]>,
+    pub(crate) run_ids: Arc<RunIds>,
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// Runs until it is cancelled.
+pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
+    let mut retry = FIRST_RETRY;
+    loop {
+        match open(&link).await {
+            Ok(pushes) => {
+                if serve(&link, &peers, pushes).await {
+                    retry = FIRST_RETRY;
+                }
+                link.state().open = None;
+                peers.run_ids.enter(link.index, None, &peers.links);
+                changed(&link, &peers);
+            }
+            Err(unknown) => {
+                let mut state = link.state();
+                if state.trouble.as_ref() != Some(&unknown) {
+                    tracing::warn!(master = link.name, url = link.url, error = %unknown, "master not reached");
+                }
+                state.trouble = Some(unknown);
+            }
+        }
+        time::sleep(retry.mul_f64(0.5 + fastrand::f64())).await;
+        retry = (retry * 2).min(LAST_RETRY);
+    }
+}
+
+fn changed(link: &Link, peers: &Peers) {
+    link.poke.notify_one();
+    // Nobody listens: the set is used without an elector.
+    let _ = peers.notices.send(Notice::VotersChanged);
+}
+
+async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown> {
+    let (sender, pushes) = mpsc::unbounded_channel();
+    let patience = link.command_timeout.max(Duration::from_secs(1));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(patience))
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(super::UNDER_WAY)
+        .set_push_sender(sender);
+    let opening = link.client.get_multiplexed_async_connection_with_config(&config);
+    let connection = time::timeout(patience, opening)
+        .await
+        .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
+        .map_err(|e| Unknown::of(&e))?;
+    let mut state = link.state();
+    state.incarnation += 1;
+    let incarnation = state.incarnation;
+    // No vote before the first look.
+    state.facts = None;
+    state.answered = clock::now();
+    state.open = Some(Open {
+        connection,
+        incarnation,
+    });
+    Ok(pushes)
+}
+
+/// True if the master was of any use on this connection.
+async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> bool {
+    let mut useful = false;
+    let mut subscribed = false;
+    loop {
+        match link.look().await {
+            Ok(facts) => {
+                useful = true;
+                learn(link, peers, facts);
+                if !subscribed {
+                    subscribe(link).await;
+                    subscribed = true;
+                }
+            }
+            Err(unknown) => {
+                let mut state = link.state();
+                let silent = clock::now().since(state.answered) > SILENT;
+                let lost = !matches!(
+                    unknown,
+                    Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
+                );
+                if state.trouble.as_ref() != Some(&unknown) {
+                    tracing::warn!(master = link.name, url = link.url, error = %unknown, "master does not answer");
+                }
+                state.trouble = Some(unknown);
+                if silent || lost {
+                    return useful;
+                }
+            }
+        }
+        if !listen(link, peers, &mut pushes).await {
+            return useful;
+        }
+    }
+}
+
+/// Passes releases on until it is time for the next look; false once the connection is gone.
+async fn listen(link: &Link, peers: &Peers, pushes: &mut mpsc::UnboundedReceiver<PushInfo>) -> bool {
+    let next = time::sleep(LOOK_EVERY);
+    let poked = async {
+        time::sleep(LOOK_AGAIN).await;
+        link.poke.notified().await;
+    };
+    tokio::pin!(next, poked);
+    loop {
+        tokio::select! {
+            push = pushes.recv() => match push {
+                Some(PushInfo { kind: PushKind::Message, data }) => {
+                    if let Some(lock) = released(link, &data) {
+                        let _ = peers.notices.send(Notice::Released { master: link.index, lock });
+                    }
+                }
+                Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
+                    tracing::warn!(master = link.name, url = link.url, "connection to the master lost");
+                    return false;
+                }
+                Some(_) => {}
+            },
+            () = &mut next => return true,
+            () = &mut poked => return true,
+        }
+    }
+}
+
+/// The lock that a message on the channel of releases names.
+fn released(link: &Link, data: &[Value]) -> Option<LockName> {
+    let [Value::BulkString(channel), Value::BulkString(lock)] = data else {
+        return None;
+    };
+    if **channel != *link.keys.channel.as_bytes() {
+        return None;
+    }
+    LockName::parse(std::str::from_utf8(lock).ok()?).ok()
+}
+
+async fn subscribe(link: &Link) {
+    let open = link.state().open.clone();
+    let Some(mut open) = open else { return };
+    let subscribing = open.connection.subscribe(&*link.keys.channel);
+    let result = match time::timeout(link.command_timeout, subscribing).await {
+        Ok(result) => result.map_err(|e| Unknown::of(&e)),
+        Err(_) => Err(Unknown::TimedOut(link.command_timeout.as_millis())),
+    };
+    // The slow poll covers it.
+    if let Err(unknown) = result {
+        tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
+    }
+}
+
+fn learn(link: &Link, peers: &Peers, facts: Facts) {
+    let unfit = gate::check(&facts, &link.fingerprint);
+    // Before the first vote of this connection: a second name for the same server must not bring a second vote.
+    peers.run_ids.enter(link.index, Some(&facts.run_id), &peers.links);
+    let (before, after) = {
+        let mut state = link.state();
+        let now = clock::now();
+        let before = state.standing(now);
+        state.facts = Some(facts);
+        state.unfit = unfit;
+        state.trouble = None;
+        (before, state.standing(now))
+    };
+    if before != after {
+        tracing::info!(master = link.name, url = link.url, state = %after, "master");
+        let _ = peers.notices.send(Notice::VotersChanged);
+    }
+}
+
+impl super::State {
+    fn standing(&self, now: crate::lease::Moment) -> String {
+        match (self.unfit(now), &self.facts) {
+            (_, None) => "unknown".into(),
+            (Some(unfit), _) => format!("refused: {unfit}"),
+            (None, Some(facts)) if facts.sealed() => "sealed".into(),
+            _ => "not sealed".into(),
+        }
+    }
+}

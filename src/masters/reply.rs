@@ -1,0 +1,147 @@
+//! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
+
+use redis::Value;
+
+use super::unknown::Unknown;
+use crate::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting};
+
+/// A script's reply: the same beginning in all of them.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) code: Code,
+    /// Microseconds since 1970, by the master.
+    pub(crate) time: u64,
+    pub(crate) counter: u64,
+    pub(crate) items: Vec<Value>,
+}
+
+/// Whether the script ran, and if not, why it wrote nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    Ok,
+    Unsealed,
+    Foreign,
+    Late,
+    /// Of the seal's scripts: what was found instead.
+    Other(String),
+}
+
+/// One lock's part of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted { number: u64, marks: Marks },
+    Refused(Sighting),
+    Unknown(Unknown),
+}
+
+impl Answer {
+    /// Done, without a grant number.
+    pub(crate) const DONE: Self = Self::Granted {
+        number: 0,
+        marks: Marks { held: 0, clean: 0 },
+    };
+}
+
+fn bad(what: &str, value: &Value) -> Unknown {
+    let shown: String = format!("{value:?}").chars().take(120).collect();
+    Unknown::Reply(format!("{what} expected, got {shown}"))
+}
+
+pub(crate) fn text(value: &Value) -> Result<&str, Unknown> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| bad("text", value)),
+        Value::SimpleString(text) => Ok(text),
+        _ => Err(bad("text", value)),
+    }
+}
+
+pub(crate) fn number(value: &Value) -> Result<u64, Unknown> {
+    match value {
+        Value::Int(n) => u64::try_from(*n).map_err(|_| bad("number", value)),
+        _ => text(value)?.parse().map_err(|_| bad("number", value)),
+    }
+}
+
+impl Reply {
+    pub(crate) fn parse(value: Value) -> Result<Self, Unknown> {
+        let Value::Array(mut items) = value else {
+            return Err(bad("array", &value));
+        };
+        if items.len() < 3 {
+            return Err(bad("code and time", &Value::Array(items)));
+        }
+        let rest = items.split_off(items.len().min(4));
+        let code = match text(&items[0])? {
+            "ok" => Code::Ok,
+            "unsealed" => Code::Unsealed,
+            "foreign" => Code::Foreign,
+            "late" => Code::Late,
+            other => Code::Other(other.chars().take(40).collect()),
+        };
+        let seconds = number(&items[1])?;
+        let time = seconds
+            .checked_mul(1_000_000)
+            .and_then(|t| t.checked_add(number(&items[2]).ok()?));
+        Ok(Self {
+            code,
+            time: time.ok_or_else(|| bad("time", &items[1]))?,
+            counter: items.get(3).map_or(Ok(0), number)?,
+            items: rest,
+        })
+    }
+}
+
+/// One lock's part, received at `now`.
+pub(crate) fn answer(item: &Value, now: Moment) -> Answer {
+    parse_answer(item, now).unwrap_or_else(Answer::Unknown)
+}
+
+fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
+    match item {
+        Value::Int(1) => return Ok(Answer::DONE),
+        Value::Int(0) => return Ok(Answer::Refused(Sighting::FREE)),
+        _ => {}
+    }
+    let Value::Array(parts) = item else {
+        return Err(bad("answer", item));
+    };
+    let [kind, rest @ ..] = &parts[..] else {
+        return Err(bad("answer", item));
+    };
+    match (text(kind)?, rest) {
+        ("granted", [grant, held, clean]) => Ok(Answer::Granted {
+            number: number(grant)?,
+            marks: Marks {
+                held: number(held)?,
+                clean: number(clean)?,
+            },
+        }),
+        ("lease", [value, left]) => {
+            let value = text(value)?;
+            let obstacle = match value.parse::<LeaseValue>() {
+                Ok(lease) => Obstacle::Lease(lease),
+                Err(_) => Obstacle::Foreign(value.chars().take(600).collect()),
+            };
+            Ok(Answer::Refused(Sighting::blocked(obstacle, ends(left, now)?)))
+        }
+        ("reserved", [cluster, left]) => {
+            let obstacle = Obstacle::Reserved(text(cluster)?.chars().take(200).collect());
+            Ok(Answer::Refused(Sighting::blocked(obstacle, ends(left, now)?)))
+        }
+        ("ours", []) => Ok(Answer::Refused(Sighting::OURS)),
+        ("error", []) => Err(Unknown::Server {
+            code: "OOM".into(),
+            detail: "the lease was not put back".into(),
+        }),
+        _ => Err(bad("answer", item)),
+    }
+}
+
+/// Own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.
+fn ends(left: &Value, now: Moment) -> Result<Moment, Unknown> {
+    match left {
+        Value::Int(-1) => Ok(Moment::NEVER),
+        Value::Int(-2) => Ok(now),
+        _ => Ok(now + std::time::Duration::from_millis(number(left)?)),
+    }
+}

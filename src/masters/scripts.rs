@@ -1,0 +1,42 @@
+//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint, `not_after`.
+
+use std::sync::LazyLock;
+
+/// A script and the name of it that EVALSHA takes.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) source: String,
+    pub(crate) sha: String,
+}
+
+impl Script {
+    fn new(name: &'static str, parts: &[&str]) -> Self {
+        let source = parts.concat();
+        let sha = redis::Script::new(&source).get_hash().to_owned();
+        Self { name, source, sha }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($file:literal)+;)+) => {
+        $(pub(crate) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(stringify!($name), &[$(include_str!(concat!("scripts/", $file))),+]));)+
+    };
+}
+
+scripts! {
+    GRANT = "preamble.lua" "grant.lua";
+    CONFIRM = "preamble.lua" "confirm.lua";
+    RENEW = "preamble.lua" "renew.lua";
+    RELEASE = "preamble.lua" "release.lua";
+    RESERVE = "preamble.lua" "reserve.lua";
+    OBSERVE = "preamble.lua" "observe.lua";
+    BREAK = "preamble.lua" "break.lua";
+    MARK = "preamble.lua" "mark.lua";
+    CLAIM = "preamble.lua" "claim.lua";
+    REGISTERS = "preamble.lua" "registers.lua";
+    LOOK = "look.lua";
+    PROBE = "probe.lua";
+    SEAL = "seal.lua";
+}

@@ -1,0 +1,15 @@
+-- Reads, never writes. ARGV[3] = own cluster. A lock: KEYS lease, reserved.
+for i = 1, (#KEYS - 1) / 2 do
+  local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
+  local value, hold = redis.call('GET', lease), redis.call('GET', reserved)
+  if value or (hold and hold ~= ARGV[3]) then
+    if hold == ARGV[3] then hold = false end
+    out[i + 4] = obstacle(lease, reserved, value, hold)
+  elseif hold then
+    out[i + 4] = {'ours'}
+  else
+    out[i + 4] = 1
+  end
+end
+out[4] = text(counter)
+return out

@@ -1,0 +1,17 @@
+-- ARGV[3] = own cluster, ARGV[4] = channel, or empty: an undo, which tells nobody and leaves reservations alone.
+-- A lock: KEYS lease, reserved; ARGV stem, name. Deletes nothing that is not mine.
+for i = 1, (#KEYS - 1) / 2 do
+  local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
+  if mine(redis.call('GET', lease), ARGV[2 * i + 3]) then
+    redis.call('DEL', lease)
+    if ARGV[4] ~= '' then
+      if redis.call('GET', reserved) == ARGV[3] then redis.call('DEL', reserved) end
+      redis.call('PUBLISH', ARGV[4], ARGV[2 * i + 4])
+    end
+    out[i + 4] = 1
+  else
+    out[i + 4] = 0
+  end
+end
+out[4] = text(counter)
+return out

@@ -1,0 +1,27 @@
+-- ARGV[3] = own cluster. A lock: KEYS lease, reserved; ARGV stem, token, milliseconds.
+for i = 1, (#KEYS - 1) / 2 do
+  local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
+  local stem, token, duration = ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3]
+  local hold = redis.call('GET', reserved)
+  if hold == ARGV[3] then hold = false end
+  local value = redis.call('GET', lease)
+  if hold or (value and not mine(value, stem)) then
+    out[i + 4] = obstacle(lease, reserved, value, hold)
+  elseif value then
+    -- Never SET: PEXPIRE works when the memory is full.
+    redis.call('PEXPIRE', lease, duration)
+    out[i + 4] = 1
+  else
+    -- Lost at a sealed master: put back. The counter first, so that no later grant can repeat the token.
+    local healed = true
+    if counter < tonumber(token) then
+      local raised = redis.pcall('HSET', KEYS[1], 'counter', token)
+      healed = type(raised) == 'number'
+      if healed then counter = tonumber(token) end
+    end
+    local put = healed and redis.pcall('SET', lease, stem .. token, 'PX', duration)
+    if put and not put.err then out[i + 4] = 1 else out[i + 4] = {'error'} end
+  end
+end
+out[4] = text(counter)
+return out

@@ -1,0 +1,231 @@
+//! The masters of one quorum as a library: open, acquire, renew, release, close.
+
+mod lease;
+mod tasks;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub use lease::{Acquired, Lease, Renewal};
+pub use tasks::{TaskEnded, Tasks};
+
+use super::{
+    Call, ConfigError, Delivery, Fingerprint, Keyspace, LockKeys, MasterStatus, MastersConfig, Notice,
+    Request,
+    config::without_credentials,
+    courier::{Courier, Meter, Sink},
+    link::{Link, Peers, RunIds},
+    seal::Sealer,
+};
+use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
+
+/// What the masters tell without being asked.
+pub type Notices = mpsc::UnboundedReceiver<Notice>;
+
+/// The task that carries calls is gone: nothing is held any more.
+#[derive(Debug, Error)]
+#[error("the connection to the masters has been closed")]
+pub struct Closed;
+
+/// A handle to the masters of one quorum; clones share them.
+#[derive(Clone, Debug)]
+pub struct Masters {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    links: Arc<[Arc<Link>]>,
+    size: QuorumSize,
+    keys: Keyspace,
+    cluster: ClusterId,
+    fingerprint: Fingerprint,
+    command_timeout: Duration,
+    calls: mpsc::UnboundedSender<Call>,
+    closing: CancellationToken,
+    nonces: AtomicU64,
+}
+
+impl Masters {
+    /// Starts connecting; never waits for it. The tasks must be kept, watched and closed by their owner.
+    ///
+    /// # Errors
+    /// A configuration that cannot work: wrong number of masters, a bad url, two masters with one url or name.
+    pub fn open(
+        config: &MastersConfig,
+        meter: Option<Arc<dyn Meter>>,
+    ) -> Result<(Self, Notices, Tasks), ConfigError> {
+        let size = config.size()?;
+        unique(config)?;
+        let keys = Keyspace::new(&config.key_prefix);
+        let fingerprint = config.fingerprint();
+        let mut links = Vec::new();
+        for (index, master) in config.masters.iter().enumerate() {
+            let client = config.client(master)?;
+            let called = (master.name.clone(), without_credentials(&master.url));
+            links.push(Arc::new(Link::new(
+                index,
+                called,
+                client,
+                keys.clone(),
+                fingerprint.to_string(),
+                config.command_timeout,
+                config.longest_lease,
+            )));
+        }
+        let links: Arc<[Arc<Link>]> = links.into();
+        let (calls, incoming) = mpsc::unbounded_channel();
+        let (notices, heard) = mpsc::unbounded_channel();
+        let closing = CancellationToken::new();
+        let peers = Peers {
+            links: links.clone(),
+            run_ids: Arc::new(RunIds::new(size.masters())),
+            notices,
+        };
+        let courier = Courier {
+            links: links.clone(),
+            size,
+            keys: keys.clone(),
+            cluster: config.cluster.clone(),
+            command_timeout: config.command_timeout,
+            acquire_limit: config.acquire_limit,
+            calls: incoming,
+            meter,
+            closing: closing.clone(),
+        };
+        let sealer = config
+            .reseal
+            .then(|| Sealer::new(links.clone(), size, fingerprint.clone()));
+        let tasks = Tasks::start(peers, courier, sealer, closing.clone());
+        let inner = Inner {
+            links,
+            size,
+            keys,
+            cluster: config.cluster.clone(),
+            fingerprint,
+            command_timeout: config.command_timeout,
+            calls,
+            closing,
+            nonces: AtomicU64::new(0),
+        };
+        Ok((
+            Self {
+                inner: Arc::new(inner),
+            },
+            heard,
+            tasks,
+        ))
+    }
+
+    #[must_use]
+    pub fn size(&self) -> QuorumSize {
+        self.inner.size
+    }
+
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterId {
+        &self.inner.cluster
+    }
+
+    #[must_use]
+    pub fn fingerprint(&self) -> &Fingerprint {
+        &self.inner.fingerprint
+    }
+
+    #[must_use]
+    pub fn command_timeout(&self) -> Duration {
+        self.inner.command_timeout
+    }
+
+    #[must_use]
+    pub fn lock(&self, name: &LockName) -> Arc<LockKeys> {
+        self.inner.keys.lock(name)
+    }
+
+    #[must_use]
+    pub fn status(&self) -> Vec<MasterStatus> {
+        self.inner.links.iter().map(|link| link.status()).collect()
+    }
+
+    pub(crate) fn links(&self) -> &Arc<[Arc<Link>]> {
+        &self.inner.links
+    }
+
+    pub(crate) fn keys(&self) -> &Keyspace {
+        &self.inner.keys
+    }
+
+    /// How many masters can vote now.
+    #[must_use]
+    pub fn voters(&self) -> usize {
+        self.inner.links.iter().filter(|link| link.votes()).count()
+    }
+
+    /// A stem with a fresh nonce for the next attempt.
+    ///
+    /// # Panics
+    /// Never. Without a source of random numbers the nonce is made of the clock, the process and a count: unique all
+    /// the same, only guessable.
+    #[must_use]
+    pub fn stem(&self, holder: &HolderIdentity) -> LeaseStem {
+        let mut bytes = [0; 16];
+        if getrandom::fill(&mut bytes).is_err() {
+            let count = u128::from(self.inner.nonces.fetch_add(1, Relaxed));
+            let clock = u128::from(crate::clock::now().as_nanos());
+            bytes = (clock << 64 | u128::from(std::process::id()) << 32 | count).to_le_bytes();
+        }
+        LeaseStem::new(&self.inner.cluster, holder, Nonce(u128::from_le_bytes(bytes)))
+    }
+
+    /// Hands a call to the courier.
+    ///
+    /// # Errors
+    /// [`Closed`] after [`Tasks::close`] or the end of the courier.
+    pub fn submit(&self, call: Call) -> Result<(), Closed> {
+        if self.inner.closing.is_cancelled() {
+            return Err(Closed);
+        }
+        self.inner.calls.send(call).map_err(|_| Closed)
+    }
+
+    /// Asks for one lock and waits for the delivery. Dropping the future undoes an attempt that wins.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub async fn ask(&self, lock: &Arc<LockKeys>, request: Request) -> Result<Delivery, Closed> {
+        let (sender, receiver) = oneshot::channel();
+        self.submit(Call {
+            lock: lock.clone(),
+            request,
+            sink: Sink::One(sender),
+        })?;
+        receiver.await.map_err(|_| Closed)
+    }
+}
+
+fn unique(config: &MastersConfig) -> Result<(), ConfigError> {
+    for (index, second) in config.masters.iter().enumerate() {
+        for first in &config.masters[..index] {
+            if first.name == second.name {
+                return Err(ConfigError::SameName(first.name.clone()));
+            }
+            if first.url.trim_end_matches('/') == second.url.trim_end_matches('/') {
+                return Err(ConfigError::SameUrl {
+                    first: first.name.clone(),
+                    second: second.name.clone(),
+                    url: without_credentials(&second.url),
+                });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! One lock for one caller, without the elector.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Closed, Masters};
+use crate::{
+    clock,
+    lease::{Authority, HolderIdentity, LockName, Loss, Moment, timing},
+    masters::{Call, Delivery, LockKeys, Request, Tenure, courier::Sink},
+};
+
+/// What came of an attempt.
+#[derive(Debug)]
+#[must_use = "a lease that is not looked at is held for nothing"]
+pub enum Acquired {
+    Won(Lease),
+    Lost(Loss),
+}
+
+/// What came of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Renewal {
+    Renewed,
+    /// More than N - M masters refused, or the lease had run out: it is lost.
+    Lost,
+    /// No majority; the lease stays as it was. Try again until the renew deadline.
+    Undecided,
+}
+
+/// A lease that this process holds. Dropping it gives it back.
+#[derive(Debug)]
+#[must_use = "dropping a lease releases it"]
+pub struct Lease {
+    masters: Masters,
+    lock: Arc<LockKeys>,
+    tenure: Arc<Tenure>,
+    authority: Authority,
+    lease_duration: Duration,
+    over: bool,
+}
+
+impl Masters {
+    /// One attempt to acquire a lock.
+    ///
+    /// # Errors
+    /// [`Closed`]; everything else is an outcome.
+    pub async fn acquire(
+        &self,
+        lock: &LockName,
+        holder: &HolderIdentity,
+        lease_duration: Duration,
+    ) -> Result<Acquired, Closed> {
+        let lock = self.lock(lock);
+        let tenure = Arc::new(Tenure::new(self.stem(holder), lease_duration));
+        let request = Request::Acquire {
+            tenure: tenure.clone(),
+            lease_duration,
+        };
+        match self.ask(&lock, request).await? {
+            Delivery::Won(won) => Ok(Acquired::Won(Lease {
+                masters: self.clone(),
+                lock,
+                tenure,
+                authority: Authority {
+                    token: won.token,
+                    valid_until: won.valid_until,
+                },
+                lease_duration,
+                over: false,
+            })),
+            Delivery::NotWon(loss) => Ok(Acquired::Lost(loss)),
+            _ => Ok(Acquired::Lost(Loss::TooLate)),
+        }
+    }
+}
+
+impl Lease {
+    /// The authority that this lease gives at `now`, if it still gives any.
+    #[must_use]
+    pub fn authority_at(&self, now: Moment) -> Option<Authority> {
+        if self.over { None } else { self.authority.at(now) }
+    }
+
+    /// One round of renewal.
+    ///
+    /// # Errors
+    /// [`Closed`]; the lease ends at `valid_until` then.
+    pub async fn renew(&mut self) -> Result<Renewal, Closed> {
+        if self.authority_at(clock::now()).is_none() {
+            return Ok(Renewal::Lost);
+        }
+        let lease_duration = self.lease_duration;
+        let request = Request::Renew {
+            tenure: self.tenure.clone(),
+            token: self.authority.token,
+            lease_duration,
+        };
+        let delivery = self.masters.ask(&self.lock, request).await?;
+        if self.authority_at(clock::now()).is_none() {
+            // Won or not: the end came first, and somebody may have acted on it.
+            self.over = true;
+            return Ok(Renewal::Lost);
+        }
+        match delivery {
+            Delivery::Renewed { started } => {
+                self.authority.valid_until = started + lease_duration - timing::drift(lease_duration);
+                Ok(Renewal::Renewed)
+            }
+            Delivery::RenewalRefused => {
+                self.over = true;
+                Ok(Renewal::Lost)
+            }
+            _ => Ok(Renewal::Undecided),
+        }
+    }
+
+    /// Gives the lock back and tells the standbys; true if a majority had it and deleted it.
+    ///
+    /// # Errors
+    /// [`Closed`]; the lease runs out then.
+    pub async fn release(mut self) -> Result<bool, Closed> {
+        self.over = true;
+        let request = Request::Release {
+            tenure: self.tenure.clone(),
+        };
+        match self.masters.ask(&self.lock, request).await? {
+            Delivery::Done { majority, .. } => Ok(majority),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !std::mem::replace(&mut self.over, true) {
+            let request = Request::Release {
+                tenure: self.tenure.clone(),
+            };
+            // Without a courier there is nobody to tell; the lease runs out.
+            let _ = self.masters.submit(Call {
+                lock: self.lock.clone(),
+                request,
+                sink: Sink::Nobody,
+            });
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The tasks behind a set of masters, and the one owner that joins them.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Courier, Peers, Sealer};
+use crate::masters::link::keep;
+
+/// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
+#[derive(Debug, Error)]
+#[error("the task that {task} ended: {reason}")]
+pub struct TaskEnded {
+    pub task: &'static str,
+    pub reason: String,
+}
+
+/// Must be kept; dropping it stops everything at once, without waiting for what is under way.
+#[derive(Debug)]
+#[must_use = "dropping the tasks closes the connection to the masters"]
+pub struct Tasks {
+    keepers: JoinSet<&'static str>,
+    courier: JoinHandle<usize>,
+    closing: CancellationToken,
+    drain: Duration,
+}
+
+impl Tasks {
+    pub(super) fn start(
+        peers: Peers,
+        courier: Courier,
+        sealer: Option<Sealer>,
+        closing: CancellationToken,
+    ) -> Self {
+        let drain = courier.command_timeout * 2;
+        let mut keepers = JoinSet::new();
+        for link in peers.links.iter() {
+            let (link, peers) = (link.clone(), peers.clone());
+            keepers.spawn(async move {
+                keep(link, peers).await;
+                "keeps a master connected"
+            });
+        }
+        if let Some(sealer) = sealer {
+            keepers.spawn(async move {
+                sealer.run().await;
+                "seals masters"
+            });
+        }
+        Self {
+            keepers,
+            courier: tokio::spawn(courier.run()),
+            closing,
+            drain,
+        }
+    }
+
+    /// Waits for the end of a task that must not end. Cancel safe.
+    pub async fn ended(&mut self) -> TaskEnded {
+        tokio::select! {
+            Some(end) = self.keepers.join_next() => match end {
+                Ok(task) => TaskEnded { task, reason: "it returned".into() },
+                Err(e) => TaskEnded { task: "keeps a master connected or sealed", reason: e.to_string() },
+            },
+            end = &mut self.courier => TaskEnded {
+                task: "carries calls to the masters",
+                reason: end.err().map_or_else(|| "it returned".into(), |e| e.to_string()),
+            },
+        }
+    }
+
+    /// Takes no more calls, finishes what is under way, then disconnects. Returns how many clean-ups are left to the
+    /// expiry of their keys.
+    pub async fn close(mut self) -> usize {
+        self.closing.cancel();
+        let left = match time::timeout(self.drain, &mut self.courier).await {
+            Ok(Ok(left)) => left,
+            Ok(Err(_)) | Err(_) => 0,
+        };
+        self.courier.abort();
+        self.keepers.shutdown().await;
+        left
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.courier.abort();
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a master's vote is unknown. Every class of error is one; none is ever a refusal or a grant.
+
+use redis::{ErrorKind, RedisError};
+use thiserror::Error;
+
+/// No answer that counts.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unknown {
+    #[error("not connected: {0}")]
+    NotConnected(String),
+    #[error("no answer within {0} ms")]
+    TimedOut(u128),
+    #[error("connection lost: {0}")]
+    ConnectionLost(String),
+    /// More requests under way than a healthy master ever has.
+    #[error("too many requests under way")]
+    Congested,
+    #[error("not sealed")]
+    NotSealed,
+    #[error("sealed for another quorum (fingerprint)")]
+    OtherFingerprint,
+    /// The command reached the master after its `not_after`; it wrote nothing.
+    #[error("arrived too late")]
+    TooLate,
+    /// Refused by the gate, which says by name.
+    #[error("{0}")]
+    Unfit(String),
+    /// An error of the server, by its code: LOADING, READONLY, OOM, BUSY, MISCONF, NOAUTH, NOPERM, MOVED, …
+    #[error("server error {code}: {detail}")]
+    Server { code: String, detail: String },
+    #[error("reply not understood: {0}")]
+    Reply(String),
+}
+
+impl Unknown {
+    /// Classifies an error of the client library. The text of server errors is the server's own; it names commands
+    /// and keys, never credentials.
+    pub(crate) fn of(error: &RedisError) -> Self {
+        if let Some(code) = error.code() {
+            let detail = error.detail().unwrap_or_default().chars().take(200).collect();
+            return Self::Server {
+                code: code.to_owned(),
+                detail,
+            };
+        }
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Self::Server {
+                code: "WRONGPASS".into(),
+                detail: "user or password not accepted".into(),
+            },
+            _ if error.is_connection_dropped() || error.is_io_error() => {
+                Self::ConnectionLost(error.to_string())
+            }
+            _ => Self::Reply(error.to_string()),
+        }
+    }
+
+    /// Whether the server refused the credentials or their permissions.
+    #[must_use]
+    pub fn is_auth(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if ["NOAUTH", "NOPERM", "WRONGPASS"].contains(&code.as_str()))
+    }
+
+    pub(crate) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
+    }
+}
