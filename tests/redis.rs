@@ -1,0 +1,10 @@
+//! The protocol on real Redis servers.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+#[path = "redis/fixture.rs"]
+mod fixture;
+#[path = "redis/proxy.rs"]
+mod proxy;
