@@ -37,5 +37,4 @@ tools: # redis-server, when it is missing
 	@scripts/install-tools
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; \
-		do printf '  make %-10s %s\n' "$$target" "$$text"; done
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -8,3 +8,5 @@ mod common;
 mod fixture;
 #[path = "redis/proxy.rs"]
 mod proxy;
+#[path = "redis/waiting.rs"]
+mod waiting;

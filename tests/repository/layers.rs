@@ -99,6 +99,17 @@ fn imports_point_one_way() {
 }
 
 #[test]
+fn every_part_has_its_row() {
+    for source in sources() {
+        source
+            .module()
+            .first()
+            .into_iter()
+            .for_each(|part| _ = rank(part));
+    }
+}
+
+#[test]
 fn the_program_is_the_command_line_and_no_more() {
     check("src/main.rs uses more than cli", |source| {
         if source.path != "src/main.rs" {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::RedisServerError;
 
-/// Below the range from which Linux, macOS and the BSDs take the ports of outgoing connections. Port 0 would give one
+/// Below the range from which Linux and macOS take the ports of outgoing connections. Port 0 would give one
 /// out of that range, and a client that redials a dead server there can be handed the very port that it calls: it then
 /// talks to itself and the server cannot come back.
 const FIRST: u16 = 20_000;
