@@ -1,1 +1,3 @@
 //! `redlock demo`.
+
+pub mod redis_server;

@@ -1,0 +1,40 @@
+# Needs Rust and make; `tools` brings the rest. Cargo writes to stderr, so that stdout is what a program says.
+
+CARGO ?= cargo
+# Further arguments of the demo, as in `make demo ARGS='--output json'`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: demo test lint generate bench build clean tools help
+
+# The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
+demo: tools ## Five Redis masters, three replicas and real failures, on this machine
+	@$(CARGO) run -- demo $(ARGS)
+
+test: tools ## All tests
+	$(CARGO) fmt --check
+	$(CARGO) test
+
+lint: ## Format, lints and, where cargo-deny is installed, licences and bans
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
+	else echo 'cargo-deny is not installed: licences and advisories were not checked (cargo install cargo-deny)'; fi
+
+generate: ## Write the files that are made from the source anew
+	REDLOCK_REGENERATE=1 $(CARGO) test --quiet --lib --test repository
+
+bench: tools ## Measure against the floor of bare Redis commands
+	$(CARGO) bench
+
+build: ## The release binary, target/release/redlock
+	$(CARGO) build --release
+
+clean: ## Remove all that was built
+	$(CARGO) clean
+
+tools: # redis-server, when it is missing
+	@scripts/install-tools
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,96 @@
+//! Which `redis-server` this machine has.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::RedisServerError;
+
+/// Fedora and Arch ship Valkey in the place of Redis; it speaks the same protocol and reads the same configuration.
+const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+/// The oldest that the protocol accepts as a master.
+const OLDEST: (u32, u32) = (6, 2);
+
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) version: (u32, u32),
+}
+
+pub(super) fn find() -> Result<Program, RedisServerError> {
+    let path = find_in(&env::var_os("PATH").unwrap_or_default()).ok_or(RedisServerError::Missing)?;
+    let output = Command::new(&path)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| RedisServerError::Spawn {
+            program: path.clone(),
+            source,
+        })?;
+    let output = String::from_utf8_lossy(&output.stdout);
+    let Some(version) = parse_version(&output) else {
+        return Err(RedisServerError::NoVersion {
+            program: path,
+            output: output.trim().to_owned(),
+        });
+    };
+    if version < OLDEST {
+        return Err(RedisServerError::TooOld {
+            program: path,
+            major: version.0,
+            minor: version.1,
+        });
+    }
+    Ok(Program { path, version })
+}
+
+fn find_in(path: &OsStr) -> Option<PathBuf> {
+    let folders: Vec<PathBuf> = env::split_paths(path).collect();
+    NAMES
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Redis says `Redis server v=7.0.15 sha=…`, Valkey `Valkey server v=8.0.1 sha=…`.
+fn parse_version(output: &str) -> Option<(u32, u32)> {
+    let version = output
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("v="))?;
+    let mut parts = version.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_from_what_the_server_says() {
+        let said = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0";
+        assert_eq!(parse_version(said), Some((7, 0)));
+        assert_eq!(parse_version("Valkey server v=8.1.4 sha=0"), Some((8, 1)));
+        assert_eq!(parse_version("redis-server: unknown option"), None);
+        assert_eq!(parse_version("Redis server v=seven"), None);
+    }
+
+    #[test]
+    fn redis_is_preferred_to_valkey_wherever_it_stands_in_the_path() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = env::join_paths([first.path(), second.path()]).unwrap();
+        assert_eq!(find_in(&path), None);
+        let valkey = first.path().join("valkey-server");
+        std::fs::write(&valkey, "").unwrap();
+        assert_eq!(find_in(&path), Some(valkey));
+        let redis = second.path().join("redis-server");
+        std::fs::write(&redis, "").unwrap();
+        assert_eq!(find_in(&path), Some(redis));
+    }
+
+    #[test]
+    fn a_missing_server_is_an_error_that_names_the_package() {
+        let text = RedisServerError::Missing.to_string();
+        assert!(text.contains("install the package `redis-server`"), "{text}");
+    }
+}

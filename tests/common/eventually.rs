@@ -1,0 +1,47 @@
+//! Waiting for a condition, with a bound.
+
+use std::fmt::Debug;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TICK: Duration = Duration::from_millis(5);
+
+/// Asks until the answer is `Ok` and returns what it holds. The `Err` is what was seen in its place: the last one is
+/// named when the bound has passed. A question that hangs is given up at the bound, too.
+pub async fn eventually<T, E: Debug>(
+    bound: Duration,
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let deadline = tokio::time::Instant::now() + bound;
+    let mut last = None;
+    loop {
+        match tokio::time::timeout_at(deadline, probe()).await {
+            Ok(Ok(value)) => return value,
+            Ok(Err(seen)) => last = Some(seen),
+            Err(_) => panic!("{what}: not within {bound:?}; the last question hung; before it: {last:?}"),
+        }
+        if tokio::time::Instant::now() + TICK > deadline {
+            panic!("{what}: not within {bound:?}; last seen: {last:?}");
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// The same in a test that is not async. A question that hangs, hangs.
+pub fn eventually_blocking<T, E: Debug>(
+    bound: Duration,
+    what: &str,
+    mut probe: impl FnMut() -> Result<T, E>,
+) -> T {
+    let started = Instant::now();
+    loop {
+        match probe() {
+            Ok(value) => return value,
+            Err(seen) if started.elapsed() > bound => {
+                panic!("{what}: not within {bound:?}; last seen: {seen:?}")
+            }
+            Err(_) => thread::sleep(TICK),
+        }
+    }
+}

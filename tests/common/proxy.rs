@@ -1,0 +1,221 @@
+//! A network that breaks on demand, between a client and one address.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+/// What the network does with bytes, on the connections that exist and on new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Pass,
+    /// Every byte arrives so much later, in each direction; order and throughput stay.
+    Delay(Duration),
+    /// Connections are accepted and all bytes vanish.
+    BlackHole,
+    /// Requests arrive, answers vanish.
+    LoseReplies,
+    /// Connections end with RST, new ones as soon as they are accepted.
+    Reset,
+}
+
+/// Listens on a loopback port of its own and forwards to one address. Ends with its value.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    mode: watch::Sender<Mode>,
+    accepted: Arc<AtomicUsize>,
+    listener: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Starts in `Mode::Pass`.
+    pub async fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("port for a proxy");
+        let address = listener.local_addr().unwrap();
+        let (mode, modes) = watch::channel(Mode::Pass);
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let listener = tokio::spawn(accept(listener, target, modes, Arc::clone(&accepted)));
+        Self {
+            address,
+            mode,
+            accepted,
+            listener,
+        }
+    }
+
+    /// To a port of 127.0.0.1.
+    pub async fn to_port(port: u16) -> Self {
+        Self::to(SocketAddr::from(([127, 0, 0, 1], port))).await
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    pub fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+
+    /// Back to `Mode::Pass`. A connection that lost bytes ends with RST: what would follow makes no sense to its peer.
+    pub fn heal(&self) {
+        self.set(Mode::Pass);
+    }
+
+    /// How many connections it has accepted.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // The connections are tasks in a set that this one owns: they end with it.
+        self.listener.abort();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    target: SocketAddr,
+    modes: watch::Receiver<Mode>,
+    accepted: Arc<AtomicUsize>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.expect("accept");
+        accepted.fetch_add(1, Ordering::Relaxed);
+        while connections.try_join_next().is_some() {}
+        connections.spawn(serve(client, target, modes.clone()));
+    }
+}
+
+async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Receiver<Mode>) {
+    let mode = *modes.borrow_and_update();
+    // In the black hole the server sees nothing of the connection; it can only end.
+    let server = match mode {
+        Mode::Reset => None,
+        Mode::BlackHole => {
+            discard(&mut client, &mut modes).await;
+            None
+        }
+        Mode::Pass | Mode::Delay(_) | Mode::LoseReplies => TcpStream::connect(target).await.ok(),
+    };
+    let Some(mut server) = server else {
+        let _ = client.set_zero_linger();
+        return;
+    };
+    let _ = client.set_nodelay(true).and(server.set_nodelay(true));
+    let lost = AtomicBool::new(false);
+    let broken = {
+        let ((client_read, client_write), (server_read, server_write)) = (client.split(), server.split());
+        let requests = Direction {
+            modes: modes.clone(),
+            replies: false,
+            lost: &lost,
+        };
+        let replies = Direction {
+            modes: modes.clone(),
+            replies: true,
+            lost: &lost,
+        };
+        tokio::select! {
+            _ = requests.carry(client_read, server_write) => false,
+            _ = replies.carry(server_read, client_write) => false,
+            () = until_broken(&mut modes, &lost) => true,
+        }
+    };
+    if broken || lost.load(Ordering::Relaxed) {
+        let _ = client.set_zero_linger();
+        let _ = server.set_zero_linger();
+    }
+}
+
+/// Takes what comes until the mode changes or the client leaves.
+async fn discard(client: &mut TcpStream, modes: &mut watch::Receiver<Mode>) {
+    let mut bytes = [0; 4096];
+    loop {
+        tokio::select! {
+            _ = modes.changed() => return,
+            read = client.read(&mut bytes) => if !read.is_ok_and(|length| length > 0) { return },
+        }
+    }
+}
+
+async fn until_broken(modes: &mut watch::Receiver<Mode>, lost: &AtomicBool) {
+    loop {
+        match *modes.borrow_and_update() {
+            Mode::Reset => return,
+            Mode::Pass | Mode::Delay(_) if lost.load(Ordering::Relaxed) => return,
+            _ => {}
+        }
+        if modes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Direction<'a> {
+    modes: watch::Receiver<Mode>,
+    replies: bool,
+    lost: &'a AtomicBool,
+}
+
+impl Direction<'_> {
+    /// Reads all the time and writes when due, so that a delay is one of each byte and not of the bytes before it.
+    async fn carry(&self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> io::Result<()> {
+        let (send, mut due) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let read = async move {
+            let mut bytes = vec![0; 64 * 1024];
+            loop {
+                let length = from.read(&mut bytes).await?;
+                if length == 0 {
+                    return Ok(());
+                }
+                let delay = match *self.modes.borrow() {
+                    Mode::Delay(delay) => delay,
+                    _ => Duration::ZERO,
+                };
+                if send
+                    .send((Instant::now() + delay, bytes[..length].to_vec()))
+                    .is_err()
+                {
+                    return Ok(());
+                }
+            }
+        };
+        let write = async move {
+            while let Some((at, bytes)) = due.recv().await {
+                tokio::time::sleep_until(at).await;
+                if self.swallows() {
+                    self.lost.store(true, Ordering::Relaxed);
+                } else {
+                    to.write_all(&bytes).await?;
+                }
+            }
+            io::Result::Ok(())
+        };
+        // The end of the reader closes the channel, and the writer delivers what is still under way.
+        tokio::try_join!(read, write).map(|_| ())
+    }
+
+    fn swallows(&self) -> bool {
+        match *self.modes.borrow() {
+            Mode::BlackHole => true,
+            Mode::LoseReplies => self.replies,
+            Mode::Pass | Mode::Delay(_) | Mode::Reset => false,
+        }
+    }
+}

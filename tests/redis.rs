@@ -1,0 +1,12 @@
+//! The protocol on real Redis servers.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+#[path = "redis/fixture.rs"]
+mod fixture;
+#[path = "redis/proxy.rs"]
+mod proxy;
+#[path = "redis/waiting.rs"]
+mod waiting;

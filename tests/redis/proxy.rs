@@ -1,0 +1,119 @@
+//! The broken network breaks in the way that it says.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::common::{Mode, Proxy, RedisServer, ServerOptions, eventually};
+
+const BOUND: Duration = Duration::from_secs(10);
+/// Long enough for an answer that comes at all, short enough to wait for one that does not.
+const SILENCE: Duration = Duration::from_millis(200);
+
+async fn connect(proxy: &Proxy) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap()
+}
+
+/// The answer to one request; none when it does not come.
+async fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<Option<String>> {
+    stream.write_all(format!("{request}\r\n").as_bytes()).await?;
+    let mut answer = [0; 64];
+    match timeout(SILENCE, stream.read(&mut answer)).await {
+        Err(_) => Ok(None),
+        Ok(Ok(0)) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        Ok(read) => Ok(Some(String::from_utf8_lossy(&answer[..read?]).trim().to_owned())),
+    }
+}
+
+#[tokio::test]
+async fn passes_and_counts() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let mut stream = connect(&proxy).await;
+    assert_eq!(ask(&mut stream, "PING").await.unwrap().as_deref(), Some("+PONG"));
+    assert_eq!(proxy.accepted(), 1);
+}
+
+#[tokio::test]
+async fn delays_each_direction_without_stopping_the_flow() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let mut stream = connect(&proxy).await;
+    proxy.set(Mode::Delay(Duration::from_millis(50)));
+    let started = Instant::now();
+    // Ten requests, each sent without waiting for the one before: one delay there and one back for all of them.
+    for _ in 0..10 {
+        stream.write_all(b"PING\r\n").await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let mut answers = [0; 70];
+    stream.read_exact(&mut answers).await.unwrap();
+    let took = started.elapsed();
+    assert!(
+        took >= Duration::from_millis(100) && took < Duration::from_millis(500),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_black_hole_takes_old_and_new_connections_and_heals_for_new_ones() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let mut old = connect(&proxy).await;
+    assert_eq!(ask(&mut old, "PING").await.unwrap().as_deref(), Some("+PONG"));
+    proxy.set(Mode::BlackHole);
+    let mut new = connect(&proxy).await;
+    assert_eq!(ask(&mut old, "SET lost 1").await.unwrap(), None);
+    assert_eq!(ask(&mut new, "PING").await.unwrap(), None);
+    proxy.heal();
+    for stream in [&mut old, &mut new] {
+        eventually(BOUND, "a connection that lost bytes ends", async || {
+            match ask(stream, "PING").await {
+                Ok(answer) => Err(answer),
+                Err(_) => Ok(()),
+            }
+        })
+        .await;
+    }
+    let mut healed = connect(&proxy).await;
+    assert_eq!(
+        ask(&mut healed, "GET lost").await.unwrap().as_deref(),
+        Some("$-1")
+    );
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_of_a_request_that_arrived() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let mut stream = connect(&proxy).await;
+    proxy.set(Mode::LoseReplies);
+    assert_eq!(ask(&mut stream, "SET arrived 1").await.unwrap(), None);
+    proxy.heal();
+    let mut other = connect(&proxy).await;
+    assert_eq!(
+        ask(&mut other, "GET arrived").await.unwrap().as_deref(),
+        Some("$1\r\n1")
+    );
+}
+
+#[tokio::test]
+async fn a_reset_ends_old_and_new_connections_at_once() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let mut old = connect(&proxy).await;
+    assert_eq!(ask(&mut old, "PING").await.unwrap().as_deref(), Some("+PONG"));
+    proxy.set(Mode::Reset);
+    let mut new = connect(&proxy).await;
+    for stream in [&mut old, &mut new] {
+        let ended = timeout(BOUND, stream.read(&mut [0; 8])).await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    proxy.heal();
+    assert_eq!(
+        ask(&mut connect(&proxy).await, "PING").await.unwrap().as_deref(),
+        Some("+PONG")
+    );
+}

@@ -1,0 +1,13 @@
+//! The repository keeps the rules that CONTRIBUTING.md states. Reads files only, and needs nothing but the source.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "repository/files.rs"]
+mod files;
+#[path = "repository/install_tools.rs"]
+mod install_tools;
+#[path = "repository/layers.rs"]
+mod layers;
+#[path = "repository/source.rs"]
+mod source;

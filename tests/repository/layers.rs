@@ -1,0 +1,240 @@
+//! Which part may know which.
+
+use std::collections::BTreeSet;
+
+use super::source::{Source, mentions, sources};
+
+/// From the top to the bottom: a part imports what stands in a row below its own, and nothing else.
+pub const LAYERS: &[(&[&str], &str)] = &[
+    (&["cli"], "arguments, exit codes"),
+    (
+        &["standalone", "inspect", "demo", "controller", "agent", "run"],
+        "one for each command",
+    ),
+    (&["targets"], "one file an action"),
+    (&["telemetry"], "metrics, logs, the health server"),
+    (&["api"], "the types that users write"),
+    (
+        &["elector"],
+        "timers; runs the machine for many locks; publishes authority",
+    ),
+    (
+        &["masters"],
+        "Redis: connections, scripts, rounds, batches, the seal",
+    ),
+    (&["clock"], "the one file that reads the clock"),
+    (
+        &["lease"],
+        "the decision: timings, votes, validity, the state machine",
+    ),
+];
+
+/// The one file that may read the clock.
+const CLOCK: &str = "src/clock.rs";
+const READS_THE_CLOCK: [&str; 5] = [
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "Zoned::now",
+    "clock_gettime",
+];
+/// Who may speak Redis by itself. The demo has an observer that must not share code with what it observes.
+const SPEAKS_REDIS: [&str; 2] = ["masters", "demo"];
+/// What would make the decision depend on anything but its arguments.
+const NOT_PURE: [&str; 14] = [
+    "tokio",
+    "redis::",
+    "kube",
+    "k8s_openapi",
+    "axum",
+    "futures_util",
+    "fastrand",
+    "getrandom",
+    "async",
+    "await",
+    "std::net",
+    "std::fs",
+    "std::env",
+    "std::thread",
+];
+
+fn rank(part: &str) -> usize {
+    LAYERS.iter().position(|(parts, _)| parts.contains(&part)).unwrap_or_else(|| {
+        panic!("src/{part}.rs is in no layer; add it to LAYERS in tests/repository/layers.rs, below all that use it")
+    })
+}
+
+fn check(what: &str, broken: impl Fn(&Source) -> Vec<String>) {
+    let found: Vec<String> = sources()
+        .iter()
+        .flat_map(|source| {
+            broken(source)
+                .into_iter()
+                .map(move |why| format!("{}: {why}", source.path))
+        })
+        .collect();
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+fn forbidden(source: &Source, words: &[&str]) -> Vec<String> {
+    words
+        .iter()
+        .filter(|word| mentions(&source.code, word))
+        .map(|word| format!("mentions {word}"))
+        .collect()
+}
+
+#[test]
+fn imports_point_one_way() {
+    check("a part imports from its own row or one above", |source| {
+        let module = source.module();
+        let Some(&own) = module.first() else {
+            return Vec::new();
+        };
+        imports(source)
+            .into_iter()
+            .filter(|part| part != own && rank(part) <= rank(own))
+            .collect()
+    });
+}
+
+#[test]
+fn every_part_has_its_row() {
+    for source in sources() {
+        source
+            .module()
+            .first()
+            .into_iter()
+            .for_each(|part| _ = rank(part));
+    }
+}
+
+#[test]
+fn the_program_is_the_command_line_and_no_more() {
+    check("src/main.rs uses more than cli", |source| {
+        if source.path != "src/main.rs" {
+            return Vec::new();
+        }
+        imports(source).into_iter().filter(|part| part != "cli").collect()
+    });
+}
+
+#[test]
+fn the_decision_is_pure() {
+    check("lease depends on more than its arguments", |source| {
+        if !source.is_of("lease") {
+            return Vec::new();
+        }
+        let mut found = forbidden(source, &NOT_PURE);
+        found.extend(imports(source).into_iter().filter(|part| part != "lease"));
+        found
+    });
+}
+
+#[test]
+fn masters_and_elector_never_see_kubernetes() {
+    check("the protocol knows Kubernetes", |source| {
+        if source.is_of("masters") || source.is_of("elector") {
+            forbidden(source, &["kube", "k8s_openapi"])
+        } else {
+            Vec::new()
+        }
+    });
+}
+
+#[test]
+fn only_masters_speaks_redis() {
+    check("the redis crate outside of masters", |source| {
+        if SPEAKS_REDIS.iter().any(|part| source.is_of(part)) {
+            return Vec::new();
+        }
+        forbidden(source, &["redis::", "use redis"])
+    });
+}
+
+#[test]
+fn one_file_reads_the_clock() {
+    check(&format!("the clock is read outside of {CLOCK}"), |source| {
+        if source.path == CLOCK {
+            Vec::new()
+        } else {
+            forbidden(source, &READS_THE_CLOCK)
+        }
+    });
+}
+
+/// The parts of the crate that a file names, also as `super::super::part`.
+fn imports(source: &Source) -> BTreeSet<String> {
+    let roots = ["crate::", "redlock::"];
+    let mut found: BTreeSet<String> = roots
+        .iter()
+        .flat_map(|root| named_after(&source.code, root))
+        .collect();
+    let depth = source.module().len();
+    if depth > 0 {
+        found.extend(named_after(&source.code, &"super::".repeat(depth)).filter(|name| name != "super"));
+    }
+    found.retain(|name| name.starts_with(char::is_lowercase));
+    found
+}
+
+/// The first names after `path`, be it one or a group in braces.
+fn named_after<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item = String> + 'a {
+    code.match_indices(path)
+        .filter(|(at, _)| !code[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':'))
+        .flat_map(move |(at, _)| first_names(&code[at + path.len()..]))
+}
+
+fn first_names(rest: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
+    };
+    let Some(group) = rest.strip_prefix('{') else {
+        return vec![name(rest)];
+    };
+    let mut depth = 1;
+    let mut names = vec![name(group)];
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => names.push(name(&group[at + 1..])),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[test]
+fn imports_are_found_in_every_form() {
+    let source = |path: &str, code: &str| Source {
+        path: path.to_owned(),
+        lines: 1,
+        code: code.to_owned(),
+    };
+    let of = |path, code| imports(&source(path, code)).into_iter().collect::<Vec<_>>();
+    assert_eq!(of("src/a/b.rs", "use crate::masters::Round;"), ["masters"]);
+    assert_eq!(
+        of(
+            "src/a.rs",
+            "use crate::{\n    api::{x, y},\n    lease::z,\n    Thing,\n};"
+        ),
+        ["api", "lease"]
+    );
+    assert_eq!(
+        of("src/a/b.rs", "let x = super::super::elector::run();"),
+        ["elector"]
+    );
+    assert_eq!(
+        of("src/a/b.rs", "use super::sibling; use super::super::super::x;"),
+        [""; 0]
+    );
+    assert_eq!(of("src/main.rs", "redlock::cli::main()"), ["cli"]);
+}

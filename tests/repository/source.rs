@@ -1,0 +1,163 @@
+//! The source as these tests see it: what runs in production, without comments and without tests.
+//!
+//! Reads lines, not syntax: rustfmt, which the same `make test` checks, puts the end of an item under its beginning.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+#[derive(Debug)]
+pub struct Source {
+    /// Below the repository, with slashes: `src/lease/timing.rs`.
+    pub path: String,
+    pub lines: usize,
+    /// Production code; empty for a file that holds tests only.
+    pub code: String,
+}
+
+impl Source {
+    /// The names from the crate's root to this file: `lease`, `timing`. None for `lib.rs` and `main.rs`.
+    pub fn module(&self) -> Vec<&str> {
+        let path = self.path.trim_start_matches("src/").trim_end_matches(".rs");
+        if matches!(path, "lib" | "main") {
+            Vec::new()
+        } else {
+            path.split('/').collect()
+        }
+    }
+
+    pub fn is_of(&self, module: &str) -> bool {
+        self.module().first() == Some(&module)
+    }
+}
+
+/// Everything under `src`.
+pub fn sources() -> Vec<Source> {
+    let mut paths = Vec::new();
+    collect(&Path::new(ROOT).join("src"), &mut paths);
+    paths.sort();
+    let texts: Vec<(PathBuf, String)> = paths
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect();
+    let tests: BTreeSet<PathBuf> = texts
+        .iter()
+        .flat_map(|(path, text)| test_files(path, text))
+        .collect();
+    texts
+        .iter()
+        .map(|(path, text)| {
+            let of_tests = path
+                .ancestors()
+                .any(|path| tests.contains(path) || tests.contains(&path.with_extension("rs")));
+            Source {
+                path: path.strip_prefix(ROOT).unwrap().to_string_lossy().into_owned(),
+                lines: text.lines().count(),
+                code: if of_tests { String::new() } else { production(text) },
+            }
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            paths.push(path);
+        }
+    }
+}
+
+/// The files of `#[cfg(test)] mod name;`.
+fn test_files(path: &Path, text: &str) -> Vec<PathBuf> {
+    let folder = match path.file_stem().and_then(|stem| stem.to_str()) {
+        Some("lib" | "main") => path.parent().unwrap().to_owned(),
+        _ => path.with_extension(""),
+    };
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines
+        .windows(2)
+        .filter(|pair| pair[0] == "#[cfg(test)]")
+        .filter_map(|pair| pair[1].rsplit_once("mod ")?.1.strip_suffix(';'))
+        .map(|name| folder.join(format!("{name}.rs")))
+        .collect()
+}
+
+fn production(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            skip_item(line.len() - line.trim_start().len(), &mut lines);
+        } else if !line.trim_start().starts_with("//") {
+            // A comment behind code; a url has no space before its slashes.
+            code.push_str(line.split(" // ").next().unwrap_or(line));
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// To the end of the item that begins here: a line that ends it at once, or what closes it at the same depth.
+fn skip_item<'a>(depth: usize, lines: &mut impl Iterator<Item = &'a str>) {
+    for line in lines {
+        let same_depth = line.len() - line.trim_start().len() == depth;
+        if same_depth && !line.trim_start().starts_with("#[") && line.ends_with([';', '}']) {
+            return;
+        }
+    }
+}
+
+/// Whether `text` names `word` as a word of its own.
+pub fn mentions(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        (!word.starts_with(is_part) || !text[..at].ends_with(is_part))
+            && (!word.ends_with(is_part) || !text[at + word.len()..].starts_with(is_part))
+    })
+}
+
+#[test]
+fn production_is_without_comments_and_tests() {
+    let text = "\
+//! doc
+use a::b;
+
+fn f() -> u8 {
+    1 // one
+}
+
+#[cfg(test)]
+impl X {
+    fn g() {}
+}
+
+#[cfg(test)]
+use a::c;
+const URL: &str = \"redis://x\";
+
+#[cfg(test)]
+#[allow(x)]
+mod tests {
+    fn h() {}
+}
+fn last() {}
+";
+    let wanted =
+        "use a::b;\n\nfn f() -> u8 {\n    1\n}\n\nconst URL: &str = \"redis://x\";\n\nfn last() {}\n";
+    assert_eq!(production(text).replace("\n\n\n", "\n\n"), wanted);
+}
+
+#[test]
+fn a_word_is_found_as_a_word() {
+    assert!(mentions("use kube::Client;", "kube"));
+    assert!(!mentions("use minikube::Client;", "kube"));
+    assert!(!mentions("kube_core::x", "kube"));
+    assert!(mentions("x.unwrap()", ".unwrap("));
+    assert!(mentions("redis::cmd", "redis::"));
+    assert!(!mentions("demo_redis::cmd", "redis::"));
+}
