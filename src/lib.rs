@@ -7,6 +7,7 @@
 pub mod api;
 pub mod clock;
 pub mod demo;
+pub mod elector;
 pub mod lease;
 pub mod masters;
 pub mod standalone;

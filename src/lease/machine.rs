@@ -121,7 +121,7 @@ pub enum Action {
     /// Held now, and until when. `won` when it was just acquired, not renewed.
     PublishActive {
         authority: Authority,
-        won: Option<Won>,
+        won: Option<(Won, Option<Takeover>)>,
     },
     PublishStandby {
         ended: Option<EndReason>,
@@ -129,6 +129,15 @@ pub enum Action {
     },
     /// The answer to `Shutdown`: nothing is held, nothing is under way.
     Stopped,
+}
+
+/// What the lease that was won came after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Takeover {
+    /// The holder before gave it back; otherwise its lease ran out.
+    pub released: bool,
+    /// When this candidate heard of the release, or when the lease ended by its own observation.
+    pub ended_at: Moment,
 }
 
 /// The lease while it is held. `valid_until` is never later than the moment at which another could be granted it.
@@ -155,6 +164,18 @@ enum State {
     /// The local end has come and the masters are being told. Left by `Released` or `Reserved`.
     Ending,
     Stopped,
+}
+
+/// Timers of one process fire together on a grid of this many points an interval, so that the renewals (and the
+/// looks) of all its locks share their round trips whenever they were acquired.
+const GRID: u32 = 16;
+
+/// The last point of the grid of `interval` that is not after `moment`.
+fn on_grid(moment: Moment, interval: Duration) -> Moment {
+    let step = u64::try_from((interval / GRID).as_nanos())
+        .unwrap_or(u64::MAX)
+        .max(1);
+    Moment::from_nanos(moment.as_nanos() / step * step)
 }
 
 /// See the module.

@@ -1,6 +1,6 @@
 //! What stands in the way of a standby, and when a majority can be free.
 
-use super::{ClusterId, FencingToken, LeaseValue, Moment, QuorumSize, vote::MAX_MASTERS};
+use super::{ClusterId, FencingToken, LeaseValue, Moment, QuorumSize};
 
 /// What one master shows in the place of a lease that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Sighting {
 #[derive(Clone, Debug)]
 pub struct View {
     size: QuorumSize,
-    seen: [Option<Sighting>; MAX_MASTERS],
+    seen: Vec<(usize, Sighting)>,
 }
 
 impl View {
@@ -70,16 +70,15 @@ impl View {
         }
     }
 
+    /// Enters what a master shows; a second account of the same master does not count.
     pub fn record(&mut self, master: usize, sighting: Sighting) {
-        if let Some(slot) = self.seen.get_mut(master)
-            && master < self.size.masters()
-        {
-            *slot = Some(sighting);
+        if master < self.size.masters() && self.seen.iter().all(|(m, _)| *m != master) {
+            self.seen.push((master, sighting));
         }
     }
 
     pub fn known(&self) -> impl Iterator<Item = &Sighting> {
-        self.seen.iter().flatten()
+        self.seen.iter().map(|(_, sighting)| sighting)
     }
 
     #[must_use]

@@ -176,15 +176,6 @@ impl Link {
         self.state().duplicate = duplicate;
     }
 
-    pub(crate) fn run_id(&self) -> Option<String> {
-        let state = self.state();
-        state
-            .open
-            .as_ref()
-            .and(state.facts.as_ref())
-            .map(|f| f.run_id.clone())
-    }
-
     /// Looks at the master again soon, outside the regular interval.
     pub(crate) fn poke(&self) {
         self.poke.notify_one();

@@ -1,6 +1,6 @@
 //! While the lock is held: renew in time, and end before anybody else can begin.
 
-use super::{Action, EndReason, Held, Machine, Participation, Round, State};
+use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
 use crate::lease::{Authority, ClusterId, Moment, Won, timing};
 
 impl Machine {
@@ -10,6 +10,7 @@ impl Machine {
             valid_until: won.valid_until,
         };
         self.state = State::Active(self.held(authority, won.started));
+        let takeover = self.standby.takeover();
         self.standby.forget();
         let unwanted = self.terms.participation == Participation::Observe;
         if unwanted || now < self.standby.abstain_until || now >= won.valid_until {
@@ -17,7 +18,7 @@ impl Machine {
         }
         out.push(Action::PublishActive {
             authority,
-            won: Some(won),
+            won: Some((won, takeover)),
         });
         self.renew_if_due(now, out);
     }
@@ -26,7 +27,10 @@ impl Machine {
         Held {
             authority,
             step_down_at: started + self.terms.timings.renew_deadline,
-            renew_at: started + self.terms.timings.renew_interval(),
+            renew_at: on_grid(
+                started + self.terms.timings.renew_interval(),
+                self.terms.timings.renew_interval(),
+            ),
             renewing: false,
         }
     }

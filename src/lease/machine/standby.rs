@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Machine, Participation, Round, State};
+use super::{Action, Machine, Participation, Round, State, Takeover, on_grid};
 use crate::lease::{ClusterId, Loss, Moment, View, obstacle::Holder};
 
 /// A key is still alive in its last millisecond.
@@ -28,6 +28,9 @@ pub(super) struct Standby {
     holder: Option<Holder>,
     last_cluster: Option<ClusterId>,
     reserved_for_us: bool,
+    /// Somebody was seen to hold it; and when a release of it was heard of.
+    was_held: bool,
+    released_at: Option<Moment>,
     /// Masters that published a release since the last attempt began, a bit each.
     released: u8,
 }
@@ -38,6 +41,21 @@ impl Standby {
             abstain_until: self.abstain_until,
             ..Self::default()
         };
+    }
+
+    /// What a lease that is won now comes after.
+    pub(super) fn takeover(&self) -> Option<Takeover> {
+        match self.released_at {
+            Some(ended_at) => Some(Takeover {
+                released: true,
+                ended_at,
+            }),
+            None if self.was_held => Some(Takeover {
+                released: false,
+                ended_at: self.busy_until - LAST_MILLISECOND,
+            }),
+            None => None,
+        }
     }
 }
 
@@ -84,7 +102,8 @@ impl Machine {
     /// Sleeps until the lock can be free, and looks now and then: messages get lost.
     fn sleep(&mut self, now: Moment, out: &mut Vec<Action>) {
         self.state = State::Waiting;
-        let look = now + self.terms.timings.lease_duration / 2;
+        let half = self.terms.timings.lease_duration / 2;
+        let look = on_grid(now + half, half);
         let wake = if self.standby.no_quorum {
             self.standby.not_before
         } else if self.may_take() {
@@ -100,6 +119,7 @@ impl Machine {
             Loss::Refused(view) => {
                 self.learn(&view, now, entropy, out);
                 if self.standby.released != 0 {
+                    self.standby.released_at.get_or_insert(now);
                     // Refused by masters that had not run the release yet.
                     self.standby.released = 0;
                     self.standby.busy_until = now + RELEASE_SPREAD;
@@ -126,6 +146,8 @@ impl Machine {
         self.standby.reserved_for_us = view.reserved_for_us();
         if view.blocked() {
             self.standby.clashes = 0;
+            self.standby.was_held = true;
+            self.standby.released_at = None;
             self.standby.busy_until = self.standby.busy_until.max(free_at + LAST_MILLISECOND);
         } else if !view.free() {
             self.clash(now, entropy);
@@ -162,6 +184,7 @@ impl Machine {
         if !matches!(self.state, State::Waiting | State::Observing) {
             return;
         }
+        self.standby.released_at.get_or_insert(now);
         let all = self.standby.released.count_ones() as usize >= self.majority;
         let free = if all { now } else { now + RELEASE_SPREAD };
         self.standby.busy_until = self.standby.busy_until.min(free);

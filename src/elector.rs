@@ -1,0 +1,121 @@
+//! Runs the state machine of every lock of one process: carries out its actions, reports back, publishes authority.
+//!
+//! Owns the timers and the one task behind them. Refuses to decide: that is [`crate::lease::Machine`]'s. All locks of
+//! a quorum share one task, so that what is due together travels together.
+
+mod driver;
+mod standing;
+mod watcher;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+pub use standing::Standing;
+pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
+
+use crate::{
+    lease::{ClusterId, HolderIdentity, LockName, Terms},
+    masters::{Closed, Masters, Notices},
+};
+
+/// What the elector is told from outside.
+#[derive(Debug)]
+enum Command {
+    Put(LockName, Terms),
+    Remove(LockName),
+    StepDown(LockName, Duration),
+    HandOver(LockName, ClusterId),
+    Shutdown,
+}
+
+type Board = Arc<RwLock<BTreeMap<LockName, watch::Receiver<Standing>>>>;
+
+/// A handle to the elector of one quorum; clones share it.
+#[derive(Clone, Debug)]
+pub struct Elector {
+    commands: mpsc::UnboundedSender<Command>,
+    board: Board,
+}
+
+/// The elector's task. Its owner joins it; it ends after [`Elector::shut_down`], or with [`Closed`] when the masters
+/// are gone.
+pub type ElectorTask = JoinHandle<Result<(), Closed>>;
+
+impl Elector {
+    /// Starts the task of one quorum, for candidate `holder`.
+    #[must_use]
+    pub fn start(
+        masters: Masters,
+        notices: Notices,
+        holder: HolderIdentity,
+        watcher: Arc<dyn Watcher>,
+    ) -> (Self, ElectorTask) {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let board = Board::default();
+        let driver = driver::Driver::new(masters, holder, watcher, board.clone());
+        (
+            Self { commands, board },
+            tokio::spawn(driver.run(orders, notices)),
+        )
+    }
+
+    /// Contends for a lock on these terms, or changes the terms; new timings take effect at the next renewal.
+    pub fn put(&self, lock: LockName, terms: Terms) {
+        self.send(Command::Put(lock, terms));
+    }
+
+    /// Gives a lock up and forgets it.
+    pub fn remove(&self, lock: LockName) {
+        self.send(Command::Remove(lock));
+    }
+
+    /// Gives a lock up and does not take it for so long.
+    pub fn step_down(&self, lock: LockName, abstain: Duration) {
+        self.send(Command::StepDown(lock, abstain));
+    }
+
+    /// Passes a lock on to a cluster.
+    pub fn hand_over(&self, lock: LockName, to: ClusterId) {
+        self.send(Command::HandOver(lock, to));
+    }
+
+    /// Gives every lock up; the task ends when all is released.
+    pub fn shut_down(&self) {
+        self.send(Command::Shutdown);
+    }
+
+    /// Follows one lock.
+    #[must_use]
+    pub fn watch(&self, lock: &LockName) -> Option<watch::Receiver<Standing>> {
+        self.board
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(lock)
+            .cloned()
+    }
+
+    /// All locks as they stand now.
+    #[must_use]
+    pub fn standings(&self) -> Vec<(LockName, Standing)> {
+        let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
+        board
+            .iter()
+            .map(|(lock, standing)| (lock.clone(), standing.borrow().clone()))
+            .collect()
+    }
+
+    fn send(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            // Its owner learns of the end by joining the task; nothing is held without it.
+            tracing::debug!("the elector has ended");
+        }
+    }
+}

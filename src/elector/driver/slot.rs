@@ -1,0 +1,145 @@
+//! One lock in the elector: its machine, its lease on the masters, and what is published of it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::{
+    clock,
+    elector::{AcquireResult, RenewResult, Standing, Watcher},
+    lease::{
+        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing,
+    },
+    masters::{Delivery, LockKeys, Tenure},
+};
+
+pub(super) struct Slot {
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) machine: Machine,
+    /// Of the last attempt.
+    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) timer: Option<Moment>,
+    pub(super) leaving: bool,
+    /// Put again while it was being given up.
+    pub(super) again: Option<Terms>,
+    pub(super) ending_by_reserve: bool,
+    standing: watch::Sender<Standing>,
+}
+
+impl Slot {
+    pub(super) fn new(keys: Arc<LockKeys>, machine: Machine) -> (Self, watch::Receiver<Standing>) {
+        let (standing, receiver) = watch::channel(Standing::new(machine.terms().participation));
+        let slot = Self {
+            keys,
+            machine,
+            tenure: None,
+            timer: None,
+            leaving: false,
+            again: None,
+            ending_by_reserve: false,
+            standing,
+        };
+        (slot, receiver)
+    }
+
+    pub(super) fn publish(&self, change: impl FnOnce(&mut Standing)) {
+        self.standing.send_modify(change);
+    }
+
+    pub(super) fn on_active(
+        &self,
+        watcher: &dyn Watcher,
+        lock: &LockName,
+        authority: Authority,
+        won: Option<(Won, Option<Takeover>)>,
+    ) {
+        let now = clock::now();
+        self.publish(|standing| {
+            standing.active(authority, now);
+            if let Some((_, takeover)) = won {
+                standing.acquired = Some(clock::unix_time());
+                standing.takeover = takeover;
+            }
+        });
+        if let Some((won, takeover)) = won {
+            let gap = takeover.map(|t| (t, now.since(t.ended_at)));
+            let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
+            let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
+            let valid_ms = authority.valid_until.left(now).as_millis();
+            tracing::info!(%lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
+            watcher.acquired(lock, &won, gap);
+        }
+    }
+
+    pub(super) fn on_standby(
+        &self,
+        watcher: &dyn Watcher,
+        lock: &LockName,
+        ended: Option<EndReason>,
+        holder: Option<Holder>,
+    ) {
+        if let Some(reason) = ended {
+            let token = self.standing.borrow().last_token().map(|t| t.0);
+            match reason {
+                EndReason::Released | EndReason::Reserved | EndReason::SteppedDown => {
+                    tracing::info!(%lock, token, ?reason, "lease given up");
+                }
+                EndReason::Expired | EndReason::QuorumLost | EndReason::Refused => {
+                    tracing::warn!(%lock, token, ?reason, "lease lost");
+                }
+            }
+            watcher.ended(lock, reason);
+        } else if let Some(holder) = &holder {
+            let token = holder.token.0;
+            tracing::info!(%lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
+        }
+        self.publish(|standing| standing.standby(holder));
+    }
+
+    /// Counts a delivery.
+    pub(super) fn count(
+        &self,
+        watcher: &dyn Watcher,
+        lock: &LockName,
+        delivery: &Delivery,
+        started: Moment,
+        now: Moment,
+    ) {
+        let acquired = |result| watcher.acquire_ended(lock, result, now.since(started));
+        match delivery {
+            Delivery::Won(_) => acquired(AcquireResult::Acquired),
+            Delivery::NotWon(Loss::Refused(_)) => acquired(AcquireResult::Contended),
+            Delivery::NotWon(Loss::NoQuorum(_)) => acquired(AcquireResult::NoQuorum),
+            Delivery::NotWon(Loss::TooLate) => acquired(AcquireResult::Timeout),
+            Delivery::Renewed { .. } => watcher.renew_ended(lock, RenewResult::Renewed, self.margin(now)),
+            Delivery::RenewalRefused => watcher.renew_ended(lock, RenewResult::Refused, self.margin(now)),
+            Delivery::RenewalUndecided => watcher.renew_ended(lock, RenewResult::Undecided, self.margin(now)),
+            Delivery::Observed(_) | Delivery::Done { .. } => {}
+        }
+    }
+
+    /// Share of the lease that is left.
+    fn margin(&self, now: Moment) -> f64 {
+        let lease = self.machine.terms().timings.lease_duration;
+        let whole: Duration = lease - timing::drift(lease);
+        let left = self
+            .machine
+            .authority_at(now)
+            .map_or(Duration::ZERO, |a| a.valid_until.left(now));
+        left.as_secs_f64() / whole.as_secs_f64()
+    }
+}
+
+/// A delivery in the machine's words; `None` for what it never asks for.
+pub(super) fn outcome(delivery: Delivery, reserved: bool) -> Option<Outcome> {
+    Some(match delivery {
+        Delivery::Won(won) => Outcome::Won(won),
+        Delivery::NotWon(loss) => Outcome::NotWon(loss),
+        Delivery::Renewed { started } => Outcome::Renewed { started },
+        Delivery::RenewalRefused => Outcome::RenewalRefused,
+        Delivery::RenewalUndecided => Outcome::RenewalUndecided,
+        Delivery::Observed(view) => Outcome::Observed(view),
+        Delivery::Done { majority, .. } if reserved => Outcome::Reserved { majority },
+        Delivery::Done { .. } => Outcome::Released,
+    })
+}
