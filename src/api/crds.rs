@@ -15,7 +15,11 @@ pub struct CrdError {
 
 /// Both definitions, one document each.
 pub fn crds_yaml() -> Result<String, CrdError> {
-    Ok(format!("---\n{}---\n{}", leader_lock_crd_yaml()?, redis_quorum_crd_yaml()?))
+    Ok(format!(
+        "---\n{}---\n{}",
+        leader_lock_crd_yaml()?,
+        redis_quorum_crd_yaml()?
+    ))
 }
 
 /// The definition of `LeaderLock`.
@@ -78,7 +82,10 @@ mod tests {
                 std::fs::write(&path, &wanted).unwrap();
             }
             let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(found == wanted, "{file} is out of date: run the tests with REDLOCK_REGENERATE=1");
+            assert!(
+                found == wanted,
+                "{file} is out of date: run the tests with REDLOCK_REGENERATE=1"
+            );
         }
     }
 
@@ -88,7 +95,10 @@ mod tests {
         let names: Vec<String> = serde_yaml::Deserializer::from_str(&yaml)
             .map(|d| <Value as serde::Deserialize>::deserialize(d).unwrap()["metadata"]["name"].to_string())
             .collect();
-        assert_eq!(names, ["\"leaderlocks.redlock.dev\"", "\"redisquorums.redlock.dev\""]);
+        assert_eq!(
+            names,
+            ["\"leaderlocks.redlock.dev\"", "\"redisquorums.redlock.dev\""]
+        );
     }
 
     #[test]
@@ -100,10 +110,16 @@ mod tests {
             .iter()
             .map(|c| c["name"].as_str().unwrap())
             .collect();
-        assert_eq!(columns, ["Ready", "Role", "Holder", "Quorum", "Token", "Transitions", "Age"]);
+        assert_eq!(
+            columns,
+            ["Ready", "Role", "Holder", "Quorum", "Token", "Transitions", "Age"]
+        );
         assert_eq!(crd["spec"]["names"]["shortNames"], serde_json::json!(["ll"]));
         assert_eq!(crd["spec"]["scope"], "Namespaced");
-        assert_eq!(parsed(&redis_quorum_crd_yaml().unwrap())["spec"]["scope"], "Cluster");
+        assert_eq!(
+            parsed(&redis_quorum_crd_yaml().unwrap())["spec"]["scope"],
+            "Cluster"
+        );
     }
 
     #[test]
@@ -145,7 +161,10 @@ mod tests {
             }
             for (name, field) in schema["properties"].as_object().into_iter().flatten() {
                 let path = format!("{path}.{name}");
-                assert!(field.get("description").is_some() || path == ".spec" || path == ".status", "{path}");
+                assert!(
+                    field.get("description").is_some() || path == ".spec" || path == ".status",
+                    "{path}"
+                );
                 walk(field, &path);
             }
             if let Some(items) = schema.get("items") {

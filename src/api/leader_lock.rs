@@ -29,7 +29,11 @@ use super::target::Target;
 #[kube(printcolumn(name = "Holder", type_ = "string", json_path = ".status.holderIdentity"))]
 #[kube(printcolumn(name = "Quorum", type_ = "string", json_path = ".status.quorum"))]
 #[kube(printcolumn(name = "Token", type_ = "integer", json_path = ".status.fencingToken"))]
-#[kube(printcolumn(name = "Transitions", type_ = "integer", json_path = ".status.leaseTransitions"))]
+#[kube(printcolumn(
+    name = "Transitions",
+    type_ = "integer",
+    json_path = ".status.leaseTransitions"
+))]
 #[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderLockSpec {

@@ -76,8 +76,12 @@ impl LockPlan {
     /// is not listed comes after all that are.
     pub fn preference_wait(&self, cluster_name: &str) -> Duration {
         let listed = &self.cluster_preference;
-        let place = listed.iter().position(|c| c == cluster_name).unwrap_or(listed.len());
-        self.preference_delay.saturating_mul(u32::try_from(place).unwrap_or(u32::MAX))
+        let place = listed
+            .iter()
+            .position(|c| c == cluster_name)
+            .unwrap_or(listed.len());
+        self.preference_delay
+            .saturating_mul(u32::try_from(place).unwrap_or(u32::MAX))
     }
 }
 
@@ -93,10 +97,21 @@ pub struct TargetPlan {
 /// What is switched and how.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetWork {
-    Scale { object: TargetRef, active_replicas: i32, standby_replicas: i32 },
-    Suspend { object: TargetRef },
-    OncePerSchedule { object: TargetRef, max_slot_age: Duration },
-    LabelPods { selector: LabelSelector },
+    Scale {
+        object: TargetRef,
+        active_replicas: i32,
+        standby_replicas: i32,
+    },
+    Suspend {
+        object: TargetRef,
+    },
+    OncePerSchedule {
+        object: TargetRef,
+        max_slot_age: Duration,
+    },
+    LabelPods {
+        selector: LabelSelector,
+    },
 }
 
 impl TargetWork {
