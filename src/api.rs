@@ -1,1 +1,23 @@
 //! The types that users write: `RedisQuorum` and `LeaderLock`.
+//!
+//! Owns their shape ([`redis_quorum`], [`leader_lock`]), the rules that hold for them ([`validate`]) and what they
+//! come down to once checked ([`plan`]). The types stay lenient: a field of a later version is passed over, so that
+//! old and new run side by side. Refuses to talk to Kubernetes or Redis.
+
+mod crds;
+pub mod leader_lock;
+pub mod lock_status;
+pub mod plan;
+pub mod quorum_status;
+pub mod redis_quorum;
+pub mod target;
+pub mod validate;
+
+pub use crds::{crds_yaml, leader_lock_crd_yaml, redis_quorum_crd_yaml};
+pub use leader_lock::{LeaderLock, LeaderLockSpec};
+pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
+
+/// The group of both kinds.
+pub const GROUP: &str = "redlock.dev";
+/// `apiVersion` of both kinds.
+pub const API_VERSION: &str = "redlock.dev/v1alpha1";

@@ -1,0 +1,178 @@
+//! The two CustomResourceDefinitions, as `redlock crd` prints them and as they lie in `crds/`.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON};
+use kube::CustomResourceExt;
+
+use super::{LeaderLock, RedisQuorum};
+
+/// A definition could not be written down.
+#[derive(Debug, thiserror::Error)]
+#[error("writing the definition of {kind} as yaml")]
+pub struct CrdError {
+    kind: &'static str,
+    source: serde_yaml::Error,
+}
+
+/// Both definitions, one document each.
+pub fn crds_yaml() -> Result<String, CrdError> {
+    Ok(format!(
+        "---\n{}---\n{}",
+        leader_lock_crd_yaml()?,
+        redis_quorum_crd_yaml()?
+    ))
+}
+
+/// The definition of `LeaderLock`.
+pub fn leader_lock_crd_yaml() -> Result<String, CrdError> {
+    to_yaml("LeaderLock", LeaderLock::crd())
+}
+
+/// The definition of `RedisQuorum`.
+pub fn redis_quorum_crd_yaml() -> Result<String, CrdError> {
+    to_yaml("RedisQuorum", RedisQuorum::crd())
+}
+
+fn to_yaml(kind: &'static str, mut crd: CustomResourceDefinition) -> Result<String, CrdError> {
+    mark_unvisited(&mut crd);
+    serde_yaml::to_string(&crd).map_err(|source| CrdError { kind, source })
+}
+
+/// Gives new objects `status.observedGeneration: -1`, so that whoever waits for `Ready` does not take an object that
+/// nobody has visited for one that is current.
+fn mark_unvisited(crd: &mut CustomResourceDefinition) {
+    for version in &mut crd.spec.versions {
+        let status = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut())
+            .and_then(|s| s.properties.as_mut())
+            .and_then(|p| p.get_mut("status"));
+        if let Some(status) = status {
+            status.default = Some(JSON(serde_json::json!({ "observedGeneration": -1 })));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn parsed(yaml: &str) -> Value {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    fn schema(yaml: &str) -> Value {
+        parsed(yaml)["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    }
+
+    #[test]
+    fn the_files_in_crds_are_what_the_types_say() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
+        for (file, wanted) in [
+            ("redlock.dev_leaderlocks.yaml", leader_lock_crd_yaml().unwrap()),
+            ("redlock.dev_redisquorums.yaml", redis_quorum_crd_yaml().unwrap()),
+        ] {
+            let path = folder.join(file);
+            if std::env::var_os("REDLOCK_REGENERATE").is_some() {
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(&path, &wanted).unwrap();
+            }
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                found == wanted,
+                "{file} is out of date: run the tests with REDLOCK_REGENERATE=1"
+            );
+        }
+    }
+
+    #[test]
+    fn both_definitions_are_printed_as_two_documents() {
+        let yaml = crds_yaml().unwrap();
+        let names: Vec<String> = serde_yaml::Deserializer::from_str(&yaml)
+            .map(|d| <Value as serde::Deserialize>::deserialize(d).unwrap()["metadata"]["name"].to_string())
+            .collect();
+        assert_eq!(
+            names,
+            ["\"leaderlocks.redlock.dev\"", "\"redisquorums.redlock.dev\""]
+        );
+    }
+
+    #[test]
+    fn kubectl_shows_what_matters() {
+        let crd = parsed(&leader_lock_crd_yaml().unwrap());
+        let columns: Vec<&str> = crd["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            columns,
+            ["Ready", "Role", "Holder", "Quorum", "Token", "Transitions", "Age"]
+        );
+        assert_eq!(crd["spec"]["names"]["shortNames"], serde_json::json!(["ll"]));
+        assert_eq!(crd["spec"]["scope"], "Namespaced");
+        assert_eq!(
+            parsed(&redis_quorum_crd_yaml().unwrap())["spec"]["scope"],
+            "Cluster"
+        );
+    }
+
+    #[test]
+    fn a_new_object_says_that_nobody_has_visited_it() {
+        for yaml in [leader_lock_crd_yaml().unwrap(), redis_quorum_crd_yaml().unwrap()] {
+            assert_eq!(
+                schema(&yaml)["properties"]["status"]["default"],
+                serde_json::json!({ "observedGeneration": -1 })
+            );
+            assert_eq!(
+                parsed(&yaml)["spec"]["versions"][0]["subresources"],
+                serde_json::json!({ "status": {} })
+            );
+        }
+    }
+
+    #[test]
+    fn lists_of_named_things_are_maps_with_a_limit() {
+        let spec = |yaml: &str| schema(yaml)["properties"]["spec"]["properties"].clone();
+        let masters = spec(&redis_quorum_crd_yaml().unwrap())["masters"].clone();
+        assert_eq!(masters["maxItems"], 7);
+        assert_eq!(masters["x-kubernetes-list-map-keys"], serde_json::json!(["name"]));
+        assert_eq!(masters["items"]["properties"]["url"]["maxLength"], 512);
+        let targets = spec(&leader_lock_crd_yaml().unwrap())["targets"].clone();
+        assert_eq!(targets["x-kubernetes-list-type"], "map");
+        assert_eq!(targets["maxItems"], 32);
+    }
+
+    /// The API server refuses a schema that is not structural, and warns about formats that it does not know.
+    #[test]
+    fn schemas_are_structural_and_every_field_is_described() {
+        fn walk(schema: &Value, path: &str) {
+            for word in ["oneOf", "anyOf", "allOf", "$ref", "$defs", "const"] {
+                assert!(schema.get(word).is_none(), "{path}: {word}");
+            }
+            if let Some(format) = schema.get("format") {
+                let known = ["int32", "int64", "date-time"];
+                assert!(known.contains(&format.as_str().unwrap()), "{path}: {format}");
+            }
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                let path = format!("{path}.{name}");
+                assert!(
+                    field.get("description").is_some() || path == ".spec" || path == ".status",
+                    "{path}"
+                );
+                walk(field, &path);
+            }
+            if let Some(items) = schema.get("items") {
+                walk(items, &format!("{path}[]"));
+            }
+        }
+        for yaml in [leader_lock_crd_yaml().unwrap(), redis_quorum_crd_yaml().unwrap()] {
+            walk(&schema(&yaml), "");
+        }
+    }
+}

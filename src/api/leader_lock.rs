@@ -1,0 +1,179 @@
+//! `LeaderLock`: one lock, what runs where it is held, and how long things may take.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::lock_status::LeaderLockStatus;
+use super::target::Target;
+
+/// One lock. Whoever holds its lease on a majority of the quorum's masters is active; everybody else stands by.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "redlock.dev",
+    version = "v1alpha1",
+    kind = "LeaderLock",
+    plural = "leaderlocks",
+    namespaced,
+    shortname = "ll",
+    status = "LeaderLockStatus",
+    derive = "PartialEq",
+    doc = "A lock that one active replica holds; its targets run where it is held and nowhere else."
+)]
+#[kube(printcolumn(
+    name = "Ready",
+    type_ = "string",
+    json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+))]
+#[kube(printcolumn(name = "Role", type_ = "string", json_path = ".status.role"))]
+#[kube(printcolumn(name = "Holder", type_ = "string", json_path = ".status.holderIdentity"))]
+#[kube(printcolumn(name = "Quorum", type_ = "string", json_path = ".status.quorum"))]
+#[kube(printcolumn(name = "Token", type_ = "integer", json_path = ".status.fencingToken"))]
+#[kube(printcolumn(
+    name = "Transitions",
+    type_ = "integer",
+    json_path = ".status.leaseTransitions"
+))]
+#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderLockSpec {
+    /// The quorum whose masters grant the lease.
+    pub quorum_ref: QuorumRef,
+
+    /// Name of the lock on the masters; the same name in another cluster is the same lock. Default
+    /// `<namespace>/<name>`. Cannot change. Begins with `<namespace>/`, unless the quorum's sharedLockNames allow more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub lock_name: Option<String>,
+
+    /// How long one lease lasts, in seconds: from 2 to the quorum's maxLeaseDurationSeconds. Default: 15, or the
+    /// longest stop time of the targets + 25 rounded up to 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 86400))]
+    pub lease_duration_seconds: Option<i64>,
+
+    /// After this many seconds without a won renewal the holder stops and steps down; at least 1. With the stop time
+    /// and up to 1 s of slack it must fit into 99 % of the lease. Default: three quarters of what fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86400))]
+    pub renew_deadline_seconds: Option<i64>,
+
+    /// Seconds between two tries after a failed round; at least 1, and twice this fits into the renew deadline.
+    /// Default: a fifth of the renew deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86400))]
+    pub retry_period_seconds: Option<i64>,
+
+    /// Who contends. Default `Operator`.
+    #[serde(default)]
+    pub candidates: Candidates,
+
+    /// Whether this cluster's candidates contend. Default `Enabled`.
+    #[serde(default)]
+    pub state: LockState,
+
+    /// Why the state is not `Enabled`, for whoever looks at three in the morning. Required then; at most 512 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub reason: Option<String>,
+
+    /// Whether targets are switched or only talked about. Default `Enforce`.
+    #[serde(default)]
+    pub enforcement: Enforcement,
+
+    /// Names of clusters, the most wanted first. A cluster waits its place (0, 1, …) × preferenceDelaySeconds after the
+    /// end of a lease; one that is not listed waits as long as one behind the last. Default: none waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub cluster_preference: Vec<String>,
+
+    /// Seconds that each place in clusterPreference waits, 0 to 3600. Default 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub preference_delay_seconds: Option<i64>,
+
+    /// Seconds that another cluster waits after a lease that ended uncleanly, 0 to 86400. Default: the longest stop
+    /// time of the targets + 5; 0 without targets that must be stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub takeover_delay_seconds: Option<i64>,
+
+    /// What happens to running targets when the majority of masters is lost. Default `Stop`.
+    #[serde(default)]
+    pub on_quorum_loss: OnQuorumLoss,
+
+    /// The holder steps down when its targets stay unready for so many seconds, 0 to 86400; 0 = never. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub failover_after_unready_seconds: Option<i64>,
+
+    /// What happens to running targets when this object is deleted. Default `StopThenRelease`.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+
+    /// What runs where the lock is held. Without targets the lock is only held and told about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub targets: Vec<Target>,
+}
+
+/// A RedisQuorum by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuorumRef {
+    /// Name of the RedisQuorum.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Who contends for a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Candidates {
+    /// The operator's replicas contend and switch the targets.
+    #[default]
+    Operator,
+    /// `redlock agent` and `redlock run` processes contend; the operator observes (only LabelPods targets).
+    Agents,
+}
+
+/// Whether this cluster's candidates contend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LockState {
+    /// They contend.
+    #[default]
+    Enabled,
+    /// They only succeed a sibling: the lock neither comes to this cluster nor leaves it.
+    Frozen,
+    /// They do not contend; a holder stops its targets and releases.
+    SteppedDown,
+}
+
+/// Whether targets are switched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Enforcement {
+    /// They are.
+    #[default]
+    Enforce,
+    /// They are not: the status says what would be done.
+    Observe,
+}
+
+/// What happens to running targets when the majority of masters is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnQuorumLoss {
+    /// They are stopped before the lease ends: exclusion over availability.
+    #[default]
+    Stop,
+    /// They run on until another holder is seen, so two may run at once: availability over exclusion.
+    KeepRunning,
+}
+
+/// What happens to running targets when the object is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// They are stopped, then the lease is released.
+    #[default]
+    StopThenRelease,
+    /// They are left as they are.
+    Orphan,
+}

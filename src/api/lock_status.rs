@@ -1,0 +1,114 @@
+//! What the operator tells about a `LeaderLock`. Written on transitions only, never for a renewal.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Status of a LeaderLock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderLockStatus {
+    /// `metadata.generation` that this status is about; -1 before the first visit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// What this cluster is for the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+
+    /// The candidate that holds the lock, in whatever cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_identity: Option<String>,
+
+    /// Name of the cluster of the holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_cluster: Option<String>,
+
+    /// When the holder acquired the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquire_time: Option<MicroTime>,
+
+    /// When the lease was last renewed before this status was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renew_time: Option<MicroTime>,
+
+    /// How often the holder changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_transitions: Option<i64>,
+
+    /// The number given with the holder's grant; larger for every later grant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<i64>,
+
+    /// The timings in effect, whether given or derived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<EffectiveTimings>,
+
+    /// Masters that vote, of all: `5/5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<String>,
+
+    /// What each target should be and is in this cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub targets: Vec<TargetStatus>,
+
+    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling`, `Stalled`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What a cluster is for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Role {
+    /// It holds the lock and its targets run.
+    Active,
+    /// It holds the lock and starts its targets.
+    Activating,
+    /// It stops its targets.
+    Stopping,
+    /// Somebody else holds the lock, or nobody does.
+    Standby,
+    /// It cannot tell.
+    Unknown,
+}
+
+/// The timings in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectiveTimings {
+    /// How long one lease lasts, in milliseconds.
+    pub lease_duration_milliseconds: i64,
+    /// When a holder without a won renewal steps down, in milliseconds.
+    pub renew_deadline_milliseconds: i64,
+    /// Wait between two tries, in milliseconds.
+    pub retry_period_milliseconds: i64,
+    /// Longest stop time of the targets, in milliseconds.
+    pub stop_milliseconds: i64,
+}
+
+/// One target in this cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// Name of the target in the spec.
+    pub name: String,
+    /// What it should be.
+    pub desired: TargetState,
+    /// What it is.
+    pub observed: TargetState,
+}
+
+/// Whether a target runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum TargetState {
+    /// It runs.
+    Active,
+    /// It is stopped.
+    Standby,
+    /// It is on its way from one to the other.
+    Changing,
+    /// Nobody can tell.
+    Unknown,
+}

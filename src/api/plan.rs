@@ -1,0 +1,138 @@
+//! What valid objects come down to: every default filled in, every value checked, lengths of time as `Duration`.
+//!
+//! Only [`super::validate`] makes plans of objects; nothing else in the crate reads a `spec`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState, OnQuorumLoss};
+use super::redis_quorum::{FirstStart, SecretRef, SharedLockNames};
+use super::target::{Action, TargetRef};
+use crate::lease::identity::LockName;
+use crate::lease::timing::Timings;
+
+/// A valid `RedisQuorum`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuorumPlan {
+    pub name: String,
+    pub masters: Vec<MasterPlan>,
+    pub key_prefix: String,
+    /// `None`: each lock derives it, see [`Timings::command_timeout`].
+    pub command_timeout: Option<Duration>,
+    pub longest_lease: Duration,
+    pub first_start: FirstStart,
+    /// The masters ask for a user or password.
+    pub needs_credentials: bool,
+    /// At least one master is reached by TLS.
+    pub needs_tls: bool,
+    pub auth_secret: Option<SecretRef>,
+    pub tls_secret: Option<SecretRef>,
+    pub shared_lock_names: Vec<SharedLockNames>,
+}
+
+/// One master of a [`QuorumPlan`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MasterPlan {
+    pub name: String,
+    /// As written; holds no credentials.
+    pub url: String,
+    /// `host:port` in one spelling: two masters with the same are one server.
+    pub address: String,
+    pub failure_domain: Option<String>,
+}
+
+/// A valid `LeaderLock`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LockPlan {
+    pub namespace: String,
+    pub name: String,
+    /// Name of its quorum.
+    pub quorum: String,
+    pub lock_name: LockName,
+    pub timings: Timings,
+    pub candidates: Candidates,
+    pub state: LockState,
+    pub reason: Option<String>,
+    pub enforcement: Enforcement,
+    pub cluster_preference: Vec<String>,
+    pub preference_delay: Duration,
+    pub takeover_delay: Duration,
+    pub on_quorum_loss: OnQuorumLoss,
+    /// `None`: never.
+    pub failover_after_unready: Option<Duration>,
+    pub deletion_policy: DeletionPolicy,
+    pub targets: Vec<TargetPlan>,
+}
+
+impl LockPlan {
+    /// `namespace/name` of the object, which is not always the name of the lock.
+    pub fn object(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
+    /// is not listed comes after all that are.
+    pub fn preference_wait(&self, cluster_name: &str) -> Duration {
+        let listed = &self.cluster_preference;
+        let place = listed
+            .iter()
+            .position(|c| c == cluster_name)
+            .unwrap_or(listed.len());
+        self.preference_delay
+            .saturating_mul(u32::try_from(place).unwrap_or(u32::MAX))
+    }
+}
+
+/// One target of a [`LockPlan`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetPlan {
+    pub name: String,
+    pub work: TargetWork,
+    /// How long it takes to stop; zero where nothing is stopped.
+    pub stop: Duration,
+}
+
+/// What is switched and how.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TargetWork {
+    Scale {
+        object: TargetRef,
+        active_replicas: i32,
+        standby_replicas: i32,
+    },
+    Suspend {
+        object: TargetRef,
+    },
+    OncePerSchedule {
+        object: TargetRef,
+        max_slot_age: Duration,
+    },
+    LabelPods {
+        selector: LabelSelector,
+    },
+}
+
+impl TargetWork {
+    pub fn action(&self) -> Action {
+        match self {
+            TargetWork::Scale { .. } => Action::Scale,
+            TargetWork::Suspend { .. } => Action::Suspend,
+            TargetWork::OncePerSchedule { .. } => Action::OncePerSchedule,
+            TargetWork::LabelPods { .. } => Action::LabelPods,
+        }
+    }
+}
+
+impl QuorumPlan {
+    /// The servers of the quorum, for comparing it with another.
+    pub fn addresses(&self) -> BTreeSet<&str> {
+        self.masters.iter().map(|m| m.address.as_str()).collect()
+    }
+
+    /// How many masters are enough.
+    pub fn majority(&self) -> usize {
+        self.masters.len() / 2 + 1
+    }
+}

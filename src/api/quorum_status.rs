@@ -1,0 +1,79 @@
+//! What the operator tells about a `RedisQuorum`. Written by the reporter of the cluster, read by people and alerts.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Status of a RedisQuorum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RedisQuorumStatus {
+    /// `metadata.generation` that this status is about; -1 before the first visit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Each master as the reporter sees it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub masters: Vec<MasterStatus>,
+
+    /// The clusters that use this quorum and when they were last seen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
+    pub reporters: Vec<ReporterStatus>,
+
+    /// When the masters were initialised by `firstStart: Immediate`; never again after that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initialized_time: Option<Time>,
+
+    /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// One master as the reporter sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MasterStatus {
+    /// Name of the master in the spec.
+    pub name: String,
+    /// It answers.
+    #[serde(default)]
+    pub reachable: bool,
+    /// It may vote under its present run id.
+    #[serde(default)]
+    pub sealed: bool,
+    /// Seconds until it can be sealed; absent when it is sealed or nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_in_seconds: Option<i64>,
+    /// Its replication role, as it says itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Version of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How it keeps its memory over a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<String>,
+    /// What it throws away when its memory is full; only `noeviction` is safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction_policy: Option<String>,
+    /// Median time of its last answers, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_microseconds: Option<i64>,
+    /// Why it has no vote, when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A cluster that uses the quorum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReporterStatus {
+    /// The cluster, as NAME/UID.
+    pub cluster: String,
+    /// When its reporter was last seen; every 30 s while it lives.
+    pub last_seen_time: Time,
+}

@@ -1,0 +1,154 @@
+//! `RedisQuorum`: the masters on which leases live. Cluster-scoped, since it belongs to whoever runs the masters.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quorum_status::RedisQuorumStatus;
+
+/// N = 2f+1 independent Redis masters (3, 5 or 7) that grant leases together. A lock is held by whoever holds it on a
+/// majority of them.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "redlock.dev",
+    version = "v1alpha1",
+    kind = "RedisQuorum",
+    plural = "redisquorums",
+    shortname = "rq",
+    status = "RedisQuorumStatus",
+    derive = "PartialEq",
+    doc = "A set of independent Redis masters on which the leases of locks live."
+)]
+#[kube(printcolumn(
+    name = "Ready",
+    type_ = "string",
+    json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+))]
+#[kube(printcolumn(
+    name = "Degraded",
+    type_ = "string",
+    json_path = r#".status.conditions[?(@.type=="Degraded")].status"#
+))]
+#[kube(printcolumn(
+    name = "Safe",
+    type_ = "string",
+    json_path = r#".status.conditions[?(@.type=="Safe")].status"#
+))]
+#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
+#[serde(rename_all = "camelCase")]
+pub struct RedisQuorumSpec {
+    /// The masters: 3, 5 or 7 servers that share nothing, without failover replicas behind them. Their names and number
+    /// cannot change; another set is another RedisQuorum with another keyPrefix. The url of a master may change.
+    #[schemars(length(min = 3, max = 7))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub masters: Vec<Master>,
+
+    /// The user that the masters know us by. Absent: no AUTH is sent. With `--standalone` the credentials come from
+    /// command-line flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<QuorumAuth>,
+
+    /// Certificates for masters whose url begins with `rediss://`. Absent: the system's certificate authorities, and
+    /// no client certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<QuorumTls>,
+
+    /// First part of every key and channel on the masters: letters, digits, `-`, `_`, `.`, `:` and `/`, at most 64.
+    /// Default `redlock`. Cannot change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub key_prefix: Option<String>,
+
+    /// How long one master may take to answer one command, in milliseconds, 10 to 2000 (no attempt lasts longer).
+    /// Default: 500 or the retry period of a lock, whichever is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 10, max = 2000))]
+    pub command_timeout_milliseconds: Option<i64>,
+
+    /// The longest lease that a lock may ask for, in seconds, 2 to 86400. Default 60. Part of the fingerprint: cannot
+    /// change. A master that lost its memory waits a little longer than this before it votes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 86400))]
+    pub max_lease_duration_seconds: Option<i64>,
+
+    /// What the operator does with masters that were never used. Default `Wait`.
+    #[serde(default)]
+    pub first_start: FirstStart,
+
+    /// Lock names that namespaces other than the one in front of the name may use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub shared_lock_names: Vec<SharedLockNames>,
+}
+
+/// One Redis server of the N.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Master {
+    /// Names the master in metrics, in the status and in the fingerprint: lower-case letters, digits and `-`, at most
+    /// 63. The same in every cluster.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+
+    /// `redis://HOST[:PORT][/DATABASE]`, or `rediss://` for TLS. Port 6379 and database 0 unless given. Carries no user
+    /// and no password: those belong to `auth`.
+    #[schemars(length(min = 1, max = 512))]
+    pub url: String,
+
+    /// What the master shares with others that fail together (a zone, a rack). Told in metrics; two masters with the
+    /// same value weaken the quorum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub failure_domain: Option<String>,
+}
+
+/// Where the operator finds user and password.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumAuth {
+    /// A Secret with the keys `username` (absent: the default user) and `password`.
+    pub secret_ref: SecretRef,
+}
+
+/// Where the operator finds certificates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumTls {
+    /// A Secret with the keys `ca.crt` (absent: the system's authorities), and `tls.crt` with `tls.key` (absent: no
+    /// client certificate).
+    pub secret_ref: SecretRef,
+}
+
+/// A Secret by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Namespace of the Secret. A RedisQuorum has none of its own, so there is no default.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+}
+
+/// What the operator does with masters that were never used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FirstStart {
+    /// Waits until no lease of an earlier life can be alive (65 s with the default longest lease). Always safe.
+    #[default]
+    Wait,
+    /// Runs `redlock init` once, which states that no lease can be alive. Remembered in the status.
+    Immediate,
+}
+
+/// Lets namespaces use lock names that do not begin with their own name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedLockNames {
+    /// Lock names that begin with this; ends with `/`, so that `team-a/` does not cover `team-ab/`.
+    #[schemars(length(min = 2, max = 512))]
+    pub prefix: String,
+    /// The namespaces that may use them.
+    #[schemars(length(min = 1, max = 256))]
+    pub namespaces: Vec<String>,
+}

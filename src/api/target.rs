@@ -1,0 +1,100 @@
+//! Targets of a `LeaderLock`: what is switched on where the lock is held and off everywhere else.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// Names the target in the status, in metrics and in the registers of its slots: lower-case letters, digits and
+    /// `-`, at most 63.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+
+    /// The object that is switched, in the namespace of the lock. Required for every action but LabelPods.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<TargetRef>,
+
+    /// How it is switched.
+    pub action: Action,
+
+    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
+    /// pod template + 5, which is 35 where the template says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub stop_seconds: Option<i64>,
+
+    /// Settings of the action Scale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleSettings>,
+
+    /// Settings of the action OncePerSchedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once_per_schedule: Option<OncePerScheduleSettings>,
+
+    /// Settings of the action LabelPods; required there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_pods: Option<LabelPodsSettings>,
+}
+
+/// An object in the namespace of the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetRef {
+    /// Its group and version, such as `apps/v1`.
+    #[schemars(length(min = 1, max = 317))]
+    pub api_version: String,
+    /// Its kind, such as `Deployment`.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// How a target is switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Action {
+    /// Sets the replicas of anything with a scale subresource.
+    Scale,
+    /// Sets `suspend` of a CronJob or Job.
+    Suspend,
+    /// Lets each scheduled run of a CronJob happen in one cluster only.
+    OncePerSchedule,
+    /// Labels one ready pod `redlock.dev/role=active`.
+    LabelPods,
+}
+
+/// Settings of the action Scale.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleSettings {
+    /// Replicas where the lock is held, 1 or more. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub active_replicas: Option<i32>,
+    /// Replicas everywhere else, fewer than activeReplicas. Default 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub standby_replicas: Option<i32>,
+}
+
+/// Settings of the action OncePerSchedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OncePerScheduleSettings {
+    /// Runs scheduled longer ago than so many seconds are not started any more, 1 to 604800. Default 3600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 604_800))]
+    pub max_slot_age_seconds: Option<i64>,
+}
+
+/// Settings of the action LabelPods.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelPodsSettings {
+    /// The pods, in the namespace of the lock, of which one is labelled.
+    pub selector: LabelSelector,
+}

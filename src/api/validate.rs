@@ -1,0 +1,18 @@
+//! The rules that hold for objects, whoever checks them: an object goes in, a plan or every problem comes out.
+//!
+//! Pure, so that a folder of manifests and objects in a cluster are judged alike. Refuses to stop at the first
+//! problem, and never repeats credentials that were written where they do not belong.
+
+mod lock;
+mod master_url;
+mod name;
+mod problems;
+mod quorum;
+mod set;
+mod target;
+
+pub use lock::{LockNames, validate_lock};
+pub use master_url::redact;
+pub use problems::FieldError;
+pub use quorum::validate_quorum;
+pub use set::{duplicate_lock_names, shared_masters};

@@ -1,0 +1,219 @@
+//! The rules of a `LeaderLock` beside the quorum that it names.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::name::{check_label, check_subdomain};
+use super::problems::{FieldError, Problems, Quoted};
+use super::target::targets;
+use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
+use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
+use crate::lease::identity::{ClusterId, LockName};
+use crate::lease::timing::{GivenTimings, Timings};
+
+/// A day: nobody waits longer, and no sum of such lengths overflows.
+const LONGEST: i64 = 86_400;
+const LONGEST_PREFERENCE_DELAY: i64 = 3_600;
+const DEFAULT_PREFERENCE_DELAY: Duration = Duration::from_secs(2);
+/// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
+const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
+const PREFERENCE_LIMIT: usize = 32;
+const REASON_LIMIT: usize = 512;
+const NO_NAMESPACE: &str = "default";
+
+/// Which lock names a namespace may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockNames {
+    /// Those that begin with it, and what the quorum shares with it: namespaces belong to different people.
+    OfTheNamespace,
+    /// All: outside Kubernetes whoever writes one manifest writes every one.
+    Any,
+}
+
+/// Checks one lock by itself and against its quorum. What concerns several locks is in [`super::duplicate_lock_names`].
+pub fn validate_lock(
+    object: &LeaderLock,
+    quorum: &QuorumPlan,
+    lock_names: LockNames,
+) -> Result<LockPlan, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    let spec = &object.spec;
+
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let namespace = object
+        .metadata
+        .namespace
+        .clone()
+        .unwrap_or_else(|| NO_NAMESPACE.to_owned());
+    problems.extend(check_subdomain("metadata.name", &name).into_iter().collect());
+    problems.extend(
+        check_label("metadata.namespace", &namespace)
+            .into_iter()
+            .collect(),
+    );
+
+    let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
+    let targets = targets(&mut problems, &spec.targets, spec.candidates);
+    let stop = targets
+        .iter()
+        .map(|target: &TargetPlan| target.stop)
+        .max()
+        .unwrap_or_default();
+    let timings = timings(&mut problems, spec, stop, quorum);
+    let reason = reason(&mut problems, spec);
+    check_preference(&mut problems, &spec.cluster_preference);
+
+    let preference_delay = problems.seconds(
+        "spec.preferenceDelaySeconds",
+        spec.preference_delay_seconds,
+        0..=LONGEST_PREFERENCE_DELAY,
+    );
+    let takeover_delay = problems.seconds(
+        "spec.takeoverDelaySeconds",
+        spec.takeover_delay_seconds,
+        0..=LONGEST,
+    );
+    let default_takeover_delay = if stop.is_zero() {
+        Duration::ZERO
+    } else {
+        stop + TAKEOVER_BESIDE_STOP
+    };
+    let failover = problems.seconds(
+        "spec.failoverAfterUnreadySeconds",
+        spec.failover_after_unready_seconds,
+        0..=LONGEST,
+    );
+
+    let found = problems.into_inner();
+    match (lock_name, timings) {
+        (Some(lock_name), Some(timings)) if found.is_empty() => Ok(LockPlan {
+            namespace,
+            name,
+            quorum: quorum.name.clone(),
+            lock_name,
+            timings,
+            candidates: spec.candidates,
+            state: spec.state,
+            reason,
+            enforcement: spec.enforcement,
+            cluster_preference: spec.cluster_preference.clone(),
+            preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
+            takeover_delay: takeover_delay.unwrap_or(default_takeover_delay),
+            on_quorum_loss: spec.on_quorum_loss,
+            failover_after_unready: failover.filter(|after| !after.is_zero()),
+            deletion_policy: spec.deletion_policy,
+            targets,
+        }),
+        _ => Err(found),
+    }
+}
+
+/// `None` comes with a problem.
+fn lock_name(
+    problems: &mut Problems,
+    spec: &LeaderLockSpec,
+    namespace: &str,
+    name: &str,
+    quorum: &QuorumPlan,
+    lock_names: LockNames,
+) -> Option<LockName> {
+    let field = "spec.lockName";
+    let own = format!("{namespace}/");
+    let text = spec.lock_name.clone().unwrap_or_else(|| format!("{own}{name}"));
+    let lock_name = match LockName::parse(&text) {
+        Ok(lock_name) => lock_name,
+        Err(cause) => {
+            problems.add(FieldError::missing(field, cause.to_string()));
+            return None;
+        }
+    };
+    let begins_with = |prefix: &str| text.len() > prefix.len() && text.starts_with(prefix);
+    let shared = quorum
+        .shared_lock_names
+        .iter()
+        .any(|shared| begins_with(&shared.prefix) && shared.namespaces.iter().any(|n| n == namespace));
+    if lock_names == LockNames::OfTheNamespace && !begins_with(&own) && !shared {
+        let reason = format!(
+            "is not for namespace {namespace}: begin it with \"{own}\", or let the sharedLockNames of RedisQuorum {} \
+             allow it",
+            quorum.name
+        );
+        problems.add(FieldError::new(field, Quoted(&text), reason));
+    }
+    Some(lock_name)
+}
+
+/// `None` comes with a problem.
+fn timings(
+    problems: &mut Problems,
+    spec: &LeaderLockSpec,
+    stop: Duration,
+    quorum: &QuorumPlan,
+) -> Option<Timings> {
+    // Only what cannot be a length of time is refused here; the rules between them are those of the lease.
+    let mut sound = true;
+    let mut length = |field: &str, value: Option<i64>| {
+        let length = problems.seconds(field, value, 0..=LONGEST);
+        sound &= value.is_some() == length.is_some();
+        length
+    };
+    let given = GivenTimings {
+        lease_duration: length("spec.leaseDurationSeconds", spec.lease_duration_seconds),
+        renew_deadline: length("spec.renewDeadlineSeconds", spec.renew_deadline_seconds),
+        retry_period: length("spec.retryPeriodSeconds", spec.retry_period_seconds),
+    };
+    if !sound {
+        return None;
+    }
+    Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
+        .map_err(|cause| {
+            let field = format!("spec.{}", cause.field().wire_name());
+            problems.add(FieldError::new(
+                field,
+                cause.value().as_secs_f64(),
+                cause.reason(),
+            ));
+        })
+        .ok()
+}
+
+fn reason(problems: &mut Problems, spec: &LeaderLockSpec) -> Option<String> {
+    let given = spec
+        .reason
+        .as_deref()
+        .map(str::trim)
+        .filter(|reason| !reason.is_empty());
+    if spec.state != LockState::Enabled && given.is_none() {
+        let reason = format!("is required with state: {:?}: say why", spec.state);
+        problems.add(FieldError::missing("spec.reason", reason));
+    }
+    if given.is_some_and(|reason| reason.chars().count() > REASON_LIMIT) {
+        let reason = format!("is too long: use at most {REASON_LIMIT} characters");
+        problems.add(FieldError::new(
+            "spec.reason",
+            Quoted(given.unwrap_or_default()),
+            reason,
+        ));
+    }
+    given.map(str::to_owned)
+}
+
+fn check_preference(problems: &mut Problems, clusters: &[String]) {
+    if clusters.len() > PREFERENCE_LIMIT {
+        let reason = format!("are too many clusters: list at most {PREFERENCE_LIMIT}");
+        problems.add(FieldError::new("spec.clusterPreference", clusters.len(), reason));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, cluster) in clusters.iter().enumerate() {
+        let field = format!("spec.clusterPreference[{index}]");
+        if let Err(cause) = ClusterId::new(cluster, "uid") {
+            problems.add(FieldError::missing(field, cause.to_string()));
+        } else if !seen.insert(cluster) {
+            let reason = "is listed twice: a cluster has one place";
+            problems.add(FieldError::new(field, Quoted(cluster), reason));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! The url of a master: what is accepted, how two are compared, and how one is shown without its secrets.
+
+use std::net::IpAddr;
+
+use url::Url;
+
+use super::problems::FieldError;
+
+const URL_LIMIT: usize = 512;
+const DEFAULT_PORT: u16 = 6379;
+const SHAPE: &str = "use redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
+
+/// A url that may be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MasterUrl {
+    /// `host:port` in one spelling. The database is left out: two databases of one server fail together.
+    pub(super) address: String,
+    pub(super) tls: bool,
+}
+
+pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
+    let refuse = |reason: String| Err(FieldError::new(field, redact(text), reason));
+    if text.is_empty() {
+        return Err(FieldError::missing(field, format!("is empty: {SHAPE}")));
+    }
+    if text.chars().count() > URL_LIMIT {
+        return refuse(format!("is longer than {URL_LIMIT} characters"));
+    }
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return refuse(format!("holds white space or a control character: {SHAPE}"));
+    }
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(cause) => return refuse(format!("is not a url ({cause}): {SHAPE}")),
+    };
+    let tls = match url.scheme() {
+        "redis" => false,
+        "rediss" => true,
+        scheme => return refuse(format!("has the scheme {scheme:?}: {SHAPE}")),
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        return refuse(
+            "carries a user or password, which anybody who may read this can see: put it into auth".into(),
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return refuse(format!("has something after \"?\" or \"#\": {SHAPE}"));
+    }
+    let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
+        return refuse(format!("names no host: {SHAPE}"));
+    };
+    let port = url.port().unwrap_or(DEFAULT_PORT);
+    if port == 0 {
+        return refuse(format!(
+            "has port 0: use a port from 1 to 65535, or none for {DEFAULT_PORT}"
+        ));
+    }
+    let database = url.path().trim_start_matches('/');
+    if !database.is_empty() && database.parse::<u32>().is_err() {
+        return refuse(format!(
+            "has {database:?} where the number of a database is expected: {SHAPE}"
+        ));
+    }
+    Ok(MasterUrl {
+        address: format!("{}:{port}", one_spelling(host)),
+        tls,
+    })
+}
+
+/// Host names compare without case and final dot, addresses by value.
+fn one_spelling(host: &str) -> String {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Err(_) => bare.trim_end_matches('.').to_lowercase(),
+    }
+}
+
+/// `text` without what may be a secret in a url: everything between the scheme and the last `@`, and what follows a
+/// `?`. Takes too much rather than too little, so it also serves for texts that quote a url.
+pub fn redact(text: &str) -> String {
+    let Some((before, after)) = text.rsplit_once('@') else {
+        return without_query(text);
+    };
+    let scheme = before
+        .find("://")
+        .map_or_else(|| before.find(':').map(|i| i + 1), |i| Some(i + 3));
+    let kept = scheme.and_then(|end| before.get(..end)).unwrap_or_default();
+    format!("{}***@{}", without_query(kept), without_query(after))
+}
+
+fn without_query(text: &str) -> String {
+    match text.split_once('?') {
+        Some((before, _)) if before.contains(':') => format!("{before}?***"),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn urls_that_are_one_server_have_one_address() {
+        let table = [
+            ("redis://127.0.0.1:7001", "127.0.0.1:7001", false),
+            ("redis://h", "h:6379", false),
+            ("redis://h/", "h:6379", false),
+            ("redis://H.Example.:6379/0", "h.example:6379", false),
+            ("rediss://h:6379/15", "h:6379", true),
+            ("REDIS://h", "h:6379", false),
+            ("redis://[::1]:7001", "[::1]:7001", false),
+            ("redis://[0:0:0:0:0:0:0:1]:7001", "[::1]:7001", false),
+        ];
+        for (text, address, tls) in table {
+            assert_eq!(
+                parse("f", text),
+                Ok(MasterUrl {
+                    address: address.into(),
+                    tls
+                }),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_its_reason() {
+        let table = [
+            ("", "is empty"),
+            ("127.0.0.1:7001", "is not a url"),
+            ("h:7001", "scheme \"h\""),
+            ("http://h", "scheme \"http\""),
+            ("redis-sentinel://h", "scheme"),
+            ("unix:///run/redis.sock", "scheme"),
+            ("redis:h", "names no host"),
+            ("redis://", "names no host"),
+            ("redis://:7001", "is not a url"),
+            ("redis://h:0", "port 0"),
+            ("redis://h:65536", "is not a url"),
+            ("redis://h/x", "\"x\" where the number of a database"),
+            ("redis://h/-1", "database"),
+            ("redis://h/1/2", "database"),
+            ("redis://h?protocol=resp3", "after"),
+            ("rediss://h#insecure", "after"),
+            ("redis://h\n", "white space"),
+            (" redis://h", "white space"),
+        ];
+        for (text, reason) in table {
+            let error = parse("spec.masters[0].url", text).unwrap_err();
+            assert_eq!(error.field, "spec.masters[0].url");
+            assert!(error.reason.contains(reason), "{text:?}: {error}");
+        }
+        assert!(
+            parse("f", &format!("redis://{}", "h".repeat(505)))
+                .unwrap_err()
+                .reason
+                .contains("512")
+        );
+    }
+
+    #[test]
+    fn credentials_are_refused_and_never_shown() {
+        let table = [
+            ("redis://:secret@h:1", "redis://***@h:1"),
+            ("redis://user:secret@h:1", "redis://***@h:1"),
+            ("redis://secret@h", "redis://***@h"),
+            ("redis://user:sec@secret@h", "redis://***@h"),
+            ("redis://:secret/x@h", "redis://***@h"),
+            ("redis://:sec ret@h", "redis://***@h"),
+            ("redis::secret@h", "redis:***@h"),
+            ("secret@h", "***@h"),
+            ("redis://h?password=secret", "redis://h?***"),
+            ("redis://:secret?x@h", "redis://***@h"),
+            ("http://u:secret@h", "http://***@h"),
+        ];
+        for (text, shown) in table {
+            let error = parse("f", text).unwrap_err();
+            assert_eq!(error.value, shown, "{text}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        assert_eq!(redact("redis://h:1/2"), "redis://h:1/2");
+        assert_eq!(redact("no url?"), "no url?");
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_panics_and_an_accepted_one_has_a_port(text in "(redis://|rediss://|)\\PC{0,40}") {
+            if let Ok(url) = parse("f", &text) {
+                prop_assert!(url.address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap() > 0);
+            }
+        }
+
+        #[test]
+        fn a_password_is_never_shown(password in "[a-z0-9/:?#@%]{1,12}") {
+            let secret = format!("Q{password}Q");
+            if let Err(error) = parse("f", &format!("redis://u:{secret}@h:1")) {
+                prop_assert!(!error.to_string().contains(&secret), "{}", error);
+            } else {
+                prop_assert!(false, "accepted a password");
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is wrong with one field, and a list that gathers all of it.
+
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Values are shown up to this many characters: enough to recognise them, short enough for one line.
+const SHOWN: usize = 100;
+
+/// One field that keeps an object from being used. Shown as `FIELD: VALUE REASON`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {}", self.statement())]
+pub struct FieldError {
+    /// Its path, such as `spec.masters[1].url`.
+    pub field: String,
+    /// What was found there, on one line; empty when nothing was.
+    pub value: String,
+    /// What is wrong with the value and what would be right, as the rest of a sentence that begins with the value.
+    pub reason: String,
+}
+
+impl FieldError {
+    pub(crate) fn new(field: impl Into<String>, value: impl Display, reason: impl Into<String>) -> Self {
+        FieldError {
+            field: field.into(),
+            value: one_line(&value.to_string()),
+            reason: reason.into(),
+        }
+    }
+
+    /// For a field that is not there and should be.
+    pub(crate) fn missing(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        FieldError {
+            field: field.into(),
+            value: String::new(),
+            reason: reason.into(),
+        }
+    }
+
+    /// Value and reason as one sentence.
+    pub fn statement(&self) -> String {
+        if self.value.is_empty() {
+            self.reason.clone()
+        } else {
+            format!("{} {}", self.value, self.reason)
+        }
+    }
+}
+
+/// Quoted, without line breaks and not too long; for texts that a user wrote.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let mut line: String = text
+        .chars()
+        .take(SHOWN)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if text.chars().count() > SHOWN {
+        line.push('…');
+    }
+    line
+}
+
+/// Gathers the problems of one object.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<FieldError>);
+
+impl Problems {
+    pub(crate) fn add(&mut self, problem: FieldError) {
+        self.0.push(problem);
+    }
+
+    pub(crate) fn extend(&mut self, problems: Vec<FieldError>) {
+        self.0.extend(problems);
+    }
+
+    /// A whole number within bounds; a problem, and `None`, outside them.
+    pub(crate) fn bounded(
+        &mut self,
+        field: &str,
+        value: i64,
+        bounds: RangeInclusive<i64>,
+        unit: &str,
+    ) -> Option<u64> {
+        let accepted = bounds
+            .contains(&value)
+            .then(|| u64::try_from(value).ok())
+            .flatten();
+        if accepted.is_none() {
+            let reason = format!(
+                "is out of bounds: use {} to {}{unit}",
+                bounds.start(),
+                bounds.end()
+            );
+            self.add(FieldError::new(field, value, reason));
+        }
+        accepted
+    }
+
+    /// Seconds within bounds; `None` when absent or refused.
+    pub(crate) fn seconds(
+        &mut self,
+        field: &str,
+        value: Option<i64>,
+        bounds: RangeInclusive<i64>,
+    ) -> Option<Duration> {
+        let seconds = self.bounded(field, value?, bounds, " seconds")?;
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// `Ok` when there are none.
+    pub(crate) fn verdict<T>(self, value: T) -> Result<T, Vec<FieldError>> {
+        if self.0.is_empty() { Ok(value) } else { Err(self.0) }
+    }
+
+    pub(crate) fn into_inner(self) -> Vec<FieldError> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_that_names_field_value_and_way_out() {
+        let error = FieldError::new("spec.x", Quoted("a\nb"), "is wrong: use c");
+        assert_eq!(error.to_string(), r#"spec.x: "a\nb" is wrong: use c"#);
+        assert_eq!(
+            FieldError::new("spec.x", "a\nb", "is wrong").to_string(),
+            "spec.x: a b is wrong"
+        );
+        assert_eq!(
+            FieldError::missing("spec.x", "is required").to_string(),
+            "spec.x: is required"
+        );
+        assert!(
+            FieldError::new("spec.x", "y".repeat(5_000), "is wrong")
+                .to_string()
+                .len()
+                < 150
+        );
+    }
+
+    #[test]
+    fn numbers_are_accepted_up_to_their_bounds() {
+        for (value, accepted) in [
+            (-1, false),
+            (0, false),
+            (1, true),
+            (9, true),
+            (10, false),
+            (i64::MIN, false),
+        ] {
+            let mut problems = Problems::default();
+            assert_eq!(
+                problems.seconds("spec.n", Some(value), 1..=9).is_some(),
+                accepted,
+                "{value}"
+            );
+            assert_eq!(problems.into_inner().is_empty(), accepted, "{value}");
+        }
+        let mut problems = Problems::default();
+        assert_eq!(problems.seconds("spec.n", None, 1..=9), None);
+        assert!(problems.verdict(()).is_ok());
+    }
+}

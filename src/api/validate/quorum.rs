@@ -1,0 +1,173 @@
+//! The rules of a `RedisQuorum`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::master_url;
+use super::name::{check_label, check_subdomain};
+use super::problems::{FieldError, Problems, Quoted};
+use crate::api::plan::{MasterPlan, QuorumPlan};
+use crate::api::redis_quorum::{Master, RedisQuorum, SecretRef, SharedLockNames};
+use crate::lease::timing::DEFAULT_LONGEST_LEASE;
+
+const DEFAULT_KEY_PREFIX: &str = "redlock";
+const KEY_PREFIX_LIMIT: usize = 64;
+
+/// Checks one quorum by itself.
+pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldError>> {
+    let mut problems = Problems::default();
+    let spec = &object.spec;
+
+    let name = object.metadata.name.clone().unwrap_or_default();
+    if let Some(problem) = check_subdomain("metadata.name", &name) {
+        problems.add(problem);
+    }
+    let masters = masters(&mut problems, &spec.masters);
+    let key_prefix = key_prefix(&mut problems, spec.key_prefix.as_deref());
+    let command_timeout = spec.command_timeout_milliseconds.and_then(|value| {
+        problems.bounded(
+            "spec.commandTimeoutMilliseconds",
+            value,
+            10..=2_000,
+            " milliseconds",
+        )
+    });
+    let longest_lease = problems.seconds(
+        "spec.maxLeaseDurationSeconds",
+        spec.max_lease_duration_seconds,
+        2..=86_400,
+    );
+
+    let auth_secret = spec.auth.as_ref().map(|auth| &auth.secret_ref);
+    let tls_secret = spec.tls.as_ref().map(|tls| &tls.secret_ref);
+    for (field, secret) in [
+        ("spec.auth.secretRef", auth_secret),
+        ("spec.tls.secretRef", tls_secret),
+    ] {
+        if let Some(secret) = secret {
+            check_secret(&mut problems, field, secret);
+        }
+    }
+    let needs_tls = masters.iter().any(|(_, tls)| *tls);
+    if tls_secret.is_some() && !needs_tls && !masters.is_empty() {
+        let reason = "is of no use: no master's url begins with rediss://";
+        problems.add(FieldError::missing("spec.tls", reason));
+    }
+    for (index, shared) in spec.shared_lock_names.iter().enumerate() {
+        check_shared(&mut problems, index, shared);
+    }
+
+    problems.verdict(QuorumPlan {
+        name,
+        masters: masters.into_iter().map(|(plan, _)| plan).collect(),
+        key_prefix,
+        command_timeout: command_timeout.map(Duration::from_millis),
+        longest_lease: longest_lease.unwrap_or(DEFAULT_LONGEST_LEASE),
+        first_start: spec.first_start,
+        needs_credentials: auth_secret.is_some(),
+        needs_tls,
+        auth_secret: auth_secret.cloned(),
+        tls_secret: tls_secret.cloned(),
+        shared_lock_names: spec.shared_lock_names.clone(),
+    })
+}
+
+/// The masters that can be used, each with whether it is reached by TLS.
+fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)> {
+    if ![3, 5, 7].contains(&given.len()) {
+        let reason = "is not a number of masters that can form a quorum: declare 3, 5 or 7";
+        problems.add(FieldError::new("spec.masters", given.len(), reason));
+    }
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut addresses: BTreeMap<String, &str> = BTreeMap::new();
+    let mut plans = Vec::new();
+    for (index, master) in given.iter().enumerate() {
+        let field = format!("spec.masters[{index}]");
+        let name_field = format!("{field}.name");
+        if let Some(problem) = check_label(&name_field, &master.name) {
+            problems.add(problem);
+        } else if let Some(first) = names.insert(&master.name, index) {
+            let reason = format!("is the name of spec.masters[{first}] already: give each master its own");
+            problems.add(FieldError::new(name_field, Quoted(&master.name), reason));
+        }
+        if master
+            .failure_domain
+            .as_deref()
+            .is_some_and(|domain| domain.is_empty() || domain.len() > 63)
+        {
+            let value = master.failure_domain.as_deref().unwrap_or_default();
+            let reason = "is not a failure domain: use 1 to 63 characters, or leave it out";
+            problems.add(FieldError::new(
+                format!("{field}.failureDomain"),
+                Quoted(value),
+                reason,
+            ));
+        }
+        let url_field = format!("{field}.url");
+        let url = match master_url::parse(&url_field, &master.url) {
+            Ok(url) => url,
+            Err(problem) => {
+                problems.add(problem);
+                continue;
+            }
+        };
+        if let Some(first) = addresses.insert(url.address.clone(), &master.name) {
+            let reason = format!(
+                "is the same server as master {first} ({}): give each master a server of its own",
+                url.address
+            );
+            problems.add(FieldError::new(url_field, &master.url, reason));
+        }
+        let plan = MasterPlan {
+            name: master.name.clone(),
+            url: master.url.clone(),
+            address: url.address,
+            failure_domain: master.failure_domain.clone(),
+        };
+        plans.push((plan, url.tls));
+    }
+    plans
+}
+
+/// The prefix goes into key patterns of ACLs, where `*`, `?` and `[` would mean something else.
+fn key_prefix(problems: &mut Problems, given: Option<&str>) -> String {
+    let prefix = given.unwrap_or(DEFAULT_KEY_PREFIX);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+    if prefix.is_empty() || prefix.len() > KEY_PREFIX_LIMIT || !prefix.chars().all(allowed) {
+        let reason = "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";
+        problems.add(FieldError::new("spec.keyPrefix", Quoted(prefix), reason));
+    }
+    prefix.to_owned()
+}
+
+fn check_secret(problems: &mut Problems, field: &str, secret: &SecretRef) {
+    let name = check_subdomain(&format!("{field}.name"), &secret.name);
+    let namespace = check_label(&format!("{field}.namespace"), &secret.namespace);
+    problems.extend(name.into_iter().chain(namespace).collect());
+}
+
+fn check_shared(problems: &mut Problems, index: usize, shared: &SharedLockNames) {
+    let field = format!("spec.sharedLockNames[{index}]");
+    let prefix = &shared.prefix;
+    if prefix.len() < 2 || !prefix.ends_with('/') || prefix.starts_with('_') {
+        let reason =
+            "is not a prefix of lock names: end it with \"/\", with something other than \"_\" in front";
+        problems.add(FieldError::new(format!("{field}.prefix"), Quoted(prefix), reason));
+    }
+    if shared.namespaces.is_empty() {
+        problems.add(FieldError::missing(
+            format!("{field}.namespaces"),
+            "is empty: name at least one namespace",
+        ));
+    }
+    for (n, namespace) in shared.namespaces.iter().enumerate() {
+        problems.extend(
+            check_label(&format!("{field}.namespaces[{n}]"), namespace)
+                .into_iter()
+                .collect(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

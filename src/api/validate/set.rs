@@ -1,0 +1,133 @@
+//! Rules between objects: what each is right by itself and wrong beside another.
+
+use std::collections::BTreeMap;
+
+use super::problems::{FieldError, Quoted};
+use crate::api::plan::{LockPlan, QuorumPlan};
+
+/// The locks whose name on the masters is taken by one before them in `locks`, with the reason. The first keeps it, so
+/// give the oldest first.
+pub fn duplicate_lock_names<'a>(locks: impl IntoIterator<Item = &'a LockPlan>) -> Vec<(usize, FieldError)> {
+    let mut taken: BTreeMap<(&str, &str), &LockPlan> = BTreeMap::new();
+    let mut refused = Vec::new();
+    for (index, lock) in locks.into_iter().enumerate() {
+        let key = (lock.quorum.as_str(), lock.lock_name.as_str());
+        if let Some(first) = taken.get(&key) {
+            let reason = format!(
+                "is the lock name of LeaderLock {} in RedisQuorum {} already: two objects cannot share a lock",
+                first.object(),
+                lock.quorum
+            );
+            refused.push((
+                index,
+                FieldError::new("spec.lockName", Quoted(lock.lock_name.as_str()), reason),
+            ));
+        } else {
+            taken.insert(key, lock);
+        }
+    }
+    refused
+}
+
+/// The quorums that keep keys where one before them in `quorums` does, with the reason: one server under one prefix is
+/// a master of one quorum. The first keeps it, so give the oldest first.
+pub fn shared_masters<'a>(quorums: impl IntoIterator<Item = &'a QuorumPlan>) -> Vec<(usize, FieldError)> {
+    let mut taken: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut refused = Vec::new();
+    for (index, quorum) in quorums.into_iter().enumerate() {
+        let places = || {
+            quorum
+                .addresses()
+                .into_iter()
+                .map(|address| (quorum.key_prefix.as_str(), address))
+        };
+        let clash = places().find_map(|place| taken.get(&place).map(|first| (place.1, *first)));
+        if let Some((address, first)) = clash {
+            let reason = format!(
+                "is the prefix of RedisQuorum {first} on {address} already: give this quorum another prefix or other \
+                 masters"
+            );
+            refused.push((
+                index,
+                FieldError::new("spec.keyPrefix", Quoted(&quorum.key_prefix), reason),
+            ));
+        } else {
+            taken.extend(places().map(|place| (place, quorum.name.as_str())));
+        }
+    }
+    refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::leader_lock::LeaderLock;
+    use crate::api::redis_quorum::RedisQuorum;
+    use crate::api::validate::{LockNames, validate_lock, validate_quorum};
+
+    fn quorum(name: &str, prefix: &str, hosts: [&str; 3]) -> QuorumPlan {
+        let masters: Vec<String> = hosts
+            .iter()
+            .map(|h| format!("{{name: {h}, url: redis://{h}}}"))
+            .collect();
+        let object: RedisQuorum = serde_yaml::from_str(&format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {{name: {name}}}, \
+             spec: {{keyPrefix: {prefix}, masters: [{}]}}}}",
+            masters.join(", ")
+        ))
+        .unwrap();
+        validate_quorum(&object).unwrap()
+    }
+
+    fn lock(name: &str, lock_name: &str, quorum: &QuorumPlan) -> LockPlan {
+        let object: LeaderLock = serde_yaml::from_str(&format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: {name}, namespace: ns}}, \
+             spec: {{quorumRef: {{name: {}}}, lockName: {lock_name}}}}}",
+            quorum.name
+        ))
+        .unwrap();
+        validate_lock(&object, quorum, LockNames::Any).unwrap()
+    }
+
+    #[test]
+    fn the_later_of_two_locks_with_one_name_is_refused() {
+        let (p, q) = (
+            quorum("p", "p", ["a", "b", "c"]),
+            quorum("q", "q", ["a", "b", "c"]),
+        );
+        let locks = [
+            lock("a", "x", &p),
+            lock("b", "y", &p),
+            lock("c", "x", &q),
+            lock("d", "x", &p),
+            lock("e", "x", &p),
+        ];
+        let refused = duplicate_lock_names(&locks);
+        assert_eq!(
+            refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
+            [3, 4]
+        );
+        assert_eq!(
+            refused[0].1.to_string(),
+            "spec.lockName: \"x\" is the lock name of LeaderLock ns/a in RedisQuorum p already: two objects cannot \
+             share a lock"
+        );
+    }
+
+    #[test]
+    fn one_server_and_prefix_belong_to_one_quorum() {
+        let quorums = [
+            quorum("p", "x", ["a", "b", "c"]),
+            quorum("q", "y", ["a", "b", "c"]),
+            quorum("r", "x", ["c", "d", "e"]),
+            quorum("s", "x", ["d", "e", "f"]), // r was refused, so its masters are free
+        ];
+        let refused = shared_masters(&quorums);
+        assert_eq!(refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [2]);
+        assert!(
+            refused[0].1.reason.contains("RedisQuorum p on c:6379"),
+            "{}",
+            refused[0].1
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! The rules of a lock's targets.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::name::{check_label, check_subdomain};
+use super::problems::{FieldError, Problems, Quoted};
+use crate::api::leader_lock::Candidates;
+use crate::api::plan::{TargetPlan, TargetWork};
+use crate::api::target::{Action, Target, TargetRef};
+
+/// Stop time of a target whose pod template nobody has read: Kubernetes' default grace period of 30 s, and 5 s until
+/// the end of the pods is seen.
+pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
+
+const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
+const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
+const LONGEST_STOP: i64 = 86_400;
+/// Each target is a register on the masters and a row in the status.
+const TARGET_LIMIT: usize = 32;
+
+/// The targets that can be used; what is wrong with the others goes to `problems`.
+pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Candidates) -> Vec<TargetPlan> {
+    if given.len() > TARGET_LIMIT {
+        let reason = format!("are too many targets: declare at most {TARGET_LIMIT}");
+        problems.add(FieldError::new("spec.targets", given.len(), reason));
+    }
+    let mut names = BTreeSet::new();
+    let mut plans = Vec::new();
+    for (index, target) in given.iter().enumerate() {
+        let field = format!("spec.targets[{index}]");
+        let name_field = format!("{field}.name");
+        if let Some(problem) = check_label(&name_field, &target.name) {
+            problems.add(problem);
+        } else if !names.insert(&target.name) {
+            let reason = "is the name of another target already: give each its own";
+            problems.add(FieldError::new(name_field, Quoted(&target.name), reason));
+        }
+        if candidates == Candidates::Agents && target.action != Action::LabelPods {
+            let reason = "needs candidates: Operator; with candidates: Agents only LabelPods is possible";
+            problems.add(FieldError::new(
+                format!("{field}.action"),
+                format!("{:?}", target.action),
+                reason,
+            ));
+        }
+        check_blocks(problems, &field, target);
+        let stop = stop(problems, &field, target);
+        if let Some(work) = work(problems, &field, target) {
+            plans.push(TargetPlan {
+                name: target.name.clone(),
+                work,
+                stop,
+            });
+        }
+    }
+    plans
+}
+
+/// A block that the action does not read would be a promise that nobody keeps.
+fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
+    let blocks = [
+        ("scale", target.scale.is_some(), Action::Scale),
+        (
+            "oncePerSchedule",
+            target.once_per_schedule.is_some(),
+            Action::OncePerSchedule,
+        ),
+        ("labelPods", target.label_pods.is_some(), Action::LabelPods),
+    ];
+    for (block, given, action) in blocks {
+        if given && target.action != action {
+            let reason = format!(
+                "is read only with action: {action:?}, and this one is {:?}",
+                target.action
+            );
+            problems.add(FieldError::missing(format!("{field}.{block}"), reason));
+        }
+    }
+}
+
+fn stop(problems: &mut Problems, field: &str, target: &Target) -> Duration {
+    let stop_field = format!("{field}.stopSeconds");
+    let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
+    match target.action {
+        Action::Scale | Action::Suspend => given.unwrap_or(DEFAULT_STOP),
+        Action::OncePerSchedule | Action::LabelPods => {
+            if let Some(seconds) = target.stop_seconds {
+                let reason = format!("is of no use: {:?} stops nothing; leave it out", target.action);
+                problems.add(FieldError::new(stop_field, seconds, reason));
+            }
+            Duration::ZERO
+        }
+    }
+}
+
+fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {
+    match target.action {
+        Action::Scale => {
+            let object = object(problems, field, target, &[]);
+            let settings = target.scale.clone().unwrap_or_default();
+            let active_replicas = settings.active_replicas.unwrap_or(1);
+            let standby_replicas = settings.standby_replicas.unwrap_or(0);
+            if active_replicas < 1 {
+                let reason = "is too few: where the lock is held at least 1 replica runs";
+                problems.add(FieldError::new(
+                    format!("{field}.scale.activeReplicas"),
+                    active_replicas,
+                    reason,
+                ));
+            } else if !(0..active_replicas).contains(&standby_replicas) {
+                let reason =
+                    format!("is out of bounds: use 0 up to one fewer than activeReplicas, {active_replicas}");
+                problems.add(FieldError::new(
+                    format!("{field}.scale.standbyReplicas"),
+                    standby_replicas,
+                    reason,
+                ));
+            }
+            Some(TargetWork::Scale {
+                object: object?,
+                active_replicas,
+                standby_replicas,
+            })
+        }
+        Action::Suspend => {
+            let object = object(problems, field, target, &["CronJob", "Job"])?;
+            Some(TargetWork::Suspend { object })
+        }
+        Action::OncePerSchedule => {
+            let object = object(problems, field, target, &["CronJob"]);
+            let given = target
+                .once_per_schedule
+                .as_ref()
+                .and_then(|s| s.max_slot_age_seconds);
+            let age_field = format!("{field}.oncePerSchedule.maxSlotAgeSeconds");
+            let max_slot_age = problems.seconds(&age_field, given, 1..=LONGEST_SLOT_AGE);
+            Some(TargetWork::OncePerSchedule {
+                object: object?,
+                max_slot_age: max_slot_age.unwrap_or(DEFAULT_MAX_SLOT_AGE),
+            })
+        }
+        Action::LabelPods => label_pods(problems, field, target),
+    }
+}
+
+fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {
+    if target.reference.is_some() {
+        let reason = "is not read with action: LabelPods; say which pods by labelPods.selector";
+        problems.add(FieldError::missing(format!("{field}.ref"), reason));
+    }
+    let Some(settings) = &target.label_pods else {
+        let reason = "is required with action: LabelPods: say which pods by its selector";
+        problems.add(FieldError::missing(format!("{field}.labelPods"), reason));
+        return None;
+    };
+    let selector = &settings.selector;
+    let labels = selector
+        .match_labels
+        .as_ref()
+        .is_some_and(|labels| !labels.is_empty());
+    let expressions = selector
+        .match_expressions
+        .as_ref()
+        .is_some_and(|list| !list.is_empty());
+    if !labels && !expressions {
+        let reason =
+            "is empty and would mean every pod of the namespace: give matchLabels or matchExpressions";
+        problems.add(FieldError::missing(format!("{field}.labelPods.selector"), reason));
+    }
+    Some(TargetWork::LabelPods {
+        selector: selector.clone(),
+    })
+}
+
+/// The object that is switched; of one of the `kinds` of `batch/v1`, or of any kind when there are none.
+fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str]) -> Option<TargetRef> {
+    let action = target.action;
+    let Some(object) = &target.reference else {
+        let reason = format!("is required with action: {action:?}: say which object is switched");
+        problems.add(FieldError::missing(format!("{field}.ref"), reason));
+        return None;
+    };
+    if object.api_version.is_empty() {
+        problems.add(FieldError::missing(
+            format!("{field}.ref.apiVersion"),
+            "is empty: use such as apps/v1",
+        ));
+    }
+    if object.kind.is_empty() {
+        problems.add(FieldError::missing(
+            format!("{field}.ref.kind"),
+            "is empty: use such as Deployment",
+        ));
+    }
+    problems.extend(
+        check_subdomain(&format!("{field}.ref.name"), &object.name)
+            .into_iter()
+            .collect(),
+    );
+    let fits =
+        kinds.is_empty() || (object.api_version == "batch/v1" && kinds.contains(&object.kind.as_str()));
+    if !fits {
+        let value = format!("{} {}", object.api_version, object.kind);
+        let reason = format!(
+            "cannot be switched by action: {action:?}: use batch/v1 {}",
+            kinds.join(" or ")
+        );
+        problems.add(FieldError::new(format!("{field}.ref"), value, reason));
+    }
+    Some(object.clone())
+}
+
+#[cfg(test)]
+mod tests;
