@@ -5,6 +5,7 @@
 //! `api` holds the types that users write.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod demo;
 pub mod elector;

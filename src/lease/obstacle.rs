@@ -66,7 +66,7 @@ impl View {
     pub const fn new(size: QuorumSize) -> Self {
         Self {
             size,
-            seen: [const { None }; MAX_MASTERS],
+            seen: Vec::new(),
         }
     }
 

@@ -1,0 +1,68 @@
+//! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
+
+mod connection;
+mod exit;
+mod operator;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use connection::{ConnectionArgs, QuorumArgs};
+pub use exit::{Exit, Failure};
+
+/// Elects one active replica for every declared lock, with Redlock leases on independent Redis masters.
+#[derive(Debug, Parser)]
+#[command(name = "redlock", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Operator(operator::OperatorArgs),
+    /// Print the custom resource definitions.
+    #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
+    Crd,
+}
+
+/// Parses the arguments of this process and runs them.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return exit::usage(&e),
+    };
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    match cli.command {
+        Command::Crd => {
+            print!(
+                "{}",
+                crate::api::crds_yaml().map_err(|e| Failure::new(Exit::Software, e.to_string()))?
+            );
+            Ok(Exit::Ok)
+        }
+        Command::Operator(args) => block_on(operator::run(args))?,
+    }
+}
+
+/// Runs a command on a runtime of its own.
+fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Failure> {
+    // One provider for TLS in the whole process; a second call finds it set, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(Exit::Software, format!("starting the runtime: {e}")))?;
+    let result = runtime.block_on(command);
+    // What still runs is nobody's any more.
+    runtime.shutdown_background();
+    Ok(result)
+}

@@ -1,0 +1,164 @@
+//! Flags that say where the masters are and who we are: the same at every command.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use super::{Exit, Failure};
+use crate::{
+    lease::{ClusterId, timing},
+    masters::{Credentials, MasterConfig, MastersConfig, Secret, Tls},
+};
+
+/// Who we are to the masters.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConnectionArgs {
+    /// ACL user of the masters.
+    #[arg(long, env = "REDLOCK_USERNAME", help_heading = "Connection")]
+    pub username: Option<String>,
+    /// File with the password of the masters; the variable REDLOCK_PASSWORD holds the password itself.
+    #[arg(
+        long,
+        env = "REDLOCK_PASSWORD_FILE",
+        value_name = "FILE",
+        help_heading = "Connection"
+    )]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the authority that signed the masters' certificates, for rediss:// urls.
+    #[arg(
+        long,
+        env = "REDLOCK_TLS_CA",
+        value_name = "FILE",
+        help_heading = "Connection"
+    )]
+    pub tls_ca: Option<PathBuf>,
+    /// PEM file of the client certificate.
+    #[arg(
+        long,
+        env = "REDLOCK_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key",
+        help_heading = "Connection"
+    )]
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file of the client's key.
+    #[arg(
+        long,
+        env = "REDLOCK_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert",
+        help_heading = "Connection"
+    )]
+    pub tls_key: Option<PathBuf>,
+    /// Own cluster, NAME or NAME/UID.
+    #[arg(
+        long,
+        env = "REDLOCK_CLUSTER",
+        default_value = "local/local",
+        help_heading = "Connection"
+    )]
+    pub cluster: ClusterId,
+}
+
+/// Where the masters of one quorum are.
+#[derive(Args, Clone, Debug)]
+pub struct QuorumArgs {
+    /// Urls of all masters, separated by commas; they are called m0, m1, …
+    #[arg(
+        long,
+        env = "REDLOCK_MASTERS",
+        value_name = "URL,…",
+        value_delimiter = ',',
+        required_unless_present = "config"
+    )]
+    pub masters: Vec<String>,
+    /// A RedisQuorum manifest instead of urls.
+    #[arg(long, env = "REDLOCK_CONFIG", value_name = "FILE", conflicts_with = "masters")]
+    pub config: Option<PathBuf>,
+    /// Prefix of the keys on the masters.
+    #[arg(long, env = "REDLOCK_KEY_PREFIX", default_value = "redlock")]
+    pub key_prefix: String,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+fn read(flag: &str, path: &PathBuf) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|e| {
+        Failure::new(
+            Exit::Config,
+            format!("--{flag} {}: cannot be read: {e}", path.display()),
+        )
+    })
+}
+
+impl ConnectionArgs {
+    /// Reads the password, from the file or the environment.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn credentials(&self) -> Result<Credentials, Failure> {
+        let password = match &self.password_file {
+            Some(path) => Some(
+                read("password-file", path)?
+                    .trim_end_matches(['\r', '\n'])
+                    .to_owned(),
+            ),
+            None => std::env::var("REDLOCK_PASSWORD").ok().filter(|p| !p.is_empty()),
+        };
+        Ok(Credentials {
+            username: self.username.clone(),
+            password: password.map(Secret::new),
+        })
+    }
+
+    /// Reads the PEM files.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn tls(&self) -> Result<Tls, Failure> {
+        let file =
+            |flag, path: &Option<PathBuf>| path.as_ref().map(|p| read(flag, p).map(Secret::new)).transpose();
+        let client = file("tls-cert", &self.tls_cert)?.zip(file("tls-key", &self.tls_key)?);
+        Ok(Tls {
+            ca: file("tls-ca", &self.tls_ca)?,
+            client,
+        })
+    }
+}
+
+impl QuorumArgs {
+    /// The masters as the flags or the manifest name them. With bare urls, longest lease and T_acquire are those of
+    /// the default until the stored fingerprint is adopted.
+    ///
+    /// # Errors
+    /// Files that cannot be read, a manifest that is not valid.
+    pub fn masters_config(&self) -> Result<MastersConfig, Failure> {
+        let config = MastersConfig {
+            masters: self
+                .masters
+                .iter()
+                .enumerate()
+                .map(|(i, url)| MasterConfig {
+                    name: format!("m{i}"),
+                    url: url.trim().to_owned(),
+                })
+                .collect(),
+            key_prefix: self.key_prefix.clone(),
+            credentials: self.connection.credentials()?,
+            tls: self.connection.tls()?,
+            cluster: self.connection.cluster.clone(),
+            command_timeout: Duration::from_millis(500),
+            longest_lease: timing::DEFAULT_LONGEST_LEASE,
+            acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+            reseal: false,
+        };
+        if let Some(path) = &self.config {
+            // The manifest names masters, prefix, longest lease and command timeout.
+            return Err(Failure::new(
+                Exit::Config,
+                format!("--config {}: cannot be read yet", path.display()),
+            ));
+        }
+        Ok(config)
+    }
+}
