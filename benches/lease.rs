@@ -1,0 +1,46 @@
+//! `make bench`: the protocol beside a floor in the same run, on five real masters of this machine.
+//!
+//! The floor does the round trips and nothing else: SET NX PX and EVALSHA to five masters at once, done when three
+//! have answered. Rounds of floor and protocol alternate, so that both meet the same noise.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a measurement that fails must stop")]
+
+#[path = "lease/floor.rs"]
+mod floor;
+#[path = "lease/many.rs"]
+mod many;
+#[path = "lease/setup.rs"]
+mod setup;
+#[path = "lease/single.rs"]
+mod single;
+#[path = "lease/stats.rs"]
+mod stats;
+#[path = "lease/takeover.rs"]
+mod takeover;
+
+fn main() {
+    // `cargo test --benches` only wants to know that it builds.
+    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        println!("{}", stats::machine());
+        let quorum = setup::Quorum::start(5).await;
+        if wanted("single") {
+            single::run(&quorum).await;
+        }
+        if wanted("tasks") {
+            many::tasks(&quorum).await;
+        }
+        if wanted("leases") {
+            many::leases(&quorum).await;
+        }
+        if wanted("takeover") {
+            takeover::run(&quorum).await;
+        }
+        if wanted("hung") {
+            single::hung(&quorum).await;
+        }
+        quorum.close().await;
+    });
+}

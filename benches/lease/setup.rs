@@ -1,0 +1,65 @@
+//! Five real masters, sealed.
+
+use std::time::Duration;
+
+use redlock::{
+    demo::redis_server::{RedisServers, ServerOptions},
+    lease::{ClusterId, HolderIdentity, LockName, timing},
+    masters::{Masters, MasterConfig, MastersConfig, Notices, Tasks},
+};
+
+pub struct Quorum {
+    pub servers: RedisServers,
+    pub masters: Masters,
+    tasks: Tasks,
+}
+
+impl Quorum {
+    pub async fn start(count: usize) -> Self {
+        let servers = RedisServers::start(count, &ServerOptions::default()).expect("redis-server starts");
+        let (masters, _, tasks) = open(&servers);
+        redlock::masters::init(&masters).await.expect("new masters can be sealed");
+        eventually_voting(&masters, count).await;
+        Self { servers, masters, tasks }
+    }
+
+    pub async fn close(self) {
+        self.tasks.close().await;
+    }
+}
+
+/// Another process, as far as the masters can tell.
+pub fn open(servers: &RedisServers) -> (Masters, Notices, Tasks) {
+    let urls = servers.urls();
+    let masters = urls.into_iter().enumerate().map(|(i, url)| MasterConfig { name: format!("m{i}"), url });
+    let config = MastersConfig {
+        masters: masters.collect(),
+        key_prefix: "redlock".into(),
+        credentials: Default::default(),
+        tls: Default::default(),
+        cluster: ClusterId::default(),
+        command_timeout: Duration::from_millis(500),
+        longest_lease: timing::DEFAULT_LONGEST_LEASE,
+        acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+        reseal: false,
+    };
+    Masters::open(&config, None).expect("the configuration is valid")
+}
+
+pub async fn eventually_voting(masters: &Masters, count: usize) {
+    for _ in 0..500 {
+        if masters.voters() == count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} of {count} masters vote: {:#?}", masters.voters(), masters.status());
+}
+
+pub fn holder(name: &str) -> HolderIdentity {
+    HolderIdentity::parse(name).unwrap()
+}
+
+pub fn lock(name: &str) -> LockName {
+    LockName::parse(name).unwrap()
+}

@@ -1,0 +1,115 @@
+//! How long after the end of a lease the standby holds it.
+
+use std::{sync::Arc, time::Duration};
+
+use redlock::{
+    clock,
+    elector::{Elector, Silent},
+    lease::{Authority, ClusterId, Moment, Participation, Terms, Timings, timing},
+    masters::{Acquired, Lease},
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    floor::Floor,
+    setup::{Quorum, eventually_voting, holder, lock, open},
+    stats::{Stats, load},
+};
+
+const TRIALS: usize = 200;
+/// The trials begin one after the other, so that each takeover is alone.
+const APART: Duration = Duration::from_millis(25);
+const LEASE: Duration = Duration::from_secs(3);
+
+pub async fn run(quorum: &Quorum) {
+    println!("\n## takeover by a standby, {TRIALS} trials, lease {} s, load average {}", LEASE.as_secs(), load());
+    println!("the end of a lease is counted from before its grant was sent + its duration: never too late");
+    let (masters, notices, tasks) = open(&quorum.servers);
+    eventually_voting(&masters, 5).await;
+    let (elector, task) = Elector::start(masters.clone(), notices, holder("standby"), Arc::new(Silent));
+    let floor = Floor::connect(&quorum.servers.urls()).await;
+    crash(quorum, &elector, &floor).await;
+    release(quorum, &elector).await;
+    println!("load average {}", load());
+    elector.shut_down();
+    task.await.unwrap().unwrap();
+    tasks.close().await;
+}
+
+async fn held_by_active(quorum: &Quorum, name: &str) -> (Lease, Authority) {
+    let acquired = quorum.masters.acquire(&lock(name), &holder("active"), LEASE).await.unwrap();
+    let Acquired::Won(lease) = acquired else { panic!("{name} is not free") };
+    let authority = lease.authority_at(clock::now()).unwrap();
+    (lease, authority)
+}
+
+/// When the standby became active.
+async fn active(elector: &Elector, name: &str) -> Moment {
+    let mut standing = loop {
+        match elector.watch(&lock(name)) {
+            Some(standing) => break standing,
+            None => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    standing.wait_for(|s| s.authority_at(clock::now()).is_some()).await.unwrap();
+    clock::now()
+}
+
+fn contend(elector: &Elector, name: &str) {
+    let timings = Timings { lease_duration: LEASE, ..Timings::derive(Duration::ZERO) };
+    let participation = Participation::Contend;
+    let cluster = ClusterId::default();
+    elector.put(lock(name), Terms { cluster, timings, participation, ordered_delay: Duration::ZERO });
+}
+
+async fn crash(quorum: &Quorum, elector: &Elector, floor: &Floor) {
+    let (mut trials, mut bare) = (JoinSet::new(), JoinSet::new());
+    for trial in 0..TRIALS {
+        let name = format!("crash/{trial}");
+        let (lease, authority) = held_by_active(quorum, &name).await;
+        // A holder that died: it neither renews nor releases.
+        std::mem::forget(lease);
+        let end = authority.valid_until + timing::drift(LEASE);
+        contend(elector, &name);
+        let elector = elector.clone();
+        trials.spawn(async move { active(&elector, &name).await.since(end) });
+        let floor = floor.clone();
+        bare.spawn(async move {
+            clock::sleep_until(end + Duration::from_millis(1)).await;
+            floor.acquire(&format!("floor:crash:{trial}"), "value").await;
+            clock::now().since(end)
+        });
+        tokio::time::sleep(APART).await;
+    }
+    let bare = Stats::of(&bare.join_all().await);
+    let trials = Stats::of(&trials.join_all().await);
+    bare.line("floor: bare timer + one round");
+    trials.line("after a crash");
+    let excess = (trials.quantile(0.99) - bare.quantile(0.99)) / 1e3;
+    println!("p99 after a crash is {excess:.2} ms beyond the floor's (goal ≤ 10)");
+}
+
+async fn release(quorum: &Quorum, elector: &Elector) {
+    let mut trials = JoinSet::new();
+    for trial in 0..TRIALS {
+        let name = format!("release/{trial}");
+        let (lease, _) = held_by_active(quorum, &name).await;
+        contend(elector, &name);
+        let mut standing = loop {
+            match elector.watch(&lock(&name)) {
+                Some(standing) => break standing,
+                None => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        };
+        standing.wait_for(|s| s.holder.is_some()).await.unwrap();
+        let elector = elector.clone();
+        trials.spawn(async move {
+            let before = clock::now();
+            let (released, at) = tokio::join!(lease.release(), active(&elector, &name));
+            released.unwrap();
+            at.since(before)
+        });
+        tokio::time::sleep(APART).await;
+    }
+    Stats::of(&trials.join_all().await).line("after a clean release (goal ≤ 5 ms)");
+}
