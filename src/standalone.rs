@@ -1,1 +1,3 @@
 //! `redlock operator --standalone DIR`: the same objects as YAML files, no Kubernetes.
+
+pub mod manifests;

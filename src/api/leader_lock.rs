@@ -20,21 +20,15 @@ use super::target::Target;
     derive = "PartialEq",
     doc = "A lock that one active replica holds; its targets run where it is held and nowhere else."
 )]
-#[kube(printcolumn(
-    name = "Ready",
-    type_ = "string",
-    json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-))]
-#[kube(printcolumn(name = "Role", type_ = "string", json_path = ".status.role"))]
-#[kube(printcolumn(name = "Holder", type_ = "string", json_path = ".status.holderIdentity"))]
-#[kube(printcolumn(name = "Quorum", type_ = "string", json_path = ".status.quorum"))]
-#[kube(printcolumn(name = "Token", type_ = "integer", json_path = ".status.fencingToken"))]
-#[kube(printcolumn(
-    name = "Transitions",
-    type_ = "integer",
-    json_path = ".status.leaseTransitions"
-))]
-#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
+#[kube(
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#
+)]
+#[kube(printcolumn = r#"{"name": "Role", "type": "string", "jsonPath": ".status.role"}"#)]
+#[kube(printcolumn = r#"{"name": "Holder", "type": "string", "jsonPath": ".status.holderIdentity"}"#)]
+#[kube(printcolumn = r#"{"name": "Quorum", "type": "string", "jsonPath": ".status.quorum"}"#)]
+#[kube(printcolumn = r#"{"name": "Token", "type": "integer", "jsonPath": ".status.fencingToken"}"#)]
+#[kube(printcolumn = r#"{"name": "Transitions", "type": "integer", "jsonPath": ".status.leaseTransitions"}"#)]
+#[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderLockSpec {
     /// The quorum whose masters grant the lease.

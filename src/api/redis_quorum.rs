@@ -19,22 +19,16 @@ use super::quorum_status::RedisQuorumStatus;
     derive = "PartialEq",
     doc = "A set of independent Redis masters on which the leases of locks live."
 )]
-#[kube(printcolumn(
-    name = "Ready",
-    type_ = "string",
-    json_path = r#".status.conditions[?(@.type=="Ready")].status"#
-))]
-#[kube(printcolumn(
-    name = "Degraded",
-    type_ = "string",
-    json_path = r#".status.conditions[?(@.type=="Degraded")].status"#
-))]
-#[kube(printcolumn(
-    name = "Safe",
-    type_ = "string",
-    json_path = r#".status.conditions[?(@.type=="Safe")].status"#
-))]
-#[kube(printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"))]
+#[kube(
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#
+)]
+#[kube(
+    printcolumn = r#"{"name": "Degraded", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Degraded\")].status"}"#
+)]
+#[kube(
+    printcolumn = r#"{"name": "Safe", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Safe\")].status"}"#
+)]
+#[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[serde(rename_all = "camelCase")]
 pub struct RedisQuorumSpec {
     /// The masters: 3, 5 or 7 servers that share nothing, without failover replicas behind them. Their names and number

@@ -61,7 +61,7 @@ mod tests {
             );
         }
         assert!(
-            check_subdomain("f", &vec![&long[..60]; 5].join(".")).is_some(),
+            check_subdomain("f", &[&long[..60]; 5].join(".")).is_some(),
             "304 characters"
         );
     }

@@ -1,0 +1,105 @@
+//! A folder of manifests: what can be used of it, and what is wrong with the rest.
+//!
+//! Owns reading the files; [`parse`] makes objects of their text and [`assemble`] plans of the objects, both pure. One
+//! bad manifest takes nothing else with it. Refuses to guess: a field that nobody reads makes its document refused,
+//! since a misspelt `leaseDurationSeconds` would otherwise quietly be a default.
+
+mod assemble;
+mod parse;
+mod problem;
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::api::plan::{LockPlan, QuorumPlan};
+
+pub use problem::Problem;
+
+/// A Kubernetes object may have 1.5 MiB; thousands of locks fit into a file of this size, and a file that is no
+/// manifest at all does not take the memory.
+const FILE_LIMIT: u64 = 8 * 1024 * 1024;
+
+/// What a folder came down to. Quorums and locks are in the order of files and documents.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Loaded {
+    pub quorums: Vec<QuorumPlan>,
+    pub locks: Vec<LockPlan>,
+    pub problems: Vec<Problem>,
+}
+
+/// The folder itself could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("reading the manifests in {}: give a readable folder of .yaml files", folder.display())]
+pub struct LoadError {
+    folder: PathBuf,
+    source: io::Error,
+}
+
+/// Reads every `*.yaml` and `*.yml` of a folder, by name, not its sub-folders. Names that begin with a dot are passed
+/// over; links are followed, since a mounted ConfigMap consists of links to files in a hidden folder.
+pub fn load(folder: &Path) -> Result<Loaded, LoadError> {
+    let mut documents = Vec::new();
+    let mut problems = Vec::new();
+    for path in manifest_files(folder).map_err(|source| LoadError {
+        folder: folder.to_owned(),
+        source,
+    })? {
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        match read(&path) {
+            Ok(Some(text)) => {
+                let parsed = parse::parse(&file, &text);
+                documents.extend(parsed.documents);
+                problems.extend(parsed.problems);
+            }
+            Ok(None) => {}
+            Err(cause) => problems.push(Problem::of_file(&file, format!("cannot be read: {cause}"))),
+        }
+    }
+    Ok(assemble::assemble(documents, problems))
+}
+
+fn manifest_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
+        if manifest && !hidden {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `None` for a folder. Whatever is no plain file (a pipe, a device) could block the reader for ever.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let kind = fs::metadata(path)?;
+    if kind.is_dir() {
+        return Ok(None);
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("it is not a plain file"));
+    }
+    let mut text = Vec::new();
+    fs::File::open(path)?
+        .take(FILE_LIMIT + 1)
+        .read_to_end(&mut text)?;
+    if text.len() as u64 > FILE_LIMIT {
+        return Err(io::Error::other(format!(
+            "it is larger than {} MiB",
+            FILE_LIMIT / 1024 / 1024
+        )));
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! From the text of one file to the objects in it. Pure.
+
+mod split;
+
+use serde::de::DeserializeOwned;
+use serde_yaml::{Deserializer, Value};
+
+use self::split::Chunk;
+use super::problem::{Place, Problem};
+use crate::api::{API_VERSION, LeaderLock, RedisQuorum};
+
+/// An object of ours.
+#[derive(Debug)]
+pub(super) enum Object {
+    Quorum(Box<RedisQuorum>),
+    Lock(Box<LeaderLock>),
+}
+
+/// An object and where it was read.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) place: Place,
+    pub(super) object: Object,
+}
+
+/// What one file holds.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) documents: Vec<Document>,
+    pub(super) problems: Vec<Problem>,
+}
+
+pub(super) fn parse(file: &str, bytes: &[u8]) -> Parsed {
+    let mut parsed = Parsed::default();
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text.trim_start_matches('\u{feff}'),
+        Err(cause) => {
+            let reason = format!(
+                "is not UTF-8 text: byte {} is not part of it",
+                cause.valid_up_to() + 1
+            );
+            parsed.problems.push(Problem::of_file(file, reason));
+            return parsed;
+        }
+    };
+    for (index, chunk) in split::documents(text).iter().enumerate() {
+        let mut place = Place {
+            file: file.to_owned(),
+            document: index + 1,
+            object: None,
+        };
+        let head: Value = match serde_yaml::from_str(chunk.text) {
+            Ok(Value::Null) => continue,
+            Ok(head) => head,
+            Err(cause) => {
+                parsed
+                    .problems
+                    .push(place.problem(format!("is not valid YAML: {}", chunk.with_lines_of_file(&cause))));
+                continue;
+            }
+        };
+        place.object = name_of(&head);
+        match object(&place, &head, chunk) {
+            Ok(object) => parsed.documents.push(Document { place, object }),
+            Err(problems) => parsed.problems.extend(problems),
+        }
+    }
+    parsed
+}
+
+/// `LeaderLock billing/report`, as far as it can be told; without a kind there is nothing to call it.
+fn name_of(head: &Value) -> Option<String> {
+    let text = |value: Option<&Value>| {
+        value
+            .and_then(Value::as_str)
+            .map(|t| t.escape_debug().to_string())
+    };
+    let kind = text(head.get("kind"))?;
+    let metadata = head.get("metadata");
+    let name = text(metadata.and_then(|m| m.get("name")));
+    let namespace = text(metadata.and_then(|m| m.get("namespace")));
+    Some(match (kind.as_str(), name, namespace) {
+        (_, None, _) => kind,
+        ("LeaderLock", Some(name), namespace) => {
+            format!("{kind} {}/{name}", namespace.as_deref().unwrap_or("default"))
+        }
+        (_, Some(name), Some(namespace)) if kind != "RedisQuorum" => format!("{kind} {namespace}/{name}"),
+        (_, Some(name), _) => format!("{kind} {name}"),
+    })
+}
+
+fn object(place: &Place, head: &Value, body: &Chunk<'_>) -> Result<Object, Vec<Problem>> {
+    const READ_HERE: &str = "only RedisQuorum and LeaderLock of redlock.dev/v1alpha1 are read here";
+    if !head.is_mapping() {
+        return Err(vec![place.problem(format!("is not an object: {READ_HERE}"))]);
+    }
+    let text = |key: &str| head.get(key).and_then(Value::as_str).unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        (API_VERSION, "RedisQuorum") => fields(place, body).map(|object| Object::Quorum(Box::new(object))),
+        (API_VERSION, "LeaderLock") => fields(place, body).map(|object| Object::Lock(Box::new(object))),
+        ("", _) => {
+            Err(vec![place.problem_at(
+                "apiVersion",
+                format!("is missing or no text: {READ_HERE}"),
+            )])
+        }
+        (_, "") => {
+            Err(vec![place.problem_at(
+                "kind",
+                format!("is missing or no text: {READ_HERE}"),
+            )])
+        }
+        (version, kind) => Err(vec![
+            place.problem(format!("is a {kind} of {version}: {READ_HERE}")),
+        ]),
+    }
+}
+
+fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec<Problem>> {
+    let mut unknown = Vec::new();
+    // Not from the value that was read for the head: errors would lack path and line.
+    let object = serde_ignored::deserialize(Deserializer::from_str(body.text), |path| {
+        let path = field_path(&path.to_string());
+        // What says which kind it is was read before, and is no field to the type.
+        if path != "apiVersion" && path != "kind" {
+            unknown.push(place.problem_at(path, "is no field of this kind: remove it or spell it right"));
+        }
+    });
+    match object {
+        // The text of the parser names path, line and what was expected.
+        Err(cause) => Err(vec![place.problem(body.with_lines_of_file(&cause))]),
+        Ok(_) if !unknown.is_empty() => Err(unknown),
+        Ok(object) => Ok(object),
+    }
+}
+
+/// `spec.masters.0.?.x` as people write it: `spec.masters[0].x`.
+fn field_path(path: &str) -> String {
+    let mut written = String::new();
+    for part in path.split('.').filter(|part| *part != "?") {
+        if !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()) {
+            written.push_str(&format!("[{part}]"));
+        } else {
+            if !written.is_empty() {
+                written.push('.');
+            }
+            written.push_str(part);
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;
