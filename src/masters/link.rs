@@ -214,30 +214,26 @@ impl Link {
                 fill(&mut command, not_after);
                 command
             };
-            match open
-                .connection
-                .send_packed_command(&command("EVALSHA", &script.sha))
-                .await
-            {
+            let reply = value(
+                open.connection
+                    .send_packed_command(&command("EVALSHA", &script.sha))
+                    .await,
+            );
+            match reply {
                 // The same attempt: only this master had forgotten the script.
-                Err(e) if Unknown::of(&e).is_no_script() => {
+                Err(unknown) if unknown.is_no_script() => value(
                     open.connection
                         .send_packed_command(&command("EVAL", &script.source))
-                        .await
-                }
-                other => other,
+                        .await,
+                ),
+                reply => reply,
             }
         };
         let result = tokio::time::timeout(deadline, exchange).await;
         drop(permit);
         let received = clock::now();
         let reply = match result {
-            Ok(Ok(Value::ServerError(e))) => Err(Unknown::Server {
-                code: e.code().to_owned(),
-                detail: e.details().unwrap_or("").to_owned(),
-            }),
-            Ok(Ok(value)) => Reply::parse(value),
-            Ok(Err(e)) => Err(Unknown::of(&e)),
+            Ok(reply) => reply.and_then(Reply::parse),
             Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
         };
         let reply = self.note(reply, sent, received);
@@ -285,6 +281,21 @@ impl Link {
             .await;
         let reply = exchange.reply?;
         Facts::parse(reply.counter, &reply.items)
+    }
+}
+
+/// The client library gives an error of the server either way.
+fn value(result: redis::RedisResult<Value>) -> Result<Value, Unknown> {
+    match result {
+        Ok(Value::ServerError(e)) => {
+            let detail = e.details().unwrap_or_default().chars().take(200).collect();
+            Err(Unknown::Server {
+                code: e.code().to_owned(),
+                detail,
+            })
+        }
+        Ok(value) => Ok(value),
+        Err(e) => Err(Unknown::of(&e)),
     }
 }
 
