@@ -190,6 +190,19 @@ impl Link {
         deadline: Duration,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Exchange {
+        self.call_until(script, admission, deadline, tokio::time::sleep(deadline), fill)
+            .await
+    }
+
+    /// The same, with the end of the `deadline` told by `over`: many calls can share one timer.
+    pub(crate) async fn call_until(
+        &self,
+        script: &Script,
+        admission: Admission,
+        deadline: Duration,
+        over: impl Future<Output = ()>,
+        fill: impl Fn(&mut Cmd, u64),
+    ) -> Exchange {
         let sent = clock::now();
         let unsent = |unknown| Exchange {
             reply: Err(unknown),
@@ -229,12 +242,17 @@ impl Link {
                 reply => reply,
             }
         };
-        let result = tokio::time::timeout(deadline, exchange).await;
+        let result = tokio::select! {
+            // A reply that is there counts, however late this task was woken; `received` says how late.
+            biased;
+            reply = exchange => Some(reply),
+            () = over => None,
+        };
         drop(permit);
         let received = clock::now();
         let reply = match result {
-            Ok(reply) => reply.and_then(Reply::parse),
-            Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
+            Some(reply) => reply.and_then(Reply::parse),
+            None => Err(Unknown::TimedOut(deadline.as_millis())),
         };
         let reply = self.note(reply, sent, received);
         Exchange {
