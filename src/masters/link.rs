@@ -23,6 +23,7 @@ use super::{
     offset::{Offset, Sample},
     reply::{Code, Reply},
     scripts::{LOOK, Script},
+    seal::{Blocked, Sealing},
     unknown::Unknown,
 };
 use crate::{clock, lease::Moment};
@@ -64,6 +65,8 @@ struct State {
     unfit: Option<Unfit>,
     duplicate: bool,
     trouble: Option<Unknown>,
+    /// While a process seals it: how far it is.
+    sealing: Option<Sealing>,
     offset: Offset,
     latency: Duration,
     answered: Moment,
@@ -102,6 +105,10 @@ pub struct MasterStatus {
     pub unfit: Option<Unfit>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
+    /// While this process is about to seal it: how long it still waits.
+    pub sealing_left: Option<Duration>,
+    /// Why it cannot be sealed, whatever the wait.
+    pub seal_blocked: Option<Blocked>,
     pub latency: Duration,
     pub clock_offset_seconds: Option<f64>,
 }
@@ -139,6 +146,7 @@ impl Link {
                 unfit: None,
                 duplicate: false,
                 trouble: None,
+                sealing: None,
                 offset: Offset::new(longest_lease),
                 latency: Duration::ZERO,
                 answered: Moment::default(),
@@ -163,6 +171,8 @@ impl Link {
             facts: state.facts.clone(),
             unfit: state.unfit(now),
             trouble: state.trouble.clone(),
+            sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
+            seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
             latency: state.latency,
             clock_offset_seconds: state.offset.seconds(now, clock::unix_time()),
         }
@@ -174,6 +184,16 @@ impl Link {
 
     pub(crate) fn set_duplicate(&self, duplicate: bool) {
         self.state().duplicate = duplicate;
+    }
+
+    pub(crate) fn set_sealing(&self, sealing: Option<Sealing>) {
+        self.state().sealing = sealing;
+    }
+
+    /// What the last look on this connection gave.
+    pub(crate) fn known(&self) -> Option<Facts> {
+        let state = self.state();
+        state.open.as_ref().and(state.facts.clone())
     }
 
     /// Looks at the master again soon, outside the regular interval.

@@ -1,5 +1,5 @@
-//! The Lua scripts. Each writing script begins with the same check: the seal, the
-//! fingerprint, `not_after`.
+//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint, `not_after`; the two that
+//! write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
 
 use std::sync::LazyLock;
 
@@ -36,8 +36,9 @@ scripts! {
     BREAK = "fields_none.lua" "preamble.lua" "break.lua";
     MARK = "fields_none.lua" "preamble.lua" "mark.lua";
     CLAIM = "fields_none.lua" "preamble.lua" "claim.lua";
-    REGISTERS = "fields_none.lua" "preamble.lua" "registers.lua";
     LOOK = "look.lua";
-    PROBE = "probe.lua";
-    SEAL = "seal.lua";
+    REGISTERS = "registers.lua";
+    SCAN = "scan.lua";
+    PROBE = "unsealed.lua" "probe.lua";
+    SEAL = "unsealed.lua" "seal.lua";
 }
