@@ -71,6 +71,11 @@ impl Opened {
         .await;
     }
 
+    /// How many vote now.
+    pub fn voters_now(&self) -> usize {
+        self.masters.voters()
+    }
+
     /// Waits until this master's status is as wanted.
     pub async fn master(
         &self,
