@@ -24,6 +24,8 @@ mod renew;
 mod seal;
 #[path = "redis/seal_gate.rs"]
 mod seal_gate;
+#[path = "redis/specification.rs"]
+mod specification;
 #[path = "redis/unknown.rs"]
 mod unknown;
 #[path = "redis/waiting.rs"]
