@@ -1,8 +1,15 @@
 //! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
 
+mod break_lock;
 mod connection;
+mod doctor;
+mod duration;
 mod exit;
+mod init;
 mod operator;
+mod reseal;
+mod session;
+mod status;
 
 use std::process::ExitCode;
 
@@ -22,6 +29,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Operator(operator::OperatorArgs),
+    Status(status::StatusArgs),
+    Doctor(doctor::DoctorArgs),
+    Break(break_lock::BreakArgs),
+    Init(init::InitArgs),
+    Reseal(reseal::ResealArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -50,6 +62,11 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Operator(args) => block_on(operator::run(args))?,
+        Command::Status(args) => block_on(status::run(args))?,
+        Command::Doctor(args) => block_on(doctor::run(args))?,
+        Command::Break(args) => block_on(break_lock::run(args))?,
+        Command::Init(args) => block_on(init::run(args))?,
+        Command::Reseal(args) => block_on(reseal::run(args))?,
     }
 }
 

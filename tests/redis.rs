@@ -3,6 +3,10 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "redis/acl.rs"]
+mod acl;
+#[path = "redis/adopt.rs"]
+mod adopt;
 mod common;
 #[path = "redis/first_start.rs"]
 mod first_start;

@@ -137,6 +137,7 @@ impl QuorumArgs {
             masters: self
                 .masters
                 .iter()
+                .filter(|url| !url.trim().is_empty())
                 .enumerate()
                 .map(|(i, url)| MasterConfig {
                     name: format!("m{i}"),
