@@ -107,7 +107,7 @@ impl Masters {
         let sealer = config
             .reseal
             .then(|| Sealer::new(links.clone(), size, fingerprint.clone()));
-        let tasks = Tasks::start(peers, courier, sealer, closing.clone());
+        let tasks = Tasks::start(&peers, courier, sealer, closing.clone());
         let inner = Inner {
             links,
             size,

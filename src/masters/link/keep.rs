@@ -193,7 +193,7 @@ fn released(link: &Link, data: &[Value]) -> Option<LockName> {
     if **channel != *link.keys.channel.as_bytes() {
         return None;
     }
-    LockName::parse(std::str::from_utf8(lock).ok()?).ok()
+    LockName::any(std::str::from_utf8(lock).ok()?).ok()
 }
 
 impl Link {
