@@ -3,7 +3,12 @@
 //! The floor does the round trips and nothing else: SET NX PX and EVALSHA to five masters at once, done when three
 //! have answered. Rounds of floor and protocol alternate, so that both meet the same noise.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a measurement that fails must stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a measurement that fails must stop"
+)]
 
 #[path = "lease/floor.rs"]
 mod floor;
@@ -20,10 +25,17 @@ mod takeover;
 
 fn main() {
     // `cargo test --benches` only wants to know that it builds.
-    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
+    let wanted = move |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // On a worker, where the tasks of a program run; the main thread is woken from outside.
+    let measured = async move {
         println!("{}", stats::machine());
         let quorum = setup::Quorum::start(5).await;
         if wanted("single") {
@@ -42,5 +54,6 @@ fn main() {
             single::hung(&quorum).await;
         }
         quorum.close().await;
-    });
+    };
+    runtime.block_on(async { tokio::spawn(measured).await.unwrap() });
 }

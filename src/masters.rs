@@ -11,6 +11,7 @@ mod keys;
 mod link;
 mod look;
 mod offset;
+mod random;
 mod reply;
 mod scripts;
 mod seal;
@@ -25,5 +26,9 @@ pub use keys::{Keyspace, LockKeys};
 pub use link::{MasterStatus, Notice};
 pub use look::Facts;
 pub use reply::Answer;
+pub use seal::{
+    Blocked, InitError, InitReport, NotDone, Progress, Registers, ResealError, ResealReport, Slot, init,
+    reseal,
+};
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
 pub use unknown::Unknown;

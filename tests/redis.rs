@@ -4,9 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "redis/first_start.rs"]
+mod first_start;
 #[path = "redis/fixture.rs"]
 mod fixture;
 #[path = "redis/proxy.rs"]
 mod proxy;
+#[path = "redis/seal.rs"]
+mod seal;
+#[path = "redis/seal_gate.rs"]
+mod seal_gate;
 #[path = "redis/waiting.rs"]
 mod waiting;

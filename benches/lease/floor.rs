@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Value, aio::MultiplexedConnection};
 
-const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
-const RENEW: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
+const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
 
 #[derive(Clone)]
 pub struct Floor {
@@ -22,13 +22,31 @@ impl Floor {
         let (mut release, mut renew) = (String::new(), String::new());
         for url in urls {
             let client = redis::Client::open(url.as_str()).unwrap();
-            let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(5)));
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
-            release = redis::cmd("SCRIPT").arg("LOAD").arg(RELEASE).query_async(&mut connection).await.unwrap();
-            renew = redis::cmd("SCRIPT").arg("LOAD").arg(RENEW).query_async(&mut connection).await.unwrap();
+            let config =
+                redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(5)));
+            let mut connection = client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+                .unwrap();
+            release = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(RELEASE)
+                .query_async(&mut connection)
+                .await
+                .unwrap();
+            renew = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(RENEW)
+                .query_async(&mut connection)
+                .await
+                .unwrap();
             connections.push(connection);
         }
-        Self { connections, release, renew }
+        Self {
+            connections,
+            release,
+            renew,
+        }
     }
 
     async fn round(&self, command: &redis::Cmd) -> usize {

@@ -23,38 +23,52 @@ const FOR: Duration = Duration::from_secs(4);
 
 /// 64 tasks with a lock each, acquire and release in a loop.
 pub async fn tasks(quorum: &Quorum) {
-    println!("\n## {TASKS} tasks with a lock each, {} s a turn, two turns each", FOR.as_secs());
+    println!(
+        "\n## {TASKS} tasks with a lock each, {} s a turn, two turns each",
+        FOR.as_secs()
+    );
     let floor = Floor::connect(&quorum.servers.urls()).await;
     let (mut ours, mut theirs) = (0.0, 0.0);
     for _ in 0..2 {
-        theirs += turn(|task| {
+        let floor = floor.clone();
+        theirs += turn(move |task, count| {
             let floor = floor.clone();
             async move {
-                let (key, value) = (format!("floor:task:{task}"), format!("value-{task}"));
+                // A new key each time: the two slowest masters may not have deleted the old one yet.
+                let (key, value) = (format!("floor:task:{task}:{count}"), format!("value-{task}"));
                 floor.acquire(&key, &value).await;
                 floor.release(&key, &value).await;
-                // SET NX meets what the two slowest masters have not deleted yet, unless the key is new.
             }
         })
         .await;
-        ours += turn(|task| {
-            let masters = quorum.masters.clone();
+        let masters = quorum.masters.clone();
+        ours += turn(move |task, _| {
+            let masters = masters.clone();
             async move {
                 let name = lock(&format!("tasks/{task}"));
-                if let Acquired::Won(lease) =
-                    masters.acquire(&name, &holder("bench"), Duration::from_secs(15)).await.unwrap()
-                {
-                    lease.release().await.unwrap();
-                }
+                let acquired = masters
+                    .acquire(&name, &holder("bench"), Duration::from_secs(15))
+                    .await
+                    .unwrap();
+                let Acquired::Won(lease) = acquired else {
+                    panic!("nobody else wants {name}")
+                };
+                lease.release().await.unwrap();
             }
         })
         .await;
     }
     println!("floor                  {:>10.0} cycles/s", theirs / 2.0);
-    println!("acquire + release      {:>10.0} cycles/s ({:.2} × the floor, goal ≥ 1)", ours / 2.0, ours / theirs);
+    println!(
+        "acquire + release      {:>10.0} cycles/s ({:.2} × the floor, goal ≥ 1)",
+        ours / 2.0,
+        ours / theirs
+    );
 }
 
-async fn turn<F: Future<Output = ()> + Send + 'static>(cycle: impl Fn(usize) -> F + Clone + Send + 'static) -> f64 {
+async fn turn<F: Future<Output = ()> + Send + 'static>(
+    cycle: impl Fn(usize, u64) -> F + Clone + Send + 'static,
+) -> f64 {
     let end = Instant::now() + FOR;
     let mut set = tokio::task::JoinSet::new();
     for task in 0..TASKS {
@@ -62,7 +76,7 @@ async fn turn<F: Future<Output = ()> + Send + 'static>(cycle: impl Fn(usize) -> 
         set.spawn(async move {
             let mut count = 0_u64;
             while Instant::now() < end {
-                cycle(task).await;
+                cycle(task, count).await;
                 count += 1;
             }
             count
@@ -79,7 +93,10 @@ async fn turn<F: Future<Output = ()> + Send + 'static>(cycle: impl Fn(usize) -> 
 pub async fn leases(quorum: &Quorum) {
     const LOCKS: usize = 10_000;
     let timings = Timings::derive(Duration::ZERO);
-    println!("\n## {LOCKS} leases of {} s held by one process", timings.lease_duration.as_secs());
+    println!(
+        "\n## {LOCKS} leases of {} s held by one process",
+        timings.lease_duration.as_secs()
+    );
     let (masters, notices, tasks) = open(&quorum.servers);
     eventually_voting(&masters, 5).await;
     let (elector, task) = Elector::start(masters.clone(), notices, holder("many"), Arc::new(Silent));
@@ -93,12 +110,25 @@ pub async fn leases(quorum: &Quorum) {
         };
         elector.put(lock(&format!("leases/{number}")), terms);
     }
-    let held = || elector.standings().iter().filter(|(_, s)| s.authority_at(clock::now()).is_some()).count();
+    let held = || {
+        elector
+            .standings()
+            .iter()
+            .filter(|(_, s)| s.authority_at(clock::now()).is_some())
+            .count()
+    };
     while held() < LOCKS {
-        assert!(started.elapsed() < Duration::from_secs(60), "{} of {LOCKS} held", held());
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{} of {LOCKS} held",
+            held()
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    println!("all held after         {:>10.0} ms", started.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "all held after         {:>10.0} ms",
+        started.elapsed().as_secs_f64() * 1e3
+    );
     // Renewals settle on their grid within an interval.
     tokio::time::sleep(timings.lease_duration).await;
     let (calls, cpu, began) = (script_calls(quorum).await, cpu_time(), Instant::now());
@@ -112,7 +142,10 @@ pub async fn leases(quorum: &Quorum) {
     let releasing = Instant::now();
     elector.shut_down();
     task.await.unwrap().unwrap();
-    println!("all released after     {:>10.0} ms", releasing.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "all released after     {:>10.0} ms",
+        releasing.elapsed().as_secs_f64() * 1e3
+    );
     tasks.close().await;
 }
 
@@ -122,8 +155,18 @@ async fn script_calls(quorum: &Quorum) -> u64 {
     for url in quorum.servers.urls() {
         let client = redis::Client::open(url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let info: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await.unwrap();
-        let calls = info.lines().find_map(|l| l.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse::<u64>().ok());
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let calls = info.lines().find_map(|l| {
+            l.strip_prefix("cmdstat_evalsha:calls=")?
+                .split(',')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        });
         total += calls.unwrap_or(0);
     }
     total

@@ -17,7 +17,11 @@ const WARM_UP: usize = 400;
 
 async fn cycle(masters: &Masters, name: &str) -> (Duration, Duration) {
     let started = Instant::now();
-    let Acquired::Won(mut lease) = masters.acquire(&lock(name), &holder("bench"), LEASE).await.unwrap() else {
+    let Acquired::Won(mut lease) = masters
+        .acquire(&lock(name), &holder("bench"), LEASE)
+        .await
+        .unwrap()
+    else {
         panic!("{name} was not acquired")
     };
     let acquired = started.elapsed();
@@ -64,8 +68,18 @@ pub async fn run(quorum: &Quorum) {
     acquire.line("acquire + release");
     floor_renew.line("floor: renew");
     renew.line("renew");
-    ratio("acquire + release, medians", acquire.quantile(0.5), floor_acquire.quantile(0.5), "≤ 1.15");
-    ratio("renew, medians", renew.quantile(0.5), floor_renew.quantile(0.5), "≤ 1.15");
+    ratio(
+        "acquire + release, medians",
+        acquire.quantile(0.5),
+        floor_acquire.quantile(0.5),
+        "≤ 1.15",
+    );
+    ratio(
+        "renew, medians",
+        renew.quantile(0.5),
+        floor_renew.quantile(0.5),
+        "≤ 1.15",
+    );
 }
 
 /// The same with one of the five masters stopped.
@@ -77,7 +91,8 @@ pub async fn hung(quorum: &Quorum) {
         for round in 0..TRIALS {
             rounds.push(cycle(&quorum.masters, &format!("hung/{label}/{round}")).await);
         }
-        Stats::of(&rounds.iter().map(|c| c.0).collect::<Vec<_>>()).line(&format!("acquire + release, {label}"));
+        Stats::of(&rounds.iter().map(|c| c.0).collect::<Vec<_>>())
+            .line(&format!("acquire + release, {label}"));
         Stats::of(&rounds.iter().map(|c| c.1).collect::<Vec<_>>()).line(&format!("renew, {label}"));
     };
     measure("all answer").await;

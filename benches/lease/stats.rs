@@ -35,9 +35,15 @@ pub fn ratio(what: &str, ours: f64, floor: f64, goal: &str) {
 pub fn machine() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("", |(_, m)| m);
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name")?.split_once(": "))
+        .map_or("", |(_, m)| m);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("machine: {cores} cores, {model}; load average {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "))
+    format!(
+        "machine: {cores} cores, {model}; load average {}",
+        load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+    )
 }
 
 pub fn load() -> String {
@@ -48,6 +54,8 @@ pub fn load() -> String {
 /// CPU time of this process, user and system.
 pub fn cpu_time() -> Duration {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
-    let seconds = |t: nix::sys::time::TimeVal| Duration::from_micros(t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64);
+    let seconds = |t: nix::sys::time::TimeVal| {
+        Duration::from_micros(t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64)
+    };
     seconds(usage.user_time()) + seconds(usage.system_time())
 }

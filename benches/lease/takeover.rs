@@ -22,7 +22,11 @@ const APART: Duration = Duration::from_millis(25);
 const LEASE: Duration = Duration::from_secs(3);
 
 pub async fn run(quorum: &Quorum) {
-    println!("\n## takeover by a standby, {TRIALS} trials, lease {} s, load average {}", LEASE.as_secs(), load());
+    println!(
+        "\n## takeover by a standby, {TRIALS} trials, lease {} s, load average {}",
+        LEASE.as_secs(),
+        load()
+    );
     println!("the end of a lease is counted from before its grant was sent + its duration: never too late");
     let (masters, notices, tasks) = open(&quorum.servers);
     eventually_voting(&masters, 5).await;
@@ -37,8 +41,14 @@ pub async fn run(quorum: &Quorum) {
 }
 
 async fn held_by_active(quorum: &Quorum, name: &str) -> (Lease, Authority) {
-    let acquired = quorum.masters.acquire(&lock(name), &holder("active"), LEASE).await.unwrap();
-    let Acquired::Won(lease) = acquired else { panic!("{name} is not free") };
+    let acquired = quorum
+        .masters
+        .acquire(&lock(name), &holder("active"), LEASE)
+        .await
+        .unwrap();
+    let Acquired::Won(lease) = acquired else {
+        panic!("{name} is not free")
+    };
     let authority = lease.authority_at(clock::now()).unwrap();
     (lease, authority)
 }
@@ -51,15 +61,29 @@ async fn active(elector: &Elector, name: &str) -> Moment {
             None => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     };
-    standing.wait_for(|s| s.authority_at(clock::now()).is_some()).await.unwrap();
+    standing
+        .wait_for(|s| s.authority_at(clock::now()).is_some())
+        .await
+        .unwrap();
     clock::now()
 }
 
 fn contend(elector: &Elector, name: &str) {
-    let timings = Timings { lease_duration: LEASE, ..Timings::derive(Duration::ZERO) };
+    let timings = Timings {
+        lease_duration: LEASE,
+        ..Timings::derive(Duration::ZERO)
+    };
     let participation = Participation::Contend;
     let cluster = ClusterId::default();
-    elector.put(lock(name), Terms { cluster, timings, participation, ordered_delay: Duration::ZERO });
+    elector.put(
+        lock(name),
+        Terms {
+            cluster,
+            timings,
+            participation,
+            ordered_delay: Duration::ZERO,
+        },
+    );
 }
 
 async fn crash(quorum: &Quorum, elector: &Elector, floor: &Floor) {

@@ -23,6 +23,7 @@ use super::{
     offset::{Offset, Sample},
     reply::{Code, Reply},
     scripts::{LOOK, Script},
+    seal::{Blocked, Sealing},
     unknown::Unknown,
 };
 use crate::{clock, lease::Moment};
@@ -64,6 +65,8 @@ struct State {
     unfit: Option<Unfit>,
     duplicate: bool,
     trouble: Option<Unknown>,
+    /// While a process seals it: how far it is.
+    sealing: Option<Sealing>,
     offset: Offset,
     latency: Duration,
     answered: Moment,
@@ -102,6 +105,10 @@ pub struct MasterStatus {
     pub unfit: Option<Unfit>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
+    /// While this process is about to seal it: how long it still waits.
+    pub sealing_left: Option<Duration>,
+    /// Why it cannot be sealed, whatever the wait.
+    pub seal_blocked: Option<Blocked>,
     pub latency: Duration,
     pub clock_offset_seconds: Option<f64>,
 }
@@ -139,6 +146,7 @@ impl Link {
                 unfit: None,
                 duplicate: false,
                 trouble: None,
+                sealing: None,
                 offset: Offset::new(longest_lease),
                 latency: Duration::ZERO,
                 answered: Moment::default(),
@@ -163,6 +171,8 @@ impl Link {
             facts: state.facts.clone(),
             unfit: state.unfit(now),
             trouble: state.trouble.clone(),
+            sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
+            seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
             latency: state.latency,
             clock_offset_seconds: state.offset.seconds(now, clock::unix_time()),
         }
@@ -174,6 +184,16 @@ impl Link {
 
     pub(crate) fn set_duplicate(&self, duplicate: bool) {
         self.state().duplicate = duplicate;
+    }
+
+    pub(crate) fn set_sealing(&self, sealing: Option<Sealing>) {
+        self.state().sealing = sealing;
+    }
+
+    /// What the last look on this connection gave.
+    pub(crate) fn known(&self) -> Option<Facts> {
+        let state = self.state();
+        state.open.as_ref().and(state.facts.clone())
     }
 
     /// Looks at the master again soon, outside the regular interval.
@@ -188,6 +208,19 @@ impl Link {
         script: &Script,
         admission: Admission,
         deadline: Duration,
+        fill: impl Fn(&mut Cmd, u64),
+    ) -> Exchange {
+        self.call_until(script, admission, deadline, tokio::time::sleep(deadline), fill)
+            .await
+    }
+
+    /// The same, with the end of the `deadline` told by `over`: many calls can share one timer.
+    pub(crate) async fn call_until(
+        &self,
+        script: &Script,
+        admission: Admission,
+        deadline: Duration,
+        over: impl Future<Output = ()>,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Exchange {
         let sent = clock::now();
@@ -214,31 +247,32 @@ impl Link {
                 fill(&mut command, not_after);
                 command
             };
-            match open
-                .connection
-                .send_packed_command(&command("EVALSHA", &script.sha))
-                .await
-            {
+            let reply = value(
+                open.connection
+                    .send_packed_command(&command("EVALSHA", &script.sha))
+                    .await,
+            );
+            match reply {
                 // The same attempt: only this master had forgotten the script.
-                Err(e) if Unknown::of(&e).is_no_script() => {
+                Err(unknown) if unknown.is_no_script() => value(
                     open.connection
                         .send_packed_command(&command("EVAL", &script.source))
-                        .await
-                }
-                other => other,
+                        .await,
+                ),
+                reply => reply,
             }
         };
-        let result = tokio::time::timeout(deadline, exchange).await;
+        let result = tokio::select! {
+            // A reply that is there counts, however late this task was woken; `received` says how late.
+            biased;
+            reply = exchange => Some(reply),
+            () = over => None,
+        };
         drop(permit);
         let received = clock::now();
         let reply = match result {
-            Ok(Ok(Value::ServerError(e))) => Err(Unknown::Server {
-                code: e.code().to_owned(),
-                detail: e.details().unwrap_or("").to_owned(),
-            }),
-            Ok(Ok(value)) => Reply::parse(value),
-            Ok(Err(e)) => Err(Unknown::of(&e)),
-            Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
+            Some(reply) => reply.and_then(Reply::parse),
+            None => Err(Unknown::TimedOut(deadline.as_millis())),
         };
         let reply = self.note(reply, sent, received);
         Exchange {
@@ -285,6 +319,21 @@ impl Link {
             .await;
         let reply = exchange.reply?;
         Facts::parse(reply.counter, &reply.items)
+    }
+}
+
+/// The client library gives an error of the server either way.
+fn value(result: redis::RedisResult<Value>) -> Result<Value, Unknown> {
+    match result {
+        Ok(Value::ServerError(e)) => {
+            let detail = e.details().unwrap_or_default().chars().take(200).collect();
+            Err(Unknown::Server {
+                code: e.code().to_owned(),
+                detail,
+            })
+        }
+        Ok(value) => Ok(value),
+        Err(e) => Err(Unknown::of(&e)),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint, `not_after`.
+//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint, `not_after`; the two that
+//! write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
 
 use std::sync::LazyLock;
 
@@ -26,17 +27,18 @@ macro_rules! scripts {
 }
 
 scripts! {
-    GRANT = "preamble.lua" "grant.lua";
-    CONFIRM = "preamble.lua" "confirm.lua";
-    RENEW = "preamble.lua" "renew.lua";
-    RELEASE = "preamble.lua" "release.lua";
-    RESERVE = "preamble.lua" "reserve.lua";
-    OBSERVE = "preamble.lua" "observe.lua";
-    BREAK = "preamble.lua" "break.lua";
-    MARK = "preamble.lua" "mark.lua";
-    CLAIM = "preamble.lua" "claim.lua";
-    REGISTERS = "preamble.lua" "registers.lua";
+    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "grant.lua";
+    CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua";
+    RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "renew.lua";
+    RELEASE = "fields_none.lua" "preamble.lua" "release.lua";
+    RESERVE = "fields_none.lua" "preamble.lua" "reserve.lua";
+    OBSERVE = "fields_none.lua" "preamble.lua" "obstacle.lua" "observe.lua";
+    BREAK = "fields_none.lua" "preamble.lua" "break.lua";
+    MARK = "fields_none.lua" "preamble.lua" "mark.lua";
+    CLAIM = "fields_none.lua" "preamble.lua" "claim.lua";
     LOOK = "look.lua";
-    PROBE = "probe.lua";
-    SEAL = "seal.lua";
+    REGISTERS = "registers.lua";
+    SCAN = "scan.lua";
+    PROBE = "unsealed.lua" "probe.lua";
+    SEAL = "unsealed.lua" "seal.lua";
 }

@@ -1,29 +1,200 @@
 //! The seal: gives a master that lost its memory its vote back.
+//!
+//! Owns the way from a master without a seal to one that votes: by itself ([`Sealer`]), for new masters ([`init`]) and
+//! by hand ([`reseal`]). What to do is decided in `plan`, on values; how registers merge, in `registers`. Refuses to
+//! seal sooner than every lease and every attempt that the master may have voted for is over, and without the registers
+//! of f+1 others, unless so many lost theirs at once.
 
-use std::sync::Arc;
+mod init;
+mod plan;
+mod registers;
+mod reseal;
+mod rounds;
+mod sealing;
 
-use super::{Fingerprint, link::Link};
-use crate::lease::QuorumSize;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::time;
+
+pub use init::{InitError, InitReport, init};
+pub use plan::Blocked;
+pub use registers::{Registers, Slot};
+pub use reseal::{Progress, ResealError, ResealReport, reseal};
+pub use rounds::NotDone;
+
+use self::{
+    plan::{Plan, Quarantine, Step},
+    sealing::{Hand, Sealed},
+};
+use super::{Fingerprint, Masters, Unknown, link::Link};
+use crate::{
+    clock,
+    lease::{Moment, QuorumSize},
+};
+
+/// How often the last look at each master is read again, from memory: a few locks.
+const GLANCE: Duration = Duration::from_millis(200);
+/// How often the masters are asked while one is without a seal: a probe that changes restarts the wait, and people
+/// look at the seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How far a master without a seal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sealing {
+    pub(crate) until: Moment,
+    pub(crate) blocked: Option<Blocked>,
+}
 
 /// Watches the masters and seals those without a seal.
 #[derive(Debug)]
 pub(crate) struct Sealer {
-    links: Arc<[Arc<Link>]>,
-    size: QuorumSize,
-    fingerprint: Fingerprint,
+    hand: Hand,
+    quarantine: Quarantine,
+    /// What was last said of each master, so that it is said once.
+    said: BTreeMap<usize, Said>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Sealing(String),
+    Blocked(Blocked),
+    Failed(NotDone),
+    Sealed,
 }
 
 impl Sealer {
     pub(crate) fn new(links: Arc<[Arc<Link>]>, size: QuorumSize, fingerprint: Fingerprint) -> Self {
+        let limit = fingerprint.acquire_limit();
         Self {
-            links,
-            size,
-            fingerprint,
+            hand: Hand { links, size, limit },
+            quarantine: Quarantine::new(size, fingerprint),
+            said: BTreeMap::new(),
         }
     }
 
     /// Runs until it is cancelled.
-    pub(crate) async fn run(self) {
-        std::future::pending::<()>().await;
+    pub(crate) async fn run(mut self) {
+        loop {
+            let pause = if self.all_sealed() {
+                self.said.clear();
+                self.tell(&BTreeMap::new());
+                GLANCE
+            } else {
+                self.turn().await
+            };
+            time::sleep(pause).await;
+        }
+    }
+
+    /// By the last looks of the links: no exchange while there is nothing to do.
+    fn all_sealed(&self) -> bool {
+        let lacks_seal = |link: &Arc<Link>| link.known().is_some_and(|facts| !facts.sealed());
+        !self.hand.links.iter().any(lacks_seal)
+    }
+
+    /// Looks, plans and acts once. Returns when to do so again.
+    async fn turn(&mut self) -> Duration {
+        let plan = self.hand.look(&mut self.quarantine).await;
+        let mut done = self.hand.seal(&self.quarantine, &plan).await;
+        let lost = plan.of(&Step::Fallback);
+        done.extend(self.hand.fall_back(&self.quarantine, &plan, &lost).await);
+        let sealing = progress(&plan, &done);
+        self.tell(&sealing);
+        self.say(&plan, &done);
+        if !plan.of(&Step::Probe).is_empty() {
+            // Probes were written just now: say soon how long they wait.
+            return GLANCE;
+        }
+        let now = clock::now();
+        let next = sealing.values().map(|sealing| sealing.until.left(now));
+        next.filter(|left| !left.is_zero())
+            .fold(LOOK_EVERY, Duration::min)
+    }
+
+    fn tell(&self, sealing: &BTreeMap<usize, Sealing>) {
+        for link in self.hand.links.iter() {
+            link.set_sealing(sealing.get(&link.index).copied());
+        }
+    }
+
+    /// One line a change.
+    fn say(&mut self, plan: &Plan, done: &Sealed) {
+        for (index, step) in &plan.steps {
+            let master = &self.hand.links[*index].name;
+            let result = done.iter().find(|(m, _)| m == index).map(|(_, result)| result);
+            let said = match (step, result) {
+                (_, Some(Ok(()))) => Said::Sealed,
+                (_, Some(Err(why))) => Said::Failed(why.clone()),
+                (Step::Wait { .. } | Step::Blocked { .. }, None) => match plan.blocked {
+                    Some(blocked) => Said::Blocked(blocked),
+                    None => Said::Sealing(self.quarantine.probe(*index).unwrap_or_default().to_owned()),
+                },
+                (_, None) => continue,
+            };
+            if self.said.get(index) == Some(&said) {
+                continue;
+            }
+            match (&said, step) {
+                (Said::Sealing(_), Step::Wait { until }) => {
+                    let left = until.left(clock::now()).as_secs_f64().ceil();
+                    tracing::warn!(master, "master lost its memory or is new: sealing, {left} s left");
+                }
+                (Said::Blocked(why), _) => tracing::warn!(master, "master cannot be sealed: {why}"),
+                (Said::Failed(why), _) => tracing::info!(master, "master not sealed this time: {why}"),
+                _ => tracing::info!(master, way = ?step, "master sealed: it votes again"),
+            }
+            self.said.insert(*index, said);
+        }
+    }
+}
+
+/// What is left for each master after this turn.
+fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
+    let sealed = |master: &usize| done.iter().any(|(m, result)| m == master && result.is_ok());
+    let left = plan.steps.iter().filter(|(master, _)| !sealed(master));
+    let of = |step: &Step| match step {
+        Step::Wait { until } | Step::Blocked { until } => Some(*until),
+        // The wait begins with the probe: the next read knows its end.
+        Step::Probe => None,
+        Step::Seal | Step::Fallback => Some(clock::now()),
+    };
+    left.filter_map(|(master, step)| {
+        let (until, blocked) = (of(step)?, plan.blocked);
+        Some((*master, Sealing { until, blocked }))
+    })
+    .collect()
+}
+
+impl Masters {
+    /// Each master's registers, in the order of the votes, sealed or not.
+    pub async fn registers(&self) -> Vec<Result<Registers, Unknown>> {
+        let limit = self.fingerprint().acquire_limit();
+        let accounts = self.links().iter().map(|link| rounds::account(link, limit));
+        let accounts = futures_util::future::join_all(accounts).await;
+        accounts
+            .into_iter()
+            .map(|account| Ok(account?.registers))
+            .collect()
+    }
+
+    fn hand(&self) -> Hand {
+        Hand {
+            links: self.links().clone(),
+            size: self.size(),
+            limit: self.fingerprint().acquire_limit(),
+        }
+    }
+
+    /// Waits, at most so long, until all masters have been looked at.
+    async fn connected(&self, bound: Duration) {
+        /// A local master connects within a millisecond; nobody notices more.
+        const TICK: Duration = Duration::from_millis(5);
+        let all = async {
+            while self.links().iter().any(|link| link.known().is_none()) {
+                time::sleep(TICK).await;
+            }
+        };
+        // Those who need all of them look for themselves and say which one is missing.
+        let _ = time::timeout(bound, all).await;
     }
 }

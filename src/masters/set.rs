@@ -3,13 +3,7 @@
 mod lease;
 mod tasks;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -24,6 +18,7 @@ use super::{
     config::without_credentials,
     courier::{Courier, Meter, Sink},
     link::{Link, Peers, RunIds},
+    random,
     seal::Sealer,
 };
 use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
@@ -52,7 +47,6 @@ struct Inner {
     command_timeout: Duration,
     calls: mpsc::UnboundedSender<Call>,
     closing: CancellationToken,
-    nonces: AtomicU64,
 }
 
 impl Masters {
@@ -115,7 +109,6 @@ impl Masters {
             command_timeout: config.command_timeout,
             calls,
             closing,
-            nonces: AtomicU64::new(0),
         };
         Ok((
             Self {
@@ -171,19 +164,9 @@ impl Masters {
     }
 
     /// A stem with a fresh nonce for the next attempt.
-    ///
-    /// # Panics
-    /// Never. Without a source of random numbers the nonce is made of the clock, the process and a count: unique all
-    /// the same, only guessable.
     #[must_use]
     pub fn stem(&self, holder: &HolderIdentity) -> LeaseStem {
-        let mut bytes = [0; 16];
-        if getrandom::fill(&mut bytes).is_err() {
-            let count = u128::from(self.inner.nonces.fetch_add(1, Relaxed));
-            let clock = u128::from(crate::clock::now().as_nanos());
-            bytes = (clock << 64 | u128::from(std::process::id()) << 32 | count).to_le_bytes();
-        }
-        LeaseStem::new(&self.inner.cluster, holder, Nonce(u128::from_le_bytes(bytes)))
+        LeaseStem::new(&self.inner.cluster, holder, Nonce(random::bits()))
     }
 
     /// Hands a call to the courier.

@@ -8,6 +8,7 @@
 
 mod child;
 mod eventually;
+pub mod masters;
 mod proxy;
 mod tls;
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use redis::Cmd;
+use tokio_util::sync::CancellationToken;
 
 use super::{Call, Operation, Request, progress::Progress};
 use crate::{
-    lease::ClusterId,
+    lease::{ClusterId, Moment},
     masters::{
         keys::{Keyspace, LockKeys},
         link::Admission,
@@ -27,6 +28,9 @@ pub(super) struct Flight {
     pub(super) operation: Operation,
     pub(super) entries: Vec<Entry>,
     pub(super) outstanding: usize,
+    pub(super) deadline: Moment,
+    /// Cancelled at the deadline: the masters that have not answered by then are unknown.
+    pub(super) over: CancellationToken,
 }
 
 /// What a script call to one master carries; shared by the exchanges of a flight.

@@ -1,6 +1,12 @@
 //! The courier's task.
 
-use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
@@ -14,7 +20,7 @@ use super::{
 };
 use crate::{
     clock,
-    lease::{ClusterId, QuorumSize, Vote},
+    lease::{ClusterId, Moment, QuorumSize, Vote},
     masters::{
         keys::Keyspace,
         link::{Exchange, Link},
@@ -61,6 +67,7 @@ impl Courier {
             next_flight: 0,
             exchanges: FuturesUnordered::new(),
             repeats: Repeats::default(),
+            check_at: None,
             follow_ups: Vec::new(),
             courier: self,
         }
@@ -78,6 +85,9 @@ struct Underway {
     next_flight: u64,
     exchanges: Exchanges,
     repeats: Repeats,
+    /// When to look for flights past their deadline. Set once for many flights: arming a timer for each exchange
+    /// costs more than the exchange.
+    check_at: Option<Moment>,
     /// Confirms and undos that the answers of this turn led to.
     follow_ups: Vec<Entry>,
 }
@@ -87,8 +97,10 @@ impl Underway {
         let mut batch = Vec::with_capacity(AT_ONCE);
         let mut open = true;
         let mut closing = false;
+        let mut timer = pin!(clock::sleep_until(Moment::NEVER));
         while open || !self.exchanges.is_empty() {
             let repeat = self.repeats.next();
+            let check = self.check_at;
             tokio::select! {
                 () = self.courier.closing.cancelled(), if !closing => {
                     closing = true;
@@ -96,8 +108,10 @@ impl Underway {
                 }
                 count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open => {
                     open = count > 0;
-                    // Callers that were woken together are about to call: let them in.
-                    tokio::task::yield_now().await;
+                    if batch.len() > 1 || !self.exchanges.is_empty() {
+                        // Callers that were woken together are about to call: let them in.
+                        tokio::task::yield_now().await;
+                    }
                     while batch.len() < AT_ONCE && let Ok(call) = self.courier.calls.try_recv() {
                         batch.push(call);
                     }
@@ -115,6 +129,9 @@ impl Underway {
                         self.land(landed);
                     }
                 }
+                () = &mut timer, if check.is_some() => {
+                    self.check_at = self.end_overdue(clock::now());
+                }
                 () = clock::sleep_until(repeat.unwrap_or(crate::lease::Moment::NEVER)), if repeat.is_some() => {
                     let now = clock::now();
                     for call in self.repeats.take_due(now) {
@@ -123,8 +140,25 @@ impl Underway {
                 }
             }
             self.depart();
+            if self.check_at != check
+                && let Some(at) = self.check_at
+            {
+                timer.set(clock::sleep_until(at));
+            }
         }
         self.repeats.count()
+    }
+
+    /// Ends the flights whose deadline has passed; returns when the next one does.
+    fn end_overdue(&self, now: Moment) -> Option<Moment> {
+        for flight in self.flights.values().filter(|f| f.deadline <= now) {
+            flight.over.cancel();
+        }
+        self.flights
+            .values()
+            .map(|f| f.deadline)
+            .filter(|d| *d > now)
+            .min()
     }
 
     fn enqueue(&mut self, call: Call) {
@@ -182,6 +216,7 @@ impl Underway {
         };
         self.next_flight += 1;
         let flight = self.next_flight;
+        let over = CancellationToken::new();
         let mut outstanding = 0;
         for (master, link) in self.courier.links.iter().enumerate() {
             let members = cargo.members(master);
@@ -194,12 +229,20 @@ impl Underway {
                 }
             }
             outstanding += 1;
-            let (link, cargo) = (link.clone(), cargo.clone());
+            let (link, cargo, over) = (link.clone(), cargo.clone(), over.clone());
             self.exchanges.push(Box::pin(async move {
                 let fill = |command: &mut redis::Cmd, not_after| {
                     cargo.fill(command, not_after, &link.fingerprint, master, &members);
                 };
-                let exchange = link.call(cargo.script(), cargo.admission(), deadline, fill).await;
+                let exchange = link
+                    .call_until(
+                        cargo.script(),
+                        cargo.admission(),
+                        deadline,
+                        over.cancelled(),
+                        fill,
+                    )
+                    .await;
                 Landed {
                     flight,
                     master,
@@ -208,12 +251,15 @@ impl Underway {
                 }
             }));
         }
+        self.check_at = Some(self.check_at.map_or(now + deadline, |at| at.min(now + deadline)));
         self.flights.insert(
             flight,
             Flight {
                 operation,
                 entries,
                 outstanding,
+                deadline: now + deadline,
+                over,
             },
         );
     }

@@ -1,14 +1,14 @@
 -- A slot: ARGV field (slot:<lock>/<target>), slot, job uid. The register holds `<slot>|<uid>` and only grows; equal
 -- slot and equal uid is the same claim again.
-local floor = tonumber(redis.call('HGET', KEYS[1], 'slotFloor') or '0')
+local floor = tonumber(call('HGET', KEYS[1], 'slotFloor') or '0')
 for i = 1, (#ARGV - 2) / 3 do
   local field, slot, uid = ARGV[3 * i], tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2]
-  local last, by = string.match(redis.call('HGET', KEYS[1], field) or '0|nobody', '^(%d+)|(.*)$')
+  local last, by = string.match(call('HGET', KEYS[1], field) or '0|nobody', '^(%d+)|(.*)$')
   last = tonumber(last)
   if slot <= floor then
     out[i + 4] = 0
   elseif slot > last then
-    redis.call('HSET', KEYS[1], field, text(slot) .. '|' .. uid)
+    call('HSET', KEYS[1], field, string.format('%.0f', slot) .. '|' .. uid)
     out[i + 4] = 1
   elseif slot == last and by == uid and uid ~= 'nobody' then
     out[i + 4] = 1
@@ -16,5 +16,5 @@ for i = 1, (#ARGV - 2) / 3 do
     out[i + 4] = 0
   end
 end
-out[4] = text(counter)
+out[4] = counter
 return out

@@ -1,7 +1,8 @@
 -- Reads, never writes. ARGV[3] = own cluster. A lock: KEYS lease, reserved.
 for i = 1, (#KEYS - 1) / 2 do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
-  local value, hold = redis.call('GET', lease), redis.call('GET', reserved)
+  local found = call('MGET', lease, reserved)
+  local value, hold = found[1], found[2]
   if value or (hold and hold ~= ARGV[3]) then
     if hold == ARGV[3] then hold = false end
     out[i + 4] = obstacle(lease, reserved, value, hold)
@@ -11,5 +12,5 @@ for i = 1, (#KEYS - 1) / 2 do
     out[i + 4] = 1
   end
 end
-out[4] = text(counter)
+out[4] = counter
 return out

@@ -2,16 +2,18 @@
 -- A lock: KEYS lease, reserved; ARGV stem, name. Deletes nothing that is not mine.
 for i = 1, (#KEYS - 1) / 2 do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
-  if mine(redis.call('GET', lease), ARGV[2 * i + 3]) then
-    redis.call('DEL', lease)
+  local stem = ARGV[2 * i + 3]
+  local found = call('MGET', lease, reserved)
+  if found[1] and string.sub(found[1], 1, #stem) == stem then
+    call('DEL', lease)
     if ARGV[4] ~= '' then
-      if redis.call('GET', reserved) == ARGV[3] then redis.call('DEL', reserved) end
-      redis.call('PUBLISH', ARGV[4], ARGV[2 * i + 4])
+      if found[2] == ARGV[3] then call('DEL', reserved) end
+      call('PUBLISH', ARGV[4], ARGV[2 * i + 4])
     end
     out[i + 4] = 1
   else
     out[i + 4] = 0
   end
 end
-out[4] = text(counter)
+out[4] = counter
 return out

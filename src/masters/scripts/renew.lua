@@ -2,14 +2,14 @@
 for i = 1, (#KEYS - 1) / 2 do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
   local stem, token, duration = ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3]
-  local hold = redis.call('GET', reserved)
+  local found = call('MGET', lease, reserved)
+  local value, hold = found[1], found[2]
   if hold == ARGV[3] then hold = false end
-  local value = redis.call('GET', lease)
-  if hold or (value and not mine(value, stem)) then
+  if hold or (value and string.sub(value, 1, #stem) ~= stem) then
     out[i + 4] = obstacle(lease, reserved, value, hold)
   elseif value then
     -- Never SET: PEXPIRE works when the memory is full.
-    redis.call('PEXPIRE', lease, duration)
+    call('PEXPIRE', lease, duration)
     out[i + 4] = 1
   else
     -- Lost at a sealed master: put back. The counter first, so that no later grant can repeat the token.
@@ -23,5 +23,5 @@ for i = 1, (#KEYS - 1) / 2 do
     if put and not put.err then out[i + 4] = 1 else out[i + 4] = {'error'} end
   end
 end
-out[4] = text(counter)
+out[4] = counter
 return out

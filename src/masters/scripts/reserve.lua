@@ -2,16 +2,18 @@
 for i = 1, (#KEYS - 1) / 2 do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
   local cluster = ARGV[3 * i + 3]
-  local value, hold = redis.call('GET', lease), redis.call('GET', reserved)
-  if mine(value, ARGV[3 * i + 1]) and (not hold or hold == cluster) then
-    local left = math.max(redis.call('PTTL', lease), 1)
-    redis.call('DEL', lease)
-    redis.call('SET', reserved, cluster, 'PX', left)
-    redis.call('PUBLISH', ARGV[3], ARGV[3 * i + 2])
+  local stem = ARGV[3 * i + 1]
+  local found = call('MGET', lease, reserved)
+  local value, hold = found[1], found[2]
+  if value and string.sub(value, 1, #stem) == stem and (not hold or hold == cluster) then
+    local left = math.max(call('PTTL', lease), 1)
+    call('DEL', lease)
+    call('SET', reserved, cluster, 'PX', left)
+    call('PUBLISH', ARGV[3], ARGV[3 * i + 2])
     out[i + 4] = 1
   else
     out[i + 4] = 0
   end
 end
-out[4] = text(counter)
+out[4] = counter
 return out

@@ -1,0 +1,185 @@
+//! `init`: seals masters that are new at once, on the word of its caller that no lease can be live.
+//!
+//! Refuses masters on which anything stands under the prefix but a probe, and to begin without all of them. Whatever
+//! fails half-way leaves probes only, and masters sealed with the same floors: the ordinary way goes on from there.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use thiserror::Error;
+
+use super::{
+    registers::{Past, Registers},
+    rounds::{self, NotDone, Probing},
+};
+use crate::{
+    clock,
+    lease::Moment,
+    masters::{Facts, Masters, Unfit, Unknown, gate, link::Link},
+};
+
+/// How long masters that were just started may take to be reached.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the walk through the keys of a master may take: some ten million keys that are not ours.
+const SCAN: Duration = Duration::from_secs(30);
+
+/// The masters that vote now, all of the quorum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitReport {
+    pub sealed: Vec<String>,
+    /// Every fencing token will be greater than this.
+    pub counter: u64,
+    /// Slots up to this one (unix seconds) cannot be claimed.
+    pub slot_floor: u64,
+}
+
+/// Why masters were not initialised.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum InitError {
+    #[error("initialising the masters: master {master} is not reached ({reason}); all of them must be there")]
+    Unreachable { master: String, reason: Unknown },
+    #[error("initialising the masters: master {master} is refused: {reason}")]
+    Unfit { master: String, reason: Unfit },
+    #[error(
+        "initialising the masters: master {master} is in use: key {key:?} exists; on a new master nothing is under the prefix"
+    )]
+    InUse { master: String, key: String },
+    #[error(
+        "initialising the masters: master {master}: {reason}; nothing was sealed, and the ordinary seal goes on from here after its full wait"
+    )]
+    NotProbed { master: String, reason: NotDone },
+    #[error(
+        "initialising the masters: writing the probes took longer than {} ms; nothing was sealed, try again", limit.as_millis()
+    )]
+    TooSlow { limit: Duration },
+    #[error(
+        "initialising the masters: sealed {sealed:?}, but master {master}: {reason}; the ordinary seal goes on from here after its full wait"
+    )]
+    NotAllSealed {
+        sealed: Vec<String>,
+        master: String,
+        reason: NotDone,
+    },
+}
+
+/// Seals new masters. The caller states that no lease can be live at any of them.
+///
+/// # Errors
+/// Any master that is not reached, refused by the gate, or has a key under the prefix other than a probe; see
+/// [`InitError`] for what is left when it fails later.
+pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
+    masters.connected(CONNECT).await;
+    let links = masters.links();
+    let facts = new_masters(links).await?;
+    let until = clock::now() + SCAN;
+    let found = join_all(links.iter().map(|link| rounds::foreign_key(link, until))).await;
+    for (link, found) in links.iter().zip(found) {
+        let master = link.name.clone();
+        match found {
+            Ok(None) => {}
+            Ok(Some(key)) => return Err(InitError::InUse { master, key }),
+            Err(reason) => return Err(InitError::Unreachable { master, reason }),
+        }
+    }
+
+    let limit = masters.fingerprint().acquire_limit();
+    let end = clock::now() + limit;
+    let probes = write_probes(links, &facts, end).await?;
+    all_carry(links, &probes).await?;
+    let left = end.left(clock::now());
+    if left.is_zero() {
+        return Err(InitError::TooSlow { limit });
+    }
+    let floor = Registers::default().fallback(clock::unix_time(), Past::NothingHeld);
+    let seals = links.iter().zip(&probes);
+    let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, left));
+    let sealed = join_all(seals).await;
+    report(links, sealed, &floor)
+}
+
+/// Every master is there, fit, and was never sealed in this run.
+async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<Facts>, InitError> {
+    let mut all: Vec<Facts> = Vec::new();
+    let looks = join_all(links.iter().map(|link| link.look())).await;
+    for (link, look) in links.iter().zip(looks) {
+        let master = link.name.clone();
+        let facts = match look {
+            Ok(facts) => facts,
+            Err(reason) => return Err(InitError::Unreachable { master, reason }),
+        };
+        let twice = all.iter().any(|other| other.run_id == facts.run_id);
+        let unfit = gate::check(&facts, &link.fingerprint);
+        if let Some(reason) = unfit.or(twice.then_some(Unfit::Duplicate)) {
+            return Err(InitError::Unfit { master, reason });
+        }
+        all.push(facts);
+    }
+    Ok(all)
+}
+
+async fn write_probes(links: &[Arc<Link>], facts: &[Facts], end: Moment) -> Result<Vec<String>, InitError> {
+    let own = rounds::uuid();
+    let writes = links.iter().zip(facts).map(|(link, facts)| {
+        let probe = format!("{}|init|{own}", facts.run_id);
+        async move {
+            let deadline = link.command_timeout.min(end.left(clock::now()));
+            let written = rounds::write_probe(link, &probe, Probing::Replace, deadline).await;
+            written.map(|(standing, _)| standing)
+        }
+    });
+    let written = join_all(writes).await;
+    let mut probes = Vec::new();
+    for (link, result) in links.iter().zip(written) {
+        let master = link.name.clone();
+        probes.push(match result {
+            Ok(probe) => probe,
+            Err(NotDone::Used | NotDone::Sealed) => {
+                let key = link.keys.meta.to_string();
+                return Err(InitError::InUse { master, key });
+            }
+            Err(reason) => return Err(InitError::NotProbed { master, reason }),
+        });
+    }
+    Ok(probes)
+}
+
+/// All carry the own probe: nobody else came in between.
+async fn all_carry(links: &[Arc<Link>], probes: &[String]) -> Result<(), InitError> {
+    let looks = join_all(links.iter().map(|link| link.look())).await;
+    for ((link, look), probe) in links.iter().zip(looks).zip(probes) {
+        let reason = match look {
+            Ok(facts) if facts.probe == *probe && !facts.sealed() => continue,
+            Ok(_) => NotDone::ProbeChanged,
+            Err(unknown) => unknown.into(),
+        };
+        let master = link.name.clone();
+        return Err(InitError::NotProbed { master, reason });
+    }
+    Ok(())
+}
+
+fn report(
+    links: &[Arc<Link>],
+    results: Vec<Result<(), NotDone>>,
+    floor: &Registers,
+) -> Result<InitReport, InitError> {
+    let (mut sealed, mut failed) = (Vec::new(), None);
+    for (link, result) in links.iter().zip(results) {
+        match result {
+            Ok(()) => sealed.push(link.name.clone()),
+            Err(reason) => failed = failed.or(Some((link.name.clone(), reason))),
+        }
+    }
+    match failed {
+        None => Ok(InitReport {
+            sealed,
+            counter: floor.number("counter"),
+            slot_floor: floor.number("slotFloor"),
+        }),
+        Some((master, reason)) => Err(InitError::NotAllSealed {
+            sealed,
+            master,
+            reason,
+        }),
+    }
+}

@@ -1,0 +1,244 @@
+//! What to do about masters without a seal, given what was seen of all of them and when.
+//!
+//! Pure. Owns the memory of the probes and the two ways to a seal: the ordinary one, from the registers of f+1 sealed
+//! masters, and the fallback, when f+1 masters are without a seal at once. Refuses to take silence for anything: a
+//! master that does not answer is neither sealed nor unsealed.
+//!
+//! Wait first, then read: the wait outlives every lease that the master may have granted before it lost its memory, and
+//! every attempt in which its vote may still count. Registers read earlier would miss what such an attempt decides.
+
+use std::{fmt, time::Duration};
+
+use crate::{
+    lease::{Moment, QuorumSize},
+    masters::{Facts, Fingerprint, gate},
+};
+
+/// All masters asked at the same time.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    /// Before the first byte: a wait that was over by then was over before every answer.
+    pub(crate) sent: Moment,
+    /// `None`: not reached.
+    pub(crate) looks: Vec<Option<Look>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) facts: Facts,
+    pub(crate) received: Moment,
+}
+
+/// A probe and when it was first seen here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    probe: String,
+    since: Moment,
+}
+
+/// What to do with one master that answers and is not sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It carries no probe of its present run: write one.
+    Probe,
+    Wait {
+        until: Moment,
+    },
+    /// Read the registers of the sources, now, and seal it with their maximum.
+    Seal,
+    /// Seal it with all that is known and the fallback's floor.
+    Fallback,
+    /// Not before more sealed masters can be read, however long the wait.
+    Blocked {
+        until: Moment,
+    },
+}
+
+/// What to do after one read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// When the read began that it was made of: what had to be over, was over then.
+    pub(crate) read_at: Moment,
+    /// The masters without a seal that can have one.
+    pub(crate) steps: Vec<(usize, Step)>,
+    /// The sealed masters that answered.
+    pub(crate) sources: Vec<usize>,
+    /// Why no way is open, if none is.
+    pub(crate) blocked: Option<Blocked>,
+}
+
+impl Plan {
+    /// The masters of which the plan says exactly this.
+    pub(crate) fn of(&self, wanted: &Step) -> Vec<usize> {
+        let wanted = self.steps.iter().filter(|(_, step)| step == wanted);
+        wanted.map(|(master, _)| *master).collect()
+    }
+}
+
+/// Why a master cannot be sealed: too few sealed masters answer, and too few are without a seal for a total loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// f+1.
+    pub needed: usize,
+    /// Sealed masters that can be read.
+    pub readable: usize,
+    /// Masters that do not answer, or are refused.
+    pub missing: usize,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "waiting for {} sealed masters that cannot be read ({} of {} needed can; {} masters do not answer or are refused)",
+            self.needed.saturating_sub(self.readable),
+            self.readable,
+            self.needed,
+            self.missing
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Sealed,
+    Unsealed,
+    /// Not reached, or refused by the gate: neither counted nor touched.
+    Unusable,
+}
+
+/// The masters without a seal, as one observer has seen them so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Quarantine {
+    size: QuorumSize,
+    fingerprint: Fingerprint,
+    text: String,
+    seen: Vec<Option<Seen>>,
+}
+
+impl Quarantine {
+    pub(crate) fn new(size: QuorumSize, fingerprint: Fingerprint) -> Self {
+        Self {
+            size,
+            text: fingerprint.to_string(),
+            fingerprint,
+            seen: vec![None; size.masters()],
+        }
+    }
+
+    /// Notes a probe that a master was seen to carry; a wait that runs for this same probe goes on.
+    pub(crate) fn note(&mut self, master: usize, probe: &str, received: Moment) {
+        if let Some(slot) = self.seen.get_mut(master)
+            && slot.as_ref().is_none_or(|seen| seen.probe != probe)
+        {
+            *slot = Some(Seen {
+                probe: probe.to_owned(),
+                since: received,
+            });
+        }
+    }
+
+    /// The probe under which a master waits.
+    pub(crate) fn probe(&self, master: usize) -> Option<&str> {
+        self.seen.get(master)?.as_ref().map(|seen| seen.probe.as_str())
+    }
+
+    /// Takes in a read and says what to do.
+    pub(crate) fn decide(&mut self, read: &Read) -> Plan {
+        let standings = self.standings(read);
+        for (master, standing) in standings.iter().enumerate() {
+            let look = read.looks.get(master).and_then(Option::as_ref);
+            match (standing, look.filter(|look| carries_probe(&look.facts))) {
+                (Standing::Unsealed, Some(look)) => self.note(master, &look.facts.probe, look.received),
+                // Its connection may come back and show the same probe: then it has carried it all the time.
+                (Standing::Unusable, _) if look.is_none() => {}
+                _ => self.seen[master] = None,
+            }
+        }
+        self.plan(read, &standings)
+    }
+
+    fn standings(&self, read: &Read) -> Vec<Standing> {
+        let looks = || read.looks.iter().flatten();
+        let standing = |look: &Option<Look>| {
+            let Some(Look { facts, .. }) = look else {
+                return Standing::Unusable;
+            };
+            let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
+            match gate::check(facts, &self.text) {
+                Some(_) => Standing::Unusable,
+                None if twice => Standing::Unusable,
+                None if facts.sealed() => Standing::Sealed,
+                None => Standing::Unsealed,
+            }
+        };
+        read.looks.iter().map(standing).collect()
+    }
+
+    fn plan(&self, read: &Read, standings: &[Standing]) -> Plan {
+        let of = |wanted: Standing| -> Vec<usize> {
+            (0..standings.len()).filter(|m| standings[*m] == wanted).collect()
+        };
+        let (sources, unsealed) = (of(Standing::Sealed), of(Standing::Unsealed));
+        let majority = self.size.majority();
+        let wait = self.wait(read);
+        let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
+        let mut ends: Vec<Moment> = unsealed.iter().filter_map(|m| end(*m)).collect();
+        ends.sort_unstable();
+        // The moment from which f+1 are without a seal at once; they all show their probes in this read.
+        let all_lost = ends.get(majority - 1).copied();
+        let blocked = (sources.len() < majority && unsealed.len() < majority).then_some(Blocked {
+            needed: majority,
+            readable: sources.len(),
+            missing: of(Standing::Unusable).len(),
+        });
+        let step = |master: usize| {
+            let Some(end) = end(master) else {
+                return Step::Probe;
+            };
+            if blocked.is_some() {
+                return Step::Blocked { until: end };
+            }
+            if sources.len() >= majority {
+                return if end <= read.sent {
+                    Step::Seal
+                } else {
+                    Step::Wait { until: end }
+                };
+            }
+            match all_lost {
+                Some(lost) if lost.max(end) <= read.sent => Step::Fallback,
+                Some(lost) => Step::Wait { until: end.max(lost) },
+                None => Step::Wait {
+                    until: read.sent + wait,
+                },
+            }
+        };
+        Plan {
+            read_at: read.sent,
+            steps: unsealed.iter().map(|m| (*m, step(*m))).collect(),
+            sources,
+            blocked,
+        }
+    }
+
+    /// The wait of this quorum, or a longer one of another quorum whose traces are seen: leases of that length may live.
+    fn wait(&self, read: &Read) -> Duration {
+        let traces = read.looks.iter().flatten();
+        traces
+            .filter_map(|look| look.facts.fingerprint.parse::<Fingerprint>().ok())
+            .map(|other| other.seal_wait())
+            .fold(self.fingerprint.seal_wait(), Duration::max)
+    }
+}
+
+/// Whether a master carries a probe of its present run, whoever wrote it: one of `init` is a probe like any other.
+fn carries_probe(facts: &Facts) -> bool {
+    facts
+        .probe
+        .strip_prefix(&facts.run_id)
+        .is_some_and(|rest| rest.starts_with('|'))
+}
+
+#[cfg(test)]
+mod tests;

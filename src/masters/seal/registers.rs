@@ -1,0 +1,175 @@
+//! The registers of a master: numbers that only grow, and what a sealed one must at least have.
+//!
+//! Pure. Owns the merge of registers and the floor after a total loss. Refuses to read a register that it does not
+//! understand: such a master is no source, since what is left out would be forgotten.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use redis::{Cmd, Value};
+
+use crate::masters::{reply, unknown::Unknown};
+
+/// What stands beside the registers under `P:meta`.
+const NO_REGISTERS: [&str; 3] = ["seal", "fingerprint", "evicted"];
+const SLOT: &str = "slot:";
+/// Nobody's uid: no job can claim the slot again.
+const NOBODY: &str = "nobody";
+/// Slots up to so long after the loss are not claimed again: a CronJob controller may be that early by its own clock.
+const SLOT_MARGIN: Duration = Duration::from_secs(60);
+
+/// The registers of one master, or the greatest of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// `counter`, `slotFloor`, `heldFloor`, `held:<lock>`, `clean:<lock>`, and those of a version to come.
+    pub numbers: BTreeMap<String, u64>,
+    /// `slot:<lock>/<target>`.
+    pub slots: BTreeMap<String, Slot>,
+}
+
+/// The last claimed slot of a target and the job that claimed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub slot: u64,
+    pub uid: String,
+}
+
+/// Who states what about leases that may have been live before a total loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Each lock waits one takeover delay: its holder may have been running targets.
+    MayHaveHeld,
+    /// The masters are new: no lock was ever held.
+    NothingHeld,
+}
+
+/// One master's registers and whether it was sealed when it gave them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) registers: Registers,
+    run_id: String,
+    seal: String,
+    fingerprint: String,
+}
+
+impl Account {
+    /// Of the `registers` script's reply.
+    pub(crate) fn parse(items: &[Value]) -> Result<Self, Unknown> {
+        let [run_id, fields @ ..] = items else {
+            return Err(Unknown::Reply("registers without run_id".into()));
+        };
+        let mut account = Self {
+            registers: Registers::default(),
+            run_id: reply::text(run_id)?.to_owned(),
+            seal: String::new(),
+            fingerprint: String::new(),
+        };
+        for pair in fields.chunks(2) {
+            let [field, value] = pair else {
+                return Err(Unknown::Reply("register without value".into()));
+            };
+            let (field, value) = (reply::text(field)?, reply::text(value)?);
+            match field {
+                "seal" => account.seal = value.to_owned(),
+                "fingerprint" => account.fingerprint = value.to_owned(),
+                _ if NO_REGISTERS.contains(&field) => {}
+                _ => account.registers.read(field, value)?,
+            }
+        }
+        Ok(account)
+    }
+
+    /// Whether these are registers of a master that may vote in this quorum.
+    pub(crate) fn sealed(&self, fingerprint: &str) -> bool {
+        !self.run_id.is_empty() && self.seal == self.run_id && self.fingerprint == fingerprint
+    }
+}
+
+impl Slot {
+    fn merge(&mut self, other: Self) {
+        if other.slot > self.slot {
+            *self = other;
+        } else if other.slot == self.slot && other.uid != self.uid {
+            // Either may have the majority. At most once, never twice: from now on neither is granted it again.
+            NOBODY.clone_into(&mut self.uid);
+        }
+    }
+}
+
+impl Registers {
+    fn read(&mut self, field: &str, value: &str) -> Result<(), Unknown> {
+        let bad = || {
+            let shown: String = value.chars().take(60).collect();
+            Unknown::Reply(format!("register {field} holds {shown:?}"))
+        };
+        if field.starts_with(SLOT) {
+            let (slot, uid) = value.split_once('|').ok_or_else(bad)?;
+            let slot = Slot {
+                slot: slot.parse().map_err(|_| bad())?,
+                uid: uid.to_owned(),
+            };
+            self.slots.insert(field.to_owned(), slot);
+        } else {
+            let number = value.parse().map_err(|_| bad())?;
+            self.numbers.insert(field.to_owned(), number);
+        }
+        Ok(())
+    }
+
+    /// Register by register the greater.
+    #[must_use]
+    pub fn merged(mut self, other: Self) -> Self {
+        for (field, number) in other.numbers {
+            let own = self.numbers.entry(field).or_default();
+            *own = number.max(*own);
+        }
+        for (field, slot) in other.slots {
+            match self.slots.get_mut(&field) {
+                Some(own) => own.merge(slot),
+                None => drop(self.slots.insert(field, slot)),
+            }
+        }
+        self
+    }
+
+    /// One number, zero if it was never written.
+    #[must_use]
+    pub fn number(&self, field: &str) -> u64 {
+        self.numbers.get(field).copied().unwrap_or_default()
+    }
+
+    /// The floor when no f+1 masters know everything any more: above all that is known, and above everything that may
+    /// have been, since counters begin at the milliseconds since 1970 and grow more slowly than these.
+    #[must_use]
+    pub(crate) fn fallback(self, unix_time: Duration, past: Past) -> Self {
+        let milliseconds = u64::try_from(unix_time.as_millis()).unwrap_or(u64::MAX);
+        let counter = self.number("counter").max(milliseconds);
+        let mut floor = vec![
+            ("counter", counter),
+            ("slotFloor", (unix_time + SLOT_MARGIN).as_secs()),
+        ];
+        if past == Past::MayHaveHeld {
+            floor.push(("heldFloor", counter));
+        }
+        let numbers = floor
+            .into_iter()
+            .map(|(field, n)| (field.to_owned(), n))
+            .collect();
+        self.merged(Self {
+            numbers,
+            slots: BTreeMap::new(),
+        })
+    }
+
+    /// Appends pairs of register and value, as the `seal` script reads them.
+    pub(crate) fn fill(&self, command: &mut Cmd) {
+        for (field, number) in &self.numbers {
+            command.arg(field).arg(*number);
+        }
+        for (field, slot) in &self.slots {
+            command.arg(field).arg(format!("{}|{}", slot.slot, slot.uid));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

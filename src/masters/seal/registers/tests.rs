@@ -1,0 +1,164 @@
+use proptest::{collection::btree_map, prelude::*};
+
+use super::*;
+
+fn reply(texts: &[&str]) -> Vec<Value> {
+    let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+    texts.iter().map(bulk).collect()
+}
+
+fn slot(slot: u64, uid: &str) -> Slot {
+    Slot {
+        slot,
+        uid: uid.to_owned(),
+    }
+}
+
+fn one_slot(number: u64, uid: &str) -> Registers {
+    Registers {
+        slots: BTreeMap::from([("slot:l/t".to_owned(), slot(number, uid))]),
+        ..Registers::default()
+    }
+}
+
+fn numbers(of: &[(&str, u64)]) -> Registers {
+    Registers {
+        numbers: of.iter().map(|(field, n)| ((*field).to_owned(), *n)).collect(),
+        ..Registers::default()
+    }
+}
+
+#[test]
+fn seal_and_fingerprint_are_no_registers() {
+    let items = reply(&[
+        "1234",
+        "seal",
+        "1234",
+        "fingerprint",
+        "f",
+        "evicted",
+        "3",
+        "counter",
+        "7",
+        "held:a/b",
+        "5",
+        "slot:a/t",
+        "9|u|v",
+    ]);
+    let account = Account::parse(&items).unwrap();
+    assert!(account.sealed("f"));
+    assert!(!account.sealed("g"), "of another quorum");
+    let expected = numbers(&[("counter", 7), ("held:a/b", 5)]);
+    assert_eq!(account.registers.numbers, expected.numbers);
+    assert_eq!(account.registers.slots["slot:a/t"], slot(9, "u|v"));
+}
+
+#[test]
+fn a_seal_of_an_earlier_run_is_none() {
+    let account = Account::parse(&reply(&["2", "seal", "1", "fingerprint", "f"])).unwrap();
+    assert!(!account.sealed("f"));
+    assert!(!Account::parse(&reply(&["2"])).unwrap().sealed(""));
+}
+
+#[test]
+fn what_is_not_understood_is_no_source() {
+    for bad in [
+        &["1", "counter", "many"][..],
+        &["1", "counter", "-1"],
+        &["1", "slot:a/t", "9"],
+        &["1", "slot:a/t", "x|u"],
+        &["1", "counter"],
+        &[],
+    ] {
+        assert!(Account::parse(&reply(bad)).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn resealing_merges_by_the_larger_slot_and_equal_slots_with_different_uids_merge_to_nobody() {
+    for (a, b, merged) in [
+        ((5, "u"), (4, "v"), (5, "u")),
+        ((5, "u"), (6, "v"), (6, "v")),
+        ((5, "u"), (5, "u"), (5, "u")),
+        ((5, "u"), (5, "v"), (5, "nobody")),
+        ((5, "nobody"), (5, "v"), (5, "nobody")),
+    ] {
+        let both = one_slot(a.0, a.1).merged(one_slot(b.0, b.1));
+        assert_eq!(both, one_slot(merged.0, merged.1), "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn the_fallback_is_above_all_that_is_known_and_all_that_may_have_been() {
+    let now = Duration::from_millis(1_700_000_000_999);
+    let lost = Registers::default().fallback(now, Past::MayHaveHeld);
+    let expected = [
+        ("counter", 1_700_000_000_999),
+        ("slotFloor", 1_700_000_060),
+        ("heldFloor", 1_700_000_000_999),
+    ];
+    assert_eq!(lost, numbers(&expected));
+
+    let known = numbers(&[
+        ("counter", 1_800_000_000_000),
+        ("slotFloor", 1_900_000_000),
+        ("held:l", 3),
+    ]);
+    let floor = known.fallback(now, Past::MayHaveHeld);
+    assert_eq!(floor.number("counter"), 1_800_000_000_000);
+    assert_eq!(floor.number("slotFloor"), 1_900_000_000);
+    assert_eq!(floor.number("heldFloor"), 1_800_000_000_000);
+    assert_eq!(floor.number("held:l"), 3);
+}
+
+#[test]
+fn the_fallback_and_not_init_writes_the_floor_of_held() {
+    let floor = Registers::default().fallback(Duration::from_secs(1), Past::NothingHeld);
+    assert_eq!(floor, numbers(&[("counter", 1_000), ("slotFloor", 61)]));
+}
+
+prop_compose! {
+    fn registers()(
+        numbers in btree_map("counter|slotFloor|held:[ab]|clean:[ab]", 0..5u64, 0..5),
+        slots in btree_map("slot:[ab]/t", (0..3u64, "[uvw]|nobody"), 0..3),
+    ) -> Registers {
+        let slots = slots.into_iter().map(|(field, (number, uid))| (field, slot(number, &uid))).collect();
+        Registers { numbers, slots }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_a_merge_does_not_matter(a in registers(), b in registers()) {
+        prop_assert_eq!(a.clone().merged(b.clone()), b.merged(a));
+    }
+
+    #[test]
+    fn the_grouping_of_a_merge_does_not_matter(a in registers(), b in registers(), c in registers()) {
+        let left = a.clone().merged(b.clone()).merged(c.clone());
+        prop_assert_eq!(left, a.merged(b.merged(c)));
+    }
+
+    #[test]
+    fn a_merge_with_itself_changes_nothing(a in registers()) {
+        prop_assert_eq!(a.clone().merged(a.clone()), a);
+    }
+
+    #[test]
+    fn no_register_ever_falls(a in registers(), b in registers(), seconds in 0..5u64) {
+        for after in [
+            a.clone().merged(b),
+            a.clone().fallback(Duration::from_secs(seconds), Past::MayHaveHeld),
+        ] {
+            for (field, number) in &a.numbers {
+                prop_assert!(after.number(field) >= *number, "{field} in {after:?}");
+            }
+            for (field, before) in &a.slots {
+                let now = &after.slots[field];
+                prop_assert!(now.slot >= before.slot, "{field} in {after:?}");
+                // An equal slot keeps its job or loses it; it never goes over to another one.
+                prop_assert!(now.slot > before.slot || now.uid == before.uid || now.uid == "nobody");
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `reseal`: the manual way out when a sealed master is gone for good, so that f+1 cannot be read ever again.
+//!
+//! What only the lost masters knew is forgotten: that is the loss which the caller accepts. The counter and the slots
+//! jump above everything that may have been, as after a total loss. Refuses while the ordinary way is open.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time;
+
+use super::{
+    LOOK_EVERY,
+    plan::{Plan, Quarantine, Step},
+    rounds::NotDone,
+};
+use crate::{clock, masters::Masters};
+
+/// How long masters that are there may take to be reached; those that are gone are not waited for.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Masters that restart again and again start the wait again; after so many waits it is given up.
+const WAITS: u32 = 3;
+/// Between two tries when a master that was about to be sealed did not answer.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// Beside the waits: for the exchanges.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The masters that will be sealed.
+    pub masters: Vec<String>,
+    pub left: Duration,
+}
+
+/// What became of each master that was without a seal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResealReport {
+    pub sealed: Vec<String>,
+    pub not_sealed: Vec<(String, NotDone)>,
+}
+
+/// Why nothing was sealed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ResealError {
+    #[error(
+        "resealing gives up what only the lost masters know (the last tokens and claimed slots); it must be told so (--accept-loss)"
+    )]
+    LossNotAccepted,
+    #[error(
+        "resealing: no master that can be reached is without a seal (not reached or refused: {missing:?}); there is nothing to do"
+    )]
+    NothingUnsealed { missing: Vec<String> },
+    #[error(
+        "resealing: the ordinary way is open for {masters:?} ({readable} sealed masters can be read); any candidate seals them after the wait, and nothing is lost"
+    )]
+    OrdinaryWayOpen { masters: Vec<String>, readable: usize },
+    #[error(
+        "resealing: after {} s the masters still had not carried one probe for the whole wait; are they restarting?", waited.as_secs()
+    )]
+    Unsettled { waited: Duration },
+}
+
+/// Seals every master that can be reached and has no seal, after the full wait. `progress` is told every second.
+///
+/// # Errors
+/// See [`ResealError`]; nothing was sealed then.
+pub async fn reseal(
+    masters: &Masters,
+    accept_loss: bool,
+    mut progress: impl FnMut(Progress),
+) -> Result<ResealReport, ResealError> {
+    if !accept_loss {
+        return Err(ResealError::LossNotAccepted);
+    }
+    masters.connected(CONNECT).await;
+    let hand = masters.hand();
+    let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone());
+    let started = clock::now();
+    let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
+    loop {
+        let plan = hand.look(&mut quarantine).await;
+        refuse(masters, &plan)?;
+        let left = left(&plan);
+        if let Some(Duration::ZERO) = left {
+            let all: Vec<usize> = plan.steps.iter().map(|(master, _)| *master).collect();
+            let done = hand.fall_back(&quarantine, &plan, &all).await;
+            if !done.is_empty() {
+                return Ok(report(masters, done));
+            }
+        }
+        let waited = clock::now().since(started);
+        if waited > give_up {
+            return Err(ResealError::Unsettled { waited });
+        }
+        // A probe that was written just now begins its wait: the next read tells.
+        let left = left.unwrap_or_else(|| masters.fingerprint().seal_wait());
+        progress(Progress {
+            masters: names(masters, &plan),
+            left,
+        });
+        time::sleep(LOOK_EVERY.min(left.max(MIN_PAUSE))).await;
+    }
+}
+
+fn refuse(masters: &Masters, plan: &Plan) -> Result<(), ResealError> {
+    if plan.steps.is_empty() {
+        let all = masters
+            .links()
+            .iter()
+            .filter(|link| !plan.sources.contains(&link.index));
+        let missing = all.map(|link| link.name.clone()).collect();
+        return Err(ResealError::NothingUnsealed { missing });
+    }
+    if plan.blocked.is_none() {
+        return Err(ResealError::OrdinaryWayOpen {
+            masters: names(masters, plan),
+            readable: plan.sources.len(),
+        });
+    }
+    Ok(())
+}
+
+/// How long the last of them still had to wait when they were read; `None` while one has only just got its probe.
+fn left(plan: &Plan) -> Option<Duration> {
+    let mut lefts = plan.steps.iter().map(|(_, step)| match step {
+        Step::Blocked { until } => Some(until.left(plan.read_at)),
+        _ => None,
+    });
+    lefts.try_fold(Duration::ZERO, |most, left| Some(most.max(left?)))
+}
+
+fn names(masters: &Masters, plan: &Plan) -> Vec<String> {
+    let name = |master: &usize| masters.links()[*master].name.clone();
+    plan.steps.iter().map(|(master, _)| name(master)).collect()
+}
+
+fn report(masters: &Masters, done: super::Sealed) -> ResealReport {
+    let mut report = ResealReport {
+        sealed: Vec::new(),
+        not_sealed: Vec::new(),
+    };
+    for (master, result) in done {
+        let name = masters.links()[master].name.clone();
+        match result {
+            Ok(()) => report.sealed.push(name),
+            Err(why) => report.not_sealed.push((name, why)),
+        }
+    }
+    report
+}

@@ -1,0 +1,214 @@
+//! The exchanges of the seal: read all masters, write a probe, read registers, seal.
+//!
+//! Thin. Decides nothing; each exchange has a deadline of its own and all masters are asked at the same time.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use thiserror::Error;
+
+use super::{
+    plan::{Look, Read},
+    registers::{Account, Registers},
+};
+use crate::{
+    clock,
+    lease::Moment,
+    masters::{
+        keys::Keyspace,
+        link::{Admission, Link},
+        reply::{self, Code, Reply},
+        scripts::{PROBE, REGISTERS, SCAN, SEAL, Script},
+        unknown::Unknown,
+    },
+};
+
+/// Keys looked at in one step of a scan: some milliseconds of a busy server.
+const SCAN_COUNT: u32 = 1_000;
+
+/// What a master that has no seal did not do, and why.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotDone {
+    #[error("it restarted meanwhile")]
+    Restarted,
+    #[error("it is sealed already")]
+    Sealed,
+    #[error("its probe was overwritten: another process seals or initialises it")]
+    ProbeChanged,
+    #[error("it is in use: its registers exist")]
+    Used,
+    #[error("it did not do it: {0}")]
+    Unknown(#[from] Unknown),
+}
+
+/// Whether a probe of this run may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probing {
+    Keep,
+    /// For `init`, of a master on which nothing is but a probe.
+    Replace,
+}
+
+pub(super) fn uuid() -> String {
+    format!("{:032x}", crate::masters::random::bits())
+}
+
+/// Asks all masters at the same time.
+pub(super) async fn look(links: &[Arc<Link>]) -> Read {
+    let sent = clock::now();
+    let looks = links.iter().map(|link| async {
+        let facts = link.look().await.ok()?;
+        let received = clock::now();
+        Some(Look { facts, received })
+    });
+    Read {
+        sent,
+        looks: join_all(looks).await,
+    }
+}
+
+/// Returns the probe that stands now, and when it was known to.
+pub(super) async fn write_probe(
+    link: &Link,
+    probe: &str,
+    probing: Probing,
+    deadline: Duration,
+) -> Result<(String, Moment), NotDone> {
+    let exchange = link
+        .call(&PROBE, Admission::Connected, deadline, |command, not_after| {
+            let how = match probing {
+                Probing::Keep => "keep",
+                Probing::Replace => "replace",
+            };
+            command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
+            command.arg(not_after).arg(probe).arg(how);
+        })
+        .await;
+    let reply = done(exchange.reply)?;
+    let [standing] = &reply.items[..] else {
+        return Err(Unknown::Reply(format!("probe gave {} fields", reply.items.len())).into());
+    };
+    Ok((reply::text(standing)?.to_owned(), exchange.received))
+}
+
+pub(super) async fn seal(
+    link: &Link,
+    probe: &str,
+    floor: &Registers,
+    deadline: Duration,
+) -> Result<(), NotDone> {
+    let exchange = link
+        .call(&SEAL, Admission::Connected, deadline, |command, not_after| {
+            command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
+            command.arg(not_after).arg(probe).arg(&link.fingerprint);
+            floor.fill(command);
+        })
+        .await;
+    done(exchange.reply)?;
+    // It votes from the next look on.
+    link.poke();
+    Ok(())
+}
+
+fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
+    let reply = reply?;
+    let Code::Other(code) = &reply.code else {
+        return Ok(reply);
+    };
+    Err(match code.as_str() {
+        "restarted" => NotDone::Restarted,
+        "sealed" => NotDone::Sealed,
+        "probe" => NotDone::ProbeChanged,
+        "used" => NotDone::Used,
+        other => NotDone::Unknown(Unknown::Reply(format!("code {other:?}"))),
+    })
+}
+
+/// One master's registers, whether it is sealed or not.
+pub(super) async fn account(link: &Link, deadline: Duration) -> Result<Account, Unknown> {
+    let fill = |command: &mut redis::Cmd, _| {
+        command.arg(1).arg(&*link.keys.meta);
+    };
+    let reply = read(link, &REGISTERS, deadline, fill).await?;
+    Account::parse(&reply.items)
+}
+
+/// The registers of those of the masters that answer, all asked at the same time.
+pub(super) async fn accounts(
+    links: &[Arc<Link>],
+    of: &[usize],
+    deadline: Duration,
+) -> BTreeMap<usize, Account> {
+    let asked = of.iter().filter_map(|master| links.get(*master));
+    let accounts = asked.map(|link| async { Some((link.index, account(link, deadline).await.ok()?)) });
+    join_all(accounts).await.into_iter().flatten().collect()
+}
+
+/// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
+pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<String>, Unknown> {
+    let pattern = under(&link.keys);
+    let mut cursor = "0".to_owned();
+    loop {
+        if clock::now() > until {
+            return Err(Unknown::Reply("too many keys to look through in time".into()));
+        }
+        let fill = |command: &mut redis::Cmd, _| {
+            command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
+        };
+        let reply = read(link, &SCAN, link.command_timeout, fill).await?;
+        let [next, keys @ ..] = &reply.items[..] else {
+            return Err(Unknown::Reply("scan without cursor".into()));
+        };
+        for key in keys {
+            // A key that is no text is none of ours, and stands under the prefix all the same.
+            let key = reply::text(key).unwrap_or("(not text)");
+            if key != &*link.keys.probe {
+                return Ok(Some(key.to_owned()));
+            }
+        }
+        let next = reply::text(next)?.to_owned();
+        if next == "0" {
+            return Ok(None);
+        }
+        cursor = next;
+    }
+}
+
+/// The pattern of everything under a prefix, in which nothing of the prefix is special.
+fn under(keys: &Keyspace) -> String {
+    let mut pattern = String::new();
+    for c in keys.prefix().chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + ":*"
+}
+
+async fn read(
+    link: &Link,
+    script: &Script,
+    deadline: Duration,
+    fill: impl Fn(&mut redis::Cmd, u64),
+) -> Result<Reply, Unknown> {
+    let reply = link
+        .call(script, Admission::Connected, deadline, fill)
+        .await
+        .reply?;
+    match reply.code {
+        Code::Ok => Ok(reply),
+        code => Err(Unknown::Reply(format!("{} gave {code:?}", script.name))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(under(&Keyspace::new("redlock")), "redlock:*");
+        assert_eq!(under(&Keyspace::new("a*[b]?\\")), r"a\*\[b\]\?\\:*");
+    }
+}

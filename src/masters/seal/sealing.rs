@@ -1,0 +1,100 @@
+//! Acts on a plan: floors from the right masters, then the seals.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+
+use super::{
+    plan::{Plan, Quarantine, Step},
+    registers::{Account, Past, Registers},
+    rounds::{self, NotDone, Probing},
+};
+use crate::{clock, lease::QuorumSize, masters::link::Link};
+
+/// Takes part in the seals of one quorum.
+#[derive(Clone, Debug)]
+pub(super) struct Hand {
+    pub(super) links: Arc<[Arc<Link>]>,
+    pub(super) size: QuorumSize,
+    /// T_acquire: reading or writing all registers of a master takes no longer.
+    pub(super) limit: Duration,
+}
+
+/// What came of one master's seal.
+pub(super) type Sealed = Vec<(usize, Result<(), NotDone>)>;
+
+impl Hand {
+    /// Reads all masters, plans, and writes the probes that are missing.
+    pub(super) async fn look(&self, quarantine: &mut Quarantine) -> Plan {
+        let read = rounds::look(&self.links).await;
+        let plan = quarantine.decide(&read);
+        let probing = plan.of(&Step::Probe).into_iter().map(|master| {
+            let link = &self.links[master];
+            let run_id = read.looks[master].as_ref().map(|look| look.facts.run_id.clone());
+            async move {
+                let probe = format!("{}|{}", run_id?, rounds::uuid());
+                let written = rounds::write_probe(link, &probe, Probing::Keep, link.command_timeout).await;
+                written
+                    .ok()
+                    .map(|(standing, received)| (master, standing, received))
+            }
+        });
+        for (master, standing, received) in join_all(probing).await.into_iter().flatten() {
+            quarantine.note(master, &standing, received);
+        }
+        plan
+    }
+
+    /// The ordinary way: the registers of f+1 sealed masters, read now, after the wait.
+    pub(super) async fn seal(&self, quarantine: &Quarantine, plan: &Plan) -> Sealed {
+        let ripe = plan.of(&Step::Seal);
+        if ripe.is_empty() {
+            return Vec::new();
+        }
+        let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
+        let sealed: Vec<Account> = accounts
+            .into_iter()
+            .filter_map(|(master, account)| {
+                account.sealed(&self.links[master].fingerprint).then_some(account)
+            })
+            .collect();
+        if sealed.len() < self.size.majority() {
+            // One of them vanished since it was looked at; the next read plans anew.
+            return Vec::new();
+        }
+        let floor = maximum(sealed.into_iter());
+        self.write(quarantine, &ripe, &floor).await
+    }
+
+    /// The fallback, for these masters: everything that is known of every master that can be read, and its floor.
+    /// Nobody is sealed unless all of them, and all sealed masters that just answered, tell what they know.
+    pub(super) async fn fall_back(&self, quarantine: &Quarantine, plan: &Plan, masters: &[usize]) -> Sealed {
+        if masters.is_empty() {
+            return Vec::new();
+        }
+        let mut of = plan.sources.clone();
+        of.extend(plan.steps.iter().map(|(master, _)| *master));
+        let accounts = rounds::accounts(&self.links, &of, self.limit).await;
+        if of.iter().any(|master| !accounts.contains_key(master)) {
+            return Vec::new();
+        }
+        let floor = floor_after_loss(accounts);
+        self.write(quarantine, masters, &floor).await
+    }
+
+    async fn write(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
+        let seals = masters.iter().filter_map(|master| {
+            let (link, probe) = (&self.links[*master], quarantine.probe(*master)?);
+            Some(async move { (*master, rounds::seal(link, probe, floor, self.limit).await) })
+        });
+        join_all(seals).await
+    }
+}
+
+fn floor_after_loss(accounts: BTreeMap<usize, Account>) -> Registers {
+    maximum(accounts.into_values()).fallback(clock::unix_time(), Past::MayHaveHeld)
+}
+
+fn maximum(accounts: impl Iterator<Item = Account>) -> Registers {
+    accounts.fold(Registers::default(), |all, account| all.merged(account.registers))
+}

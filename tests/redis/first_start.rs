@@ -1,0 +1,190 @@
+//! Design §3, "The seal": masters that are new, by the fallback and by `init`.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncCommands;
+use redlock::masters::{InitError, init};
+
+use crate::common::masters::{config, open};
+use crate::common::{RedisServers, ServerOptions, eventually};
+use crate::seal::{BOUND, WAIT, raw, register};
+
+fn servers() -> RedisServers {
+    RedisServers::start(3, &ServerOptions::default()).unwrap()
+}
+
+fn unix_seconds() -> u64 {
+    redlock::clock::unix_time().as_secs()
+}
+
+#[tokio::test]
+async fn the_first_start_of_three_masters_is_the_fallback_after_one_wait() {
+    let (servers, begin, since) = (servers(), Instant::now(), unix_seconds());
+    let (one, other) = (open(&config(&servers)), open(&config(&servers)));
+    for masters in [&one, &other] {
+        masters
+            .master(0, "sealing", |master| {
+                master.sealing_left.is_some_and(|left| left > WAIT / 2)
+            })
+            .await;
+    }
+    assert!(
+        one.try_acquire("a/b", "h").await.is_none(),
+        "no vote before the wait"
+    );
+    one.voters(3).await;
+    other.voters(3).await;
+    let took = begin.elapsed();
+    assert!(took >= WAIT && took < WAIT + BOUND / 2, "{took:?}");
+    for server in servers.iter() {
+        let number = async |field| register(server, field).await.unwrap().parse::<u64>().unwrap();
+        assert!(number("counter").await >= since * 1_000);
+        assert!(number("slotFloor").await >= since + 60);
+        assert!(number("heldFloor").await >= since * 1_000);
+        let probe: bool = raw(server).await.exists("redlock:probe").await.unwrap();
+        assert!(!probe, "the seal takes the probe away");
+    }
+    assert!(one.try_acquire("a/b", "h").await.is_some());
+}
+
+#[tokio::test]
+async fn a_total_loss_is_sealed_above_all_that_was() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    init(&masters).await.unwrap();
+    masters.voters(3).await;
+    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let before = lease
+        .authority_at(redlock::lease::Moment::default())
+        .unwrap()
+        .token;
+    servers[0].restart_empty().unwrap();
+    servers[1].restart_empty().unwrap();
+    masters.voters(1).await;
+    masters.voters(3).await;
+    let after = masters.acquire_soon("a/b", "h").await;
+    let after = after
+        .authority_at(redlock::lease::Moment::default())
+        .unwrap()
+        .token;
+    assert!(after > before);
+}
+
+#[tokio::test]
+async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
+    let servers = servers();
+    // Other keys than ours, more than one step of a scan looks at, do not matter; nor does a probe.
+    for server in servers.iter() {
+        let fill = "for i = 1, 3000 do redis.call('SET', 'redlocks:' .. i, 1) end";
+        let _: () = redis::Script::new(fill)
+            .invoke_async(&mut raw(server).await)
+            .await
+            .unwrap();
+        let _: () = raw(server)
+            .await
+            .set("redlock:probe", "other run|x")
+            .await
+            .unwrap();
+    }
+    let masters = open(&config(&servers));
+    masters.master(0, "connected", |master| master.connected).await;
+    let begin = Instant::now();
+    let report = init(&masters).await.unwrap();
+    masters.voters(3).await;
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_eq!(report.sealed, ["m0", "m1", "m2"]);
+    assert!(report.slot_floor >= unix_seconds() + 59);
+    for server in servers.iter() {
+        assert_eq!(register(server, "heldFloor").await, None);
+        assert_eq!(
+            register(server, "counter").await,
+            Some(report.counter.to_string())
+        );
+    }
+    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    drop(lease);
+
+    let again = InitError::InUse {
+        master: "m0".into(),
+        key: "redlock:meta".into(),
+    };
+    assert_eq!(init(&masters).await, Err(again));
+}
+
+#[tokio::test]
+async fn init_refuses_when_one_master_is_not_reached_and_writes_nothing() {
+    let servers = servers();
+    servers[2].pause().unwrap();
+    let mut config = config(&servers);
+    config.reseal = false;
+    let masters = open(&config);
+    let error = init(&masters).await.unwrap_err();
+    assert!(
+        matches!(&error, InitError::Unreachable { master, .. } if master == "m2"),
+        "{error}"
+    );
+    for server in &servers[..2] {
+        let keys: Vec<String> = raw(server).await.keys("*").await.unwrap();
+        assert!(keys.is_empty(), "{keys:?}");
+    }
+}
+
+#[tokio::test]
+async fn init_refuses_a_master_with_a_key_under_the_prefix() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    for (key, index) in [("redlock:lease:a/b", 1), ("redlock:meta", 2)] {
+        let mut connection = raw(&servers[index]).await;
+        let _: () = connection.hset(key, "counter", 5).await.unwrap();
+        let in_use = InitError::InUse {
+            master: format!("m{index}"),
+            key: key.into(),
+        };
+        assert_eq!(init(&masters).await, Err(in_use));
+        let _: () = connection.del(key).await.unwrap();
+    }
+    init(&masters).await.unwrap();
+    masters.voters(3).await;
+}
+
+#[tokio::test]
+async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    masters
+        .master(0, "about to be sealed", |m| {
+            m.sealing_left.is_some_and(|left| left < WAIT / 2)
+        })
+        .await;
+    // As an init that wrote its probes and died.
+    for server in servers.iter() {
+        let mut connection = raw(server).await;
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let probe = format!("{}|init|x", info.get::<String>("run_id").unwrap());
+        let _: () = connection.set("redlock:probe", probe).await.unwrap();
+    }
+    let written = Instant::now();
+    masters.voters(3).await;
+    assert!(written.elapsed() >= WAIT, "sealed after {:?}", written.elapsed());
+}
+
+#[tokio::test]
+async fn two_inits_at_once_leave_one_quorum() {
+    let servers = servers();
+    let (one, other) = (open(&config(&servers)), open(&config(&servers)));
+    let results = tokio::join!(init(&one), init(&other));
+    // Whoever lost says so; whatever they left, all vote in the end and agree.
+    eventually(BOUND, "three voters", async || {
+        if one.voters_now() == 3 {
+            Ok(())
+        } else {
+            Err((one.status(), results.clone()))
+        }
+    })
+    .await;
+    assert!(other.try_acquire("a/b", "h").await.is_some() || one.try_acquire("a/b", "h").await.is_some());
+}

@@ -1,0 +1,131 @@
+//! Design §3, "The same gate refuses, each by name in the status": such masters are never sealed and never a source.
+
+use std::time::Duration;
+
+use redlock::masters::{InitError, MastersConfig, Unfit, init};
+
+use crate::common::masters::{config, open};
+use crate::common::{RedisServer, RedisServers, ServerOptions};
+use crate::seal::{raw, register, sealed};
+
+fn three() -> RedisServers {
+    RedisServers::start(3, &ServerOptions::default()).unwrap()
+}
+
+/// The last master is odd: init refuses it by name, the other two are sealed without it, and it gets nothing.
+async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Unfit) -> bool) {
+    let masters = open(config);
+    let status = masters
+        .master(2, "refused", |master| master.unfit.is_some())
+        .await;
+    assert!(named(status.unfit.as_ref().unwrap()), "{status:?}");
+    let error = init(&masters).await.unwrap_err();
+    assert!(
+        matches!(&error, InitError::Unfit { master, reason } if master == "m2" && named(reason)),
+        "{error}"
+    );
+    masters.voters(2).await;
+    assert_eq!(register(odd, "seal").await, None);
+    assert_eq!(masters.status()[2].sealing_left, None);
+}
+
+#[tokio::test]
+async fn an_eviction_policy_other_than_noeviction() {
+    let odd = RedisServer::start(&ServerOptions {
+        eviction_policy: Some("allkeys-lru".into()),
+        ..ServerOptions::default()
+    })
+    .unwrap();
+    let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
+    let mut config = config(&two);
+    config.masters.push(redlock::masters::MasterConfig {
+        name: "m2".into(),
+        url: odd.url(),
+    });
+    refused_by_name(&config, &odd, |unfit| {
+        *unfit == Unfit::EvictionPolicy("allkeys-lru".into())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica() {
+    let servers = three();
+    let elsewhere = RedisServer::start(&ServerOptions::default()).unwrap();
+    let _: () = redis::cmd("REPLICAOF")
+        .arg("127.0.0.1")
+        .arg(elsewhere.port())
+        .query_async(&mut raw(&servers[2]).await)
+        .await
+        .unwrap();
+    refused_by_name(&config(&servers), &servers[2], |unfit| {
+        matches!(unfit, Unfit::Replica(_))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn cluster_mode() {
+    let odd = RedisServer::start(&ServerOptions {
+        config: vec!["cluster-enabled yes".into()],
+        ..ServerOptions::default()
+    })
+    .unwrap();
+    let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
+    let mut config = config(&two);
+    config.masters.push(redlock::masters::MasterConfig {
+        name: "m2".into(),
+        url: odd.url(),
+    });
+    refused_by_name(&config, &odd, |unfit| *unfit == Unfit::ClusterMode).await;
+}
+
+#[tokio::test]
+async fn the_same_server_under_two_names() {
+    let servers = three();
+    let mut config = config(&servers);
+    config.masters[2].url = format!("redis://localhost:{}", servers[1].port());
+    let masters = open(&config);
+    for index in [1, 2] {
+        masters
+            .master(index, "a duplicate", |master| {
+                master.unfit == Some(Unfit::Duplicate)
+            })
+            .await;
+    }
+    // Neither counts: the third alone is no majority of masters without a seal.
+    masters
+        .master(0, "blocked", |master| {
+            master.seal_blocked.is_some() && master.sealing_left == Some(Duration::ZERO)
+        })
+        .await;
+    assert_eq!(masters.voters_now(), 0);
+    assert_eq!(register(&servers[1], "seal").await, None);
+}
+
+#[tokio::test]
+async fn another_fingerprint() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    drop(masters);
+    let mut other = config(&servers);
+    other.longest_lease += Duration::from_millis(500);
+    let masters = open(&other);
+    masters
+        .master(1, "of another quorum", |m| {
+            matches!(&m.unfit, Some(Unfit::OtherFingerprint(_)))
+        })
+        .await;
+    assert!(masters.try_acquire("a/b", "h").await.is_none());
+    // One of them loses its memory: the others are no sources for this quorum, and are left as they are.
+    let seal = register(&servers[1], "seal").await;
+    servers[0].restart_empty().unwrap();
+    masters
+        .master(0, "blocked", |master| {
+            master.seal_blocked.is_some() && master.sealing_left == Some(Duration::ZERO)
+        })
+        .await;
+    assert_eq!(register(&servers[0], "seal").await, None);
+    assert_eq!(register(&servers[1], "seal").await, seal);
+    let own = config(&servers).fingerprint().to_string();
+    assert_eq!(register(&servers[1], "fingerprint").await, Some(own));
+}
