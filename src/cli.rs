@@ -1,6 +1,7 @@
 //! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
 
 mod connection;
+mod demo;
 mod exit;
 mod operator;
 
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Operator(operator::OperatorArgs),
+    Demo(demo::DemoArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -50,6 +52,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Operator(args) => block_on(operator::run(args))?,
+        Command::Demo(args) => block_on(demo::run(args))?,
     }
 }
 

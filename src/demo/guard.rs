@@ -25,13 +25,13 @@ rm -rf "$1"
 "#;
 
 #[derive(Debug)]
-pub struct Guard {
+pub(super) struct Guard {
     shell: Child,
     orders: Option<ChildStdin>,
 }
 
 impl Guard {
-    pub fn start(folder: &Path) -> io::Result<Self> {
+    pub(super) fn start(folder: &Path) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SHELL, "redlock-demo-guard"])
             .arg(folder)
@@ -44,11 +44,11 @@ impl Guard {
         Ok(Self { shell, orders })
     }
 
-    pub fn watch(&mut self, pid: u32) {
+    pub(super) fn watch(&mut self, pid: u32) {
         self.order(&format!("watch {pid}"));
     }
 
-    pub fn forget(&mut self, pid: u32) {
+    pub(super) fn forget(&mut self, pid: u32) {
         self.order(&format!("forget {pid}"));
     }
 

@@ -12,19 +12,19 @@ use tokio::net::TcpStream;
 const LONGEST_BODY: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
-pub struct Client {
+pub(super) struct Client {
     address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
 impl Client {
-    pub fn new(address: SocketAddr) -> Self {
+    pub(super) fn new(address: SocketAddr) -> Self {
         Self {
             address,
             stream: None,
@@ -32,7 +32,7 @@ impl Client {
     }
 
     /// A cancelled or failed call leaves no connection behind on which the next would read the answer to this one.
-    pub async fn get(&mut self, path: &str) -> io::Result<Answer> {
+    pub(super) async fn get(&mut self, path: &str) -> io::Result<Answer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {

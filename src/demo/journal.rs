@@ -30,8 +30,14 @@ pub enum Said {
         valid: Duration,
     },
     /// The lease ended without the will of its holder.
-    Lost { lock: String, token: u64 },
-    GivenUp { lock: String, token: u64 },
+    Lost {
+        lock: String,
+        token: u64,
+    },
+    GivenUp {
+        lock: String,
+        token: u64,
+    },
     /// Anything else; with the lock if it is about one.
     Other {
         lock: Option<String>,
@@ -50,14 +56,14 @@ impl Said {
 
 /// A log file that grows.
 #[derive(Debug)]
-pub struct Journal {
+pub(super) struct Journal {
     file: File,
     /// A line whose end has not been written yet.
     rest: Vec<u8>,
 }
 
 impl Journal {
-    pub async fn open(path: &Path) -> io::Result<Self> {
+    pub(super) async fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             file: File::open(path).await?,
             rest: Vec::new(),
@@ -65,7 +71,7 @@ impl Journal {
     }
 
     /// The lines since the last call.
-    pub async fn news(&mut self) -> io::Result<Vec<Line>> {
+    pub(super) async fn news(&mut self) -> io::Result<Vec<Line>> {
         self.file.read_to_end(&mut self.rest).await?;
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());

@@ -11,11 +11,11 @@ const LOCKS: &str = include_str!("../../examples/standalone/locks.yaml");
 
 /// In seconds, for every lock and as the longest of the quorum. Long enough for a busy machine with two cores; short
 /// enough that a takeover, and the wait before a master without memory is sealed again, can be watched.
-pub const LEASE_SECONDS: u64 = 3;
+pub(super) const LEASE_SECONDS: u64 = 3;
 
 /// What the replicas read, and what the rest of the demo has to know of it.
 #[derive(Debug)]
-pub struct Manifests {
+pub(super) struct Manifests {
     /// Name and text of each file.
     pub files: [(&'static str, String); 2],
     /// Names of the masters, in the order of the urls.
@@ -32,10 +32,7 @@ pub enum ManifestError {
         source: serde_yaml::Error,
     },
     #[error("reading examples/standalone/{file}: {field} is not there or not what it must be")]
-    Field {
-        file: &'static str,
-        field: &'static str,
-    },
+    Field { file: &'static str, field: &'static str },
     #[error("reading examples/standalone/{file}: {found} masters; the demo starts {wanted}")]
     Masters {
         file: &'static str,
@@ -45,7 +42,7 @@ pub enum ManifestError {
 }
 
 /// The examples with these masters.
-pub fn with_masters(urls: &[String]) -> Result<Manifests, ManifestError> {
+pub(super) fn with_masters(urls: &[String]) -> Result<Manifests, ManifestError> {
     let (quorum, masters) = quorum(urls)?;
     let (locks, names) = locks()?;
     Ok(Manifests {
@@ -77,9 +74,7 @@ fn quorum(urls: &[String]) -> Result<(String, Vec<String>), ManifestError> {
     }
     let mut names = Vec::new();
     for (master, url) in masters.iter_mut().zip(urls) {
-        let master = master
-            .as_mapping_mut()
-            .ok_or_else(|| missing("spec.masters[]"))?;
+        let master = master.as_mapping_mut().ok_or_else(|| missing("spec.masters[]"))?;
         let name = master
             .get("name")
             .and_then(Value::as_str)

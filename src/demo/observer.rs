@@ -15,13 +15,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Incarnation;
-pub use record::{MasterView, Record, ReplicaView};
+pub(super) use record::{MasterView, Record, ReplicaView};
 
 type Shared = Arc<Mutex<Record>>;
 
 /// Aborts its tasks when it is dropped.
 #[derive(Debug)]
-pub struct Observer {
+pub(super) struct Observer {
     record: Shared,
     looks: Vec<JoinHandle<()>>,
     follows: Vec<Follow>,
@@ -36,7 +36,7 @@ struct Follow {
 
 impl Observer {
     /// Starts to look at the masters.
-    pub fn start(clients: Vec<redis::Client>, locks: &[String]) -> Self {
+    pub(super) fn start(clients: Vec<redis::Client>, locks: &[String]) -> Self {
         let record = Arc::new(Mutex::new(Record::new(locks, clients.len())));
         let look = |(master, client)| tokio::spawn(look::run(master, client, locks.to_vec(), record.clone()));
         let looks = clients.into_iter().enumerate().map(look).collect();
@@ -48,7 +48,12 @@ impl Observer {
     }
 
     /// Starts to follow one life of a replica.
-    pub async fn follow(&mut self, who: &Incarnation, address: SocketAddr, log: &Path) -> io::Result<()> {
+    pub(super) async fn follow(
+        &mut self,
+        who: &Incarnation,
+        address: SocketAddr,
+        log: &Path,
+    ) -> io::Result<()> {
         let stop = CancellationToken::new();
         let follow = follow::Follower::open(who.clone(), address, log, self.record.clone()).await?;
         self.follows.push(Follow {
@@ -60,7 +65,7 @@ impl Observer {
     }
 
     /// The process is gone: reads the rest of its log and asks no more.
-    pub async fn gone(&mut self, who: &Incarnation) {
+    pub(super) async fn gone(&mut self, who: &Incarnation) {
         let Some(index) = self.follows.iter().position(|follow| follow.who == *who) else {
             return;
         };
@@ -70,12 +75,12 @@ impl Observer {
         let _ = follow.task.await;
     }
 
-    pub fn record(&self) -> MutexGuard<'_, Record> {
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
         lock(&self.record)
     }
 
     /// Whether every task still runs: one that ended sees no overlap.
-    pub fn watches(&self) -> bool {
+    pub(super) fn watches(&self) -> bool {
         let looks = self.looks.iter().all(|task| !task.is_finished());
         looks && self.follows.iter().all(|follow| !follow.task.is_finished())
     }

@@ -52,7 +52,7 @@ pub enum ReplicaError {
 
 /// Dropping it kills it.
 #[derive(Debug)]
-pub struct Replica {
+pub(super) struct Replica {
     child: Child,
     who: Incarnation,
     address: SocketAddr,
@@ -61,7 +61,12 @@ pub struct Replica {
 
 impl Replica {
     /// Starts life number `life` of a replica; its log goes into `folder`.
-    pub fn start(name: &str, life: u32, manifests: &Path, folder: &Path) -> Result<Self, ReplicaError> {
+    pub(super) fn start(
+        name: &str,
+        life: u32,
+        manifests: &Path,
+        folder: &Path,
+    ) -> Result<Self, ReplicaError> {
         let name = name.to_owned();
         let program = match std::env::current_exe() {
             Ok(program) => program,
@@ -96,7 +101,13 @@ impl Replica {
             .spawn();
         let child = match spawned {
             Ok(child) => child,
-            Err(source) => return Err(ReplicaError::Spawn { name, program, source }),
+            Err(source) => {
+                return Err(ReplicaError::Spawn {
+                    name,
+                    program,
+                    source,
+                });
+            }
         };
         let pid = child.id();
         Ok(Self {
@@ -107,19 +118,19 @@ impl Replica {
         })
     }
 
-    pub fn who(&self) -> &Incarnation {
+    pub(super) fn who(&self) -> &Incarnation {
         &self.who
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn log(&self) -> &Path {
+    pub(super) fn log(&self) -> &Path {
         &self.log
     }
 
-    pub fn signal(&self, signal: Signal) -> Result<(), ReplicaError> {
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), ReplicaError> {
         // No process has a number that does not fit.
         let pid = Pid::from_raw(i32::try_from(self.who.pid).unwrap_or(i32::MAX));
         signal::kill(pid, signal).map_err(|source| ReplicaError::Signal {
@@ -130,7 +141,7 @@ impl Replica {
     }
 
     /// SIGKILL; returns once it is gone.
-    pub fn kill(&mut self) -> Result<(), ReplicaError> {
+    pub(super) fn kill(&mut self) -> Result<(), ReplicaError> {
         let name = self.who.name.clone();
         self.child
             .kill()
@@ -140,7 +151,7 @@ impl Replica {
     }
 
     /// Whether it has ended by itself, and how.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ReplicaError> {
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ReplicaError> {
         let name = self.who.name.clone();
         self.child
             .try_wait()
@@ -148,7 +159,7 @@ impl Replica {
     }
 
     /// Waits for its end; none if it still runs after `bound`.
-    pub async fn ends_within(&mut self, bound: Duration) -> Result<Option<ExitStatus>, ReplicaError> {
+    pub(super) async fn ends_within(&mut self, bound: Duration) -> Result<Option<ExitStatus>, ReplicaError> {
         let end = clock::now() + bound;
         loop {
             if let Some(status) = self.ended()? {
@@ -171,7 +182,7 @@ impl Drop for Replica {
 }
 
 /// The last lines of a log, for a report of a failure.
-pub fn log_tail(log: &Path) -> String {
+pub(super) fn log_tail(log: &Path) -> String {
     let log = fs::read(log).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = log.lines().collect();

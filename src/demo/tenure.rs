@@ -76,7 +76,11 @@ impl Account {
     pub fn saw(&mut self, master: usize, lease: Option<LeaseText>, ends: Moment, at: Moment) {
         let shown = lease.as_ref().map(|lease| lease.nonce.as_str());
         // Deleted before its end, or lost with the memory: this master has been free of it since.
-        for tenure in self.tenures.iter_mut().filter(|t| Some(t.nonce.as_str()) != shown) {
+        for tenure in self
+            .tenures
+            .iter_mut()
+            .filter(|t| Some(t.nonce.as_str()) != shown)
+        {
             if let Some(end) = tenure.ends.get_mut(master) {
                 *end = (*end).min(at);
             }

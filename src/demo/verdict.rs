@@ -10,7 +10,7 @@ use super::tenure::Tenure;
 
 /// Two claims on one lock at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overlap {
+pub(super) struct Overlap {
     pub lock: String,
     /// Replica and token of the one that began first.
     pub first: (String, u64),
@@ -35,7 +35,7 @@ impl fmt::Display for Overlap {
 
 /// A holder whose token is not greater than that of the holder before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenFell {
+pub(super) struct TokenFell {
     pub lock: String,
     pub before: u64,
     pub after: u64,
@@ -55,7 +55,7 @@ impl fmt::Display for TokenFell {
 }
 
 /// Every pair of claims on one lock that have an instant in common. A replica's earlier life counts as another replica.
-pub fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
+pub(super) fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
     let mut found = Vec::new();
     for (index, one) in claims.iter().enumerate() {
         for other in claims[index + 1..].iter().filter(|other| other.lock == one.lock) {
@@ -79,7 +79,7 @@ pub fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
 }
 
 /// Every successive pair of holders whose tokens do not grow, by the replicas' own account.
-pub fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
+pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
     let held = claims
         .iter()
         .map(|c| (c.lock.as_str(), c.began.as_nanos(), c.token));
@@ -87,7 +87,7 @@ pub fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
 }
 
 /// The same by the account of the masters, in the order in which a majority showed the leases.
-pub fn fallen_tenures<'a>(lock: &'a str, tenures: &'a [Tenure]) -> Vec<TokenFell> {
+pub(super) fn fallen_tenures<'a>(lock: &'a str, tenures: &'a [Tenure]) -> Vec<TokenFell> {
     let held = tenures
         .iter()
         .filter_map(|t| Some((lock, t.seen?.as_nanos(), t.token)));

@@ -109,9 +109,7 @@ impl Follower {
             match said {
                 Said::Acquired { lock, token, valid } => {
                     let valid_until = *at + valid.saturating_sub(LOG_DELAY);
-                    record
-                        .claims
-                        .acquired(&self.who, lock, *token, *at, valid_until);
+                    record.claims.acquired(&self.who, lock, *token, *at, valid_until);
                 }
                 Said::Lost { lock, token } | Said::GivenUp { lock, token } => {
                     record.claims.ended(&self.who, lock, *token, *at);
@@ -143,11 +141,9 @@ impl Follower {
         let mut record = lock(&self.record);
         for line in locks {
             let left = line.valid_for_milliseconds.filter(|left| *left > 0);
-            if let ("active", Some(token), Some(left)) = (
-                line.role.to_ascii_lowercase().as_str(),
-                line.fencing_token,
-                left,
-            ) {
+            if let ("active", Some(token), Some(left)) =
+                (line.role.to_ascii_lowercase().as_str(), line.fencing_token, left)
+            {
                 let valid_until = asked + Duration::from_millis(left);
                 record
                     .claims

@@ -115,10 +115,7 @@ fn write_down(master: usize, locks: &[String], shown: Shown, record: &Shared) {
     }
     for (lock, (value, left)) in locks.iter().zip(shown.leases) {
         // Negative: it ended between the two commands.
-        let lease = value
-            .as_deref()
-            .and_then(LeaseText::parse)
-            .filter(|_| left >= 0);
+        let lease = value.as_deref().and_then(LeaseText::parse).filter(|_| left >= 0);
         let ends = now + Duration::from_millis(u64::try_from(left).unwrap_or(0));
         if let Some(account) = record.accounts.get_mut(lock) {
             account.saw(master, lease, ends, now);
