@@ -94,7 +94,11 @@ fn parse(line: &str, boot_time: impl FnOnce(Duration) -> Moment) -> Option<Line>
     let since_1970 = Duration::from_nanos(u64::try_from(stamp.as_nanosecond()).ok()?);
     let fields = line.get("fields").unwrap_or(&line);
     let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-    let number = |name: &str| fields.get(name).and_then(Value::as_u64);
+    // Numbers of 128 bits are written as text.
+    let number = |name: &str| {
+        let value = fields.get(name)?;
+        value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    };
     let message = text("message")?;
     let said = match (message.as_str(), text("lock"), number("token")) {
         ("lease acquired", Some(lock), Some(token)) => Said::Acquired {
@@ -131,7 +135,7 @@ mod tests {
         };
         for line in [
             r#"{"timestamp":"2026-01-01T00:00:00.000001Z","fields":{"message":"lease acquired","lock":"a/b","token":7,"valid_ms":2960}}"#,
-            r#"{"timestamp":"2026-01-01T00:00:00.000001Z","message":"lease acquired","lock":"a/b","token":7,"valid_ms":2960}"#,
+            r#"{"timestamp":"2026-01-01T00:00:00.000001Z","message":"lease acquired","lock":"a/b","token":7,"valid_ms":"2960"}"#,
         ] {
             assert_eq!(said(line), Some(acquired.clone()), "{line}");
         }

@@ -1,6 +1,6 @@
 //! The independent observer: looks at masters and replicas from outside and writes down what it sees.
 //!
-//! Owns its own connections to every master (plain GET and PTTL) and to every replica (`/locks` and the log). Refuses to
+//! Owns its own connections to every master (plain MGET and PTTL) and to every replica (`/locks` and the log). Refuses to
 //! use the code that it observes: nothing here comes from [`crate::masters`] or [`crate::elector`].
 
 mod follow;

@@ -42,12 +42,15 @@ pub struct Tenure {
     pub seen: Option<Moment>,
     /// The end on each master; a master that never showed it is free of it at any time.
     ends: Vec<Moment>,
+    /// Masters without a vote while this lease stood: they are nobody's, however free they look.
+    barred: Vec<bool>,
 }
 
 impl Tenure {
     /// From when on a majority is free: the M-th smallest end.
     pub fn free_at(&self) -> Moment {
-        let mut ends = self.ends.clone();
+        let end = |(end, barred): (&Moment, &bool)| if *barred { Moment::NEVER } else { *end };
+        let mut ends: Vec<Moment> = self.ends.iter().zip(&self.barred).map(end).collect();
         ends.sort_unstable();
         ends.get(ends.len() / 2).copied().unwrap_or_default()
     }
@@ -89,6 +92,9 @@ impl Account {
         let majority = self.masters / 2 + 1;
         let tenure = self.entry(&lease);
         tenure.token = tenure.token.max(lease.grant);
+        if let Some(barred) = tenure.barred.get_mut(master) {
+            *barred = false;
+        }
         if let Some(end) = tenure.ends.get_mut(master) {
             // Every look gives an upper bound; the least of them is the nearest, until a renewal moves it all.
             let renewed = ends > *end + RENEWED;
@@ -96,6 +102,14 @@ impl Account {
         }
         if tenure.seen.is_none() && tenure.ends.iter().filter(|end| **end > at).count() >= majority {
             tenure.seen = Some(at);
+        }
+    }
+
+    /// Enters that a master has no vote now. It counts for the lease that stands; one before it is history.
+    pub(super) fn has_no_vote(&mut self, master: usize) {
+        let last = self.tenures.iter_mut().rev().find(|t| t.seen.is_some());
+        if let Some(barred) = last.and_then(|tenure| tenure.barred.get_mut(master)) {
+            *barred = true;
         }
     }
 
@@ -127,6 +141,7 @@ impl Account {
                     token: lease.grant,
                     seen: None,
                     ends: vec![Moment::default(); self.masters],
+                    barred: vec![false; self.masters],
                 });
                 self.tenures.len() - 1
             });
@@ -194,5 +209,19 @@ mod tests {
         account.saw(1, lease("o", 2), ms(1200), ms(310));
         assert_eq!(account.tenures()[0].free_at(), ms(310));
         assert!(!account.shown_by(0, ms(320)));
+    }
+
+    #[test]
+    fn a_master_without_a_vote_is_not_free() {
+        let mut account = Account::new(3);
+        for (master, end) in [(0, 700), (1, 800), (2, 900)] {
+            account.saw(master, lease("n", 1), ms(end), ms(1));
+        }
+        account.saw(0, None, ms(0), ms(10));
+        assert_eq!(account.current().unwrap().free_at(), ms(800));
+        account.has_no_vote(0);
+        assert_eq!(account.current().unwrap().free_at(), ms(900));
+        account.saw(0, lease("n", 1), ms(850), ms(20));
+        assert_eq!(account.current().unwrap().free_at(), ms(850), "sealed and healed");
     }
 }

@@ -17,7 +17,7 @@ use crate::demo::journal::{Journal, Line, Said};
 use crate::lease::Moment;
 
 /// A replica that says *lost* too late is caught with this resolution; its log has microseconds.
-const EVERY: Duration = Duration::from_millis(8);
+const EVERY: Duration = Duration::from_millis(10);
 /// A paused replica does not answer. The next question is to reach it soon after it wakes, when it could be wrong.
 const PATIENCE: Duration = Duration::from_millis(60);
 /// How many questions go by between two about readiness.

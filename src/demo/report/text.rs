@@ -81,8 +81,8 @@ fn sources(out: &mut String, report: &Report) {
         out,
         "
   where the numbers come from
-    end of the lease   GET and PTTL of every lease on all masters, on connections of the observer, {} reads;
-                       with five masters a majority is free at the third smallest end
+    end of the lease   MGET and PTTL of every lease on all masters, on connections of the observer, {} reads;
+                       a majority can be free at the M-th smallest end
     release, active    the replicas' log lines `lease given up` and `lease acquired`, {} lines with microseconds
     who believed what  from `lease acquired` to the earlier of `lease lost` or `lease given up` and the last
                        valid_until known, which is in {} answers of /locks; a replica that was killed or paused
