@@ -28,7 +28,7 @@ pub async fn tasks(quorum: &Quorum) {
         FOR.as_secs()
     );
     let floor = Floor::connect(&quorum.servers.urls()).await;
-    let (mut ours, mut theirs) = (0.0, 0.0);
+    let (mut ours, mut theirs, mut calls) = (0.0, 0.0, 0);
     for _ in 0..2 {
         let floor = floor.clone();
         theirs += turn(move |task, count| {
@@ -42,6 +42,7 @@ pub async fn tasks(quorum: &Quorum) {
         })
         .await;
         let masters = quorum.masters.clone();
+        let before = script_calls(quorum).await;
         ours += turn(move |task, _| {
             let masters = masters.clone();
             async move {
@@ -57,8 +58,11 @@ pub async fn tasks(quorum: &Quorum) {
             }
         })
         .await;
+        calls += script_calls(quorum).await - before;
     }
     println!("floor                  {:>10.0} cycles/s", theirs / 2.0);
+    let together = ours * FOR.as_secs_f64() * 2.0 * 5.0 / calls as f64;
+    println!("locks in a script call {together:>10.1} on average");
     println!(
         "acquire + release      {:>10.0} cycles/s ({:.2} × the floor, goal ≥ 1)",
         ours / 2.0,

@@ -95,8 +95,8 @@ pub async fn hung(quorum: &Quorum) {
             .line(&format!("acquire + release, {label}"));
         Stats::of(&rounds.iter().map(|c| c.1).collect::<Vec<_>>()).line(&format!("renew, {label}"));
     };
-    measure("all answer").await;
+    measure("all-answer").await;
     quorum.servers[0].pause().unwrap();
-    measure("one hung").await;
+    measure("one-hung").await;
     quorum.servers[0].resume().unwrap();
 }

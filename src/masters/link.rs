@@ -274,6 +274,12 @@ impl Link {
             Some(reply) => reply.and_then(Reply::parse),
             None => Err(Unknown::TimedOut(deadline.as_millis())),
         };
+        // A server that answers a look with an error says the same again a moment later.
+        if let Err(unknown) = &reply
+            && (admission == Admission::Voting || !unknown.is_of_server())
+        {
+            self.poke();
+        }
         let reply = self.note(reply, sent, received);
         Exchange {
             reply,
@@ -285,7 +291,7 @@ impl Link {
 
     /// Learns from a reply: the clock, whether it is sealed, that it answers.
     fn note(&self, reply: Result<Reply, Unknown>, sent: Moment, received: Moment) -> Result<Reply, Unknown> {
-        let reply = reply.inspect_err(|_| self.poke())?;
+        let reply = reply?;
         let mut state = self.state();
         state.answered = received;
         state.latency = received.since(sent);
@@ -312,12 +318,18 @@ impl Link {
 
     /// Asks the master about itself.
     pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
-        let exchange = self
-            .call(&LOOK, Admission::Connected, self.command_timeout, |command, _| {
-                command.arg(2).arg(&*self.keys.meta).arg(&*self.keys.probe);
+        let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
+            self.call(&LOOK, Admission::Connected, self.command_timeout, |command, _| {
+                command.arg(keys.len());
+                keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
             })
-            .await;
-        let reply = exchange.reply?;
+        };
+        let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
+        // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.
+        if reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
+            reply = ask(&[]).await.reply;
+        }
+        let reply = reply?;
         Facts::parse(reply.counter, &reply.items)
     }
 }

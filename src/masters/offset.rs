@@ -117,7 +117,7 @@ mod tests {
             (sample(1_000_000, 0, 1), sample(1_001_000, 1_000, 1_001), false),
             (sample(1_000_000, 0, 1), sample(1_001_100, 1_000, 1_001), true),
             (sample(1_000_000, 0, 1), sample(1_000_900, 1_000, 1_001), true),
-            (sample(1_000_000, 0, 300), sample(1_001_200, 1_000, 1_001), false),
+            (sample(1_000_000, 0, 300), sample(1_000_800, 1_000, 1_001), false),
             (sample(1_000_000, 0, 1), sample(1_001_020, 1_000, 1_001), false),
             // An hour without contact: the rates alone explain it.
             (

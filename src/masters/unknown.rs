@@ -61,6 +61,16 @@ impl Unknown {
         matches!(self, Self::Server { code, .. } if ["NOAUTH", "NOPERM", "WRONGPASS"].contains(&code.as_str()))
     }
 
+    pub(crate) fn is_of_server(&self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
+    /// Whether a server in cluster mode does not serve the keys.
+    pub(crate) fn is_of_a_cluster(&self) -> bool {
+        const CODES: [&str; 5] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN"];
+        matches!(self, Self::Server { code, .. } if CODES.contains(&code.as_str()))
+    }
+
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
     }

@@ -25,7 +25,11 @@ async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl 
         "{error}"
     );
     masters.voters(2).await;
-    assert_eq!(register(odd, "seal").await, None);
+    let keys: u64 = redis::cmd("DBSIZE")
+        .query_async(&mut raw(odd).await)
+        .await
+        .unwrap();
+    assert_eq!(keys, 0, "neither probe nor seal");
     assert_eq!(masters.status()[2].sealing_left, None);
 }
 

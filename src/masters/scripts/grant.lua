@@ -1,8 +1,11 @@
 -- ARGV[3] = floor, ARGV[4] = own cluster. A lock: KEYS lease, reserved; ARGV stem, milliseconds, name.
-local floor = tonumber(ARGV[3])
-if counter < floor then counter = floor end
+-- The i-th lock is granted base + i, whether or not those before it were granted: so masters that refuse different
+-- locks of a chunk still give the same numbers. All of them are taken from the counter before the first grant.
+local locks = (#KEYS - 1) / 2
+local base = math.max(counter, tonumber(ARGV[3]))
+local taken = false
 local held_floor = tonumber(meta[4] or '0')
-for i = 1, (#KEYS - 1) / 2 do
+for i = 1, locks do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
   local stem = ARGV[3 * i + 2]
   local found = call('MGET', lease, reserved)
@@ -14,9 +17,12 @@ for i = 1, (#KEYS - 1) / 2 do
   elseif value or hold then
     out[i + 4] = obstacle(lease, reserved, value, hold)
   else
-    counter = counter + 1
-    number = string.format('%.0f', counter)
-    call('HSET', KEYS[1], 'counter', number)
+    if not taken then
+      counter = base + locks
+      call('HSET', KEYS[1], 'counter', string.format('%.0f', counter))
+      taken = true
+    end
+    number = string.format('%.0f', base + i)
     call('SET', lease, stem .. number, 'PX', ARGV[3 * i + 3])
   end
   if number then

@@ -1,4 +1,5 @@
--- What the gate and the seal need to know of this master. Needs no seal, writes nothing. KEYS: meta, probe.
+-- What the gate and the seal need to know of this master. Needs no seal, writes nothing. KEYS: meta, probe; or none,
+-- of a server in cluster mode, which does not serve them.
 local time = redis.call('TIME')
 local facts = {}
 for _, section in ipairs({'server', 'replication', 'memory', 'stats', 'persistence', 'cluster'}) do
@@ -8,8 +9,11 @@ for _, section in ipairs({'server', 'replication', 'memory', 'stats', 'persisten
     facts[name] = facts[name] or string.match(info, '[\r\n]' .. name .. ':([^\r\n]*)')
   end
 end
-local meta = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'evicted')
-local probe = redis.call('GET', KEYS[2])
+local meta, probe = {}, false
+if #KEYS == 2 then
+  meta = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'evicted')
+  probe = redis.call('GET', KEYS[2])
+end
 return {'ok', time[1], time[2], meta[3] or '0',
   facts.run_id or '', facts.redis_version or '', facts.role or '', facts.maxmemory_policy or '',
   facts.evicted_keys or '0', facts.aof_enabled or '0', facts.cluster_enabled or '0',
