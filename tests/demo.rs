@@ -1,7 +1,7 @@
 //! `redlock demo` as people and programs run it.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 #[path = "demo/leftovers.rs"]

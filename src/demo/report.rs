@@ -153,3 +153,73 @@ pub(super) fn milliseconds(from: Moment, to: Moment) -> f64 {
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::claims::Incarnation;
+
+    fn record(held: &[(&str, u64, u64, u64)]) -> Record {
+        let mut record = Record::new(&["l".to_owned()], 5);
+        for (name, token, from, to) in held {
+            let who = Incarnation {
+                name: (*name).to_owned(),
+                pid: 1,
+            };
+            let (from, to) = (Moment::from_nanos(*from), Moment::from_nanos(*to));
+            record.claims.acquired(&who, "l", *token, from, to);
+        }
+        record
+    }
+
+    fn report(held: &[(&str, u64, u64, u64)], findings: Findings) -> Report {
+        Report::new(&record(held), findings, 1, Duration::from_secs(1), 3)
+    }
+
+    const FINE: [(&str, u64, u64, u64); 2] = [("a", 1, 0, 10), ("b", 2, 10, 20)];
+
+    #[test]
+    fn a_run_in_which_all_held_is_fine() {
+        assert!(report(&FINE, Findings::default()).ok);
+    }
+
+    #[test]
+    fn a_planted_overlap_or_token_fails_the_run_and_is_named() {
+        let overlap = report(&[("a", 1, 0, 11), ("b", 2, 10, 20)], Findings::default());
+        assert!(!overlap.ok && overlap.overlaps == 1);
+        assert!(overlap.text().contains("both held it"), "{}", overlap.text());
+        let token = report(&[("a", 2, 0, 10), ("b", 1, 10, 20)], Findings::default());
+        assert!(!token.ok && !token.tokens_strictly_increasing);
+        assert!(
+            token.text().contains("token 1 came after token 2"),
+            "{}",
+            token.text()
+        );
+    }
+
+    #[test]
+    fn something_expected_that_did_not_happen_fails_the_run() {
+        let check = Check {
+            what: "it rains".to_owned(),
+            ok: false,
+            detail: "it does not".to_owned(),
+        };
+        let findings = Findings {
+            checks: vec![check],
+            ..Findings::default()
+        };
+        assert!(!report(&FINE, findings).ok);
+        let findings = Findings {
+            failure: Some("the sky fell".to_owned()),
+            ..Findings::default()
+        };
+        assert!(report(&FINE, findings).text().contains("FAILED"));
+    }
+
+    #[test]
+    fn a_lease_on_a_master_without_a_seal_fails_the_run() {
+        let mut record = record(&FINE);
+        record.masters[2].stray_leases = 1;
+        assert!(!Report::new(&record, Findings::default(), 1, Duration::ZERO, 3).ok);
+    }
+}

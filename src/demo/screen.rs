@@ -12,6 +12,9 @@ use crate::lease::Moment;
 /// Often enough to look alive, seldom enough to be read.
 const EVERY: Duration = Duration::from_millis(200);
 
+/// What every terminal has.
+const WIDTH: usize = 79;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Lines and a table on stdout.
@@ -125,15 +128,18 @@ fn table(record: &Record, masters: &[String], now: Moment) -> String {
             None => writeln!(text, "  {lock:<28} {:<12}", "nobody"),
         };
     }
-    let replicas: Vec<String> = replicas(record, now);
+    for replica in replicas(record, now) {
+        let _ = writeln!(text, "  {replica}");
+    }
     let masters: Vec<String> = masters
         .iter()
         .zip(&record.masters)
         .map(|(name, view)| format!("{name} {}", state(view)))
         .collect();
-    let _ = writeln!(text, "  replicas  {}", replicas.join("   "));
-    let _ = writeln!(text, "  masters   {}", masters.join("   "));
-    text
+    let _ = writeln!(text, "  {}", masters.join("   "));
+    // A line that wraps would be two to wipe.
+    let narrow = |line: &str| line.chars().take(WIDTH).chain(['\n']).collect::<String>();
+    text.lines().map(narrow).collect()
 }
 
 /// The last life of each replica.

@@ -16,6 +16,8 @@ use super::stage::Stage;
 const SOON: Duration = Duration::from_secs(15);
 /// For what happens after the end of a lease.
 const AFTER_LEASE: Duration = Duration::from_secs(LEASE_SECONDS + 10);
+/// One failure is an anecdote. More than three would not fit into a minute on a busy machine.
+const TIMES: u32 = 3;
 /// A replica that is stopped leaves in less.
 const LEAVES: Duration = Duration::from_secs(2);
 
@@ -33,8 +35,8 @@ pub(super) async fn play(stage: &mut Stage, seed: u64, findings: &mut Findings) 
     let emptied = (hung + 1 + random.usize(..masters - 1)) % masters;
     let mut play = Play { stage, findings };
     play.begin(seed).await?;
-    let killed = play.crash().await?;
-    play.clean_stop(&killed).await?;
+    play.crashes().await?;
+    play.clean_stops().await?;
     play.hang(hung).await?;
     let emptied = play.empty(emptied).await?;
     play.freeze().await?;

@@ -36,8 +36,8 @@ impl LeaseText {
 pub struct Tenure {
     pub identity: String,
     pub nonce: String,
-    /// The greatest grant number that any master showed.
-    pub token: u64,
+    /// The grant number that each master showed.
+    grants: Vec<Option<u64>>,
     /// When a majority was first seen to show it at once; none if that never was: a lost attempt.
     pub seen: Option<Moment>,
     /// The end on each master; a master that never showed it is free of it at any time.
@@ -47,6 +47,20 @@ pub struct Tenure {
 }
 
 impl Tenure {
+    /// The least token that its holder can have got: the M-th smallest grant number. The true one is the greatest of the
+    /// majority that answered first, and the lease does not tell which that was. This one must grow all the same: every
+    /// majority of a later lease has a master that counted up from the true one.
+    pub fn token(&self) -> u64 {
+        let mut grants: Vec<u64> = self.grants.iter().flatten().copied().collect();
+        grants.sort_unstable();
+        let majority = self.grants.len() / 2;
+        grants
+            .get(majority)
+            .or(grants.last())
+            .copied()
+            .unwrap_or_default()
+    }
+
     /// From when on a majority is free: the M-th smallest end.
     pub fn free_at(&self) -> Moment {
         let end = |(end, barred): (&Moment, &bool)| if *barred { Moment::NEVER } else { *end };
@@ -91,14 +105,17 @@ impl Account {
         let Some(lease) = lease else { return };
         let majority = self.masters / 2 + 1;
         let tenure = self.entry(&lease);
-        tenure.token = tenure.token.max(lease.grant);
+        let new = tenure
+            .grants
+            .get_mut(master)
+            .is_some_and(|grant| grant.replace(lease.grant).is_none());
         if let Some(barred) = tenure.barred.get_mut(master) {
             *barred = false;
         }
         if let Some(end) = tenure.ends.get_mut(master) {
             // Every look gives an upper bound; the least of them is the nearest, until a renewal moves it all.
             let renewed = ends > *end + RENEWED;
-            *end = if renewed { ends } else { (*end).min(ends) };
+            *end = if new || renewed { ends } else { (*end).min(ends) };
         }
         if tenure.seen.is_none() && tenure.ends.iter().filter(|end| **end > at).count() >= majority {
             tenure.seen = Some(at);
@@ -106,7 +123,7 @@ impl Account {
     }
 
     /// Enters that a master has no vote now. It counts for the lease that stands; one before it is history.
-    pub(super) fn has_no_vote(&mut self, master: usize) {
+    pub fn has_no_vote(&mut self, master: usize) {
         let last = self.tenures.iter_mut().rev().find(|t| t.seen.is_some());
         if let Some(barred) = last.and_then(|tenure| tenure.barred.get_mut(master)) {
             *barred = true;
@@ -118,8 +135,14 @@ impl Account {
         self.tenures.iter().rev().find(|t| t.seen.is_some())
     }
 
-    pub fn of_token(&self, token: u64) -> Option<&Tenure> {
-        self.tenures.iter().find(|t| t.token == token && t.seen.is_some())
+    /// The lease that a replica acquired at `began`: the one of its name that a majority showed nearest to then. Not by
+    /// the token, see [`Tenure::token`].
+    pub fn of_claim(&self, identity: &str, began: Moment) -> Option<&Tenure> {
+        let own = self.tenures.iter().filter(|t| t.identity == identity);
+        let distance = |tenure: &Tenure| Some(tenure.seen?.since(began) + began.since(tenure.seen?));
+        own.filter_map(|tenure| Some((distance(tenure)?, tenure)))
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, tenure)| tenure)
     }
 
     /// Whether this master shows the lease that a majority showed last.
@@ -138,7 +161,7 @@ impl Account {
                 self.tenures.push(Tenure {
                     identity: lease.identity.clone(),
                     nonce: lease.nonce.clone(),
-                    token: lease.grant,
+                    grants: vec![None; self.masters],
                     seen: None,
                     ends: vec![Moment::default(); self.masters],
                     barred: vec![false; self.masters],
@@ -181,7 +204,7 @@ mod tests {
         assert!(account.current().is_none());
         account.saw(2, lease("n", 5), ms(100), ms(2));
         let held = account.current().unwrap();
-        assert_eq!((held.seen, held.token), (Some(ms(2)), 5));
+        assert_eq!((held.seen, held.token()), (Some(ms(2)), 5));
     }
 
     #[test]
@@ -223,5 +246,25 @@ mod tests {
         assert_eq!(account.current().unwrap().free_at(), ms(900));
         account.saw(0, lease("n", 1), ms(850), ms(20));
         assert_eq!(account.current().unwrap().free_at(), ms(850), "sealed and healed");
+    }
+
+    #[test]
+    fn a_master_whose_counter_is_ahead_does_not_make_the_token() {
+        let mut account = Account::new(3);
+        for (master, grant) in [(0, 720), (1, 720), (2, 726)] {
+            account.saw(master, lease("n", grant), ms(900), ms(1));
+        }
+        assert_eq!(account.current().unwrap().token(), 720);
+    }
+
+    #[test]
+    fn a_lease_is_found_by_who_and_when() {
+        let mut account = Account::new(1);
+        for (nonce, at) in [("n", 100), ("o", 200)] {
+            account.saw(0, lease(nonce, at), ms(900), ms(at));
+        }
+        assert_eq!(account.of_claim("a", ms(197)).unwrap().nonce, "o");
+        assert_eq!(account.of_claim("a", ms(103)).unwrap().nonce, "n");
+        assert!(account.of_claim("b", ms(103)).is_none());
     }
 }

@@ -90,7 +90,7 @@ pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
 pub(super) fn fallen_tenures<'a>(lock: &'a str, tenures: &'a [Tenure]) -> Vec<TokenFell> {
     let held = tenures
         .iter()
-        .filter_map(|t| Some((lock, t.seen?.as_nanos(), t.token)));
+        .filter_map(|t| Some((lock, t.seen?.as_nanos(), t.token())));
     fallen(held.collect(), "the masters")
 }
 

@@ -48,7 +48,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub(super) fn new(locks: &[String], masters: usize) -> Self {
+    pub fn new(locks: &[String], masters: usize) -> Self {
         Self {
             locks: locks.to_vec(),
             claims: Claims::default(),

@@ -82,7 +82,9 @@ impl Play<'_> {
 
     pub(super) async fn sealed_again(&mut self, Emptied { master, at }: Emptied) -> Result<(), DemoError> {
         let name = self.stage.masters[master].clone();
-        self.heading(&format!("   and {name}, which lost its memory"));
+        self.heading(&format!(
+            "6. {name}, which lost its memory, is sealed again after the longest lease has passed"
+        ));
         let wait = timing::seal_wait(Duration::from_secs(LEASE_SECONDS), timing::DEFAULT_ACQUIRE_LIMIT);
         let sealed = self
             .stage
@@ -116,17 +118,17 @@ impl Play<'_> {
     }
 }
 
-/// Token and end of the lease of each lock, by the masters.
-fn holders(record: &Record) -> BTreeMap<String, (u64, Moment)> {
+/// Nonce and end of the lease of each lock, by the masters.
+fn holders(record: &Record) -> BTreeMap<String, (String, Moment)> {
     let of = |(lock, account): (&String, &crate::demo::tenure::Account)| {
         account
             .current()
-            .map(|tenure| (lock.clone(), (tenure.token, tenure.free_at())))
+            .map(|tenure| (lock.clone(), (tenure.nonce.clone(), tenure.free_at())))
     };
     record.accounts.iter().filter_map(of).collect()
 }
 
-fn renewed(record: &Record, before: &BTreeMap<String, (u64, Moment)>) -> bool {
+fn renewed(record: &Record, before: &BTreeMap<String, (String, Moment)>) -> bool {
     let now = holders(record);
     before
         .iter()

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::{LEAVES, Play, SOON};
+use super::{LEAVES, Play, SOON, TIMES};
 use crate::clock;
 use crate::demo::claims::Incarnation;
 use crate::demo::error::DemoError;
@@ -12,38 +12,45 @@ use crate::demo::report::Kind;
 use crate::lease::Moment;
 
 impl Play<'_> {
-    /// Returns who was killed.
-    pub(super) async fn crash(&mut self) -> Result<Incarnation, DemoError> {
-        let (who, count) = self.victim().await?;
-        let name = &who.name;
+    pub(super) async fn crashes(&mut self) -> Result<(), DemoError> {
         self.heading(&format!(
-            "1. kill -9 {name}, which holds {count} locks: others take over when its leases end"
+            "1. kill -9, {TIMES} times, of the replica that holds most: others take over when its leases end"
         ));
-        let killed = self.stage.kill(&who).await?;
-        let held = self.stage.record().held_by(&who, killed);
-        self.taken_over(Kind::Crash, &who, &held).await?;
-        Ok(who)
+        for _ in 0..TIMES {
+            let (who, count) = self.victim().await?;
+            self.say(&format!("kill -9 {}, which holds {count} locks", who.name));
+            let killed = self.stage.kill(&who).await?;
+            let held = self.stage.record().held_by(&who, killed);
+            self.taken_over(Kind::Crash, &who, &held).await?;
+            self.again(&who.name).await?;
+        }
+        Ok(())
     }
 
-    pub(super) async fn clean_stop(&mut self, killed: &Incarnation) -> Result<(), DemoError> {
-        let (who, count) = self.victim().await?;
-        let name = &who.name;
+    pub(super) async fn clean_stops(&mut self) -> Result<(), DemoError> {
         self.heading(&format!(
-            "2. Start {} again, then SIGTERM to {name}, which holds {count} locks: it passes them on at once",
-            killed.name
+            "2. All run again. SIGTERM, {TIMES} times, to the one that holds most: it passes its locks on at once"
         ));
-        let again = self.stage.start_replica(&killed.name).await?;
-        self.ready(&again).await?;
-        let held = self.stage.record().held_by(&who, clock::now());
-        let (took, clean) = self.stage.stop(&who, LEAVES).await?;
-        self.taken_over(Kind::Release, &who, &held).await?;
-        self.check(
-            clean,
-            &format!("{name} left with exit code 0 in time"),
-            format!("{} ms", took.as_millis()),
-        );
-        let again = self.stage.start_replica(name).await?;
-        self.ready(&again).await
+        for _ in 0..TIMES {
+            let (who, count) = self.victim().await?;
+            let name = &who.name;
+            self.say(&format!("SIGTERM to {name}, which holds {count} locks"));
+            let held = self.stage.record().held_by(&who, clock::now());
+            let (took, clean) = self.stage.stop(&who, LEAVES).await?;
+            self.taken_over(Kind::Release, &who, &held).await?;
+            self.check(
+                clean,
+                &format!("{name} left with exit code 0 in time"),
+                format!("{} ms", took.as_millis()),
+            );
+            self.again(name).await?;
+        }
+        Ok(())
+    }
+
+    async fn again(&mut self, name: &str) -> Result<(), DemoError> {
+        let who = self.stage.start_replica(name).await?;
+        self.ready(&who).await
     }
 
     pub(super) async fn freeze(&mut self) -> Result<(), DemoError> {

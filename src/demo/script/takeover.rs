@@ -50,15 +50,16 @@ fn takeover(record: &Record, kind: Kind, from: &Incarnation, lock: &str, token: 
         .claims
         .successor(lock, token)
         .filter(|claim| claim.who != *from)?;
+    let mut before = record.claims.all().iter();
+    let before = before.find(|claim| claim.who == *from && claim.lock == lock && claim.token == token)?;
     let account = record.accounts.get(lock)?;
-    let seen = account.of_token(successor.token)?.seen?;
+    let old = account.of_claim(&from.name, before.began)?;
+    let new = account.of_claim(&successor.who.name, successor.began)?;
+    // It may not have been seen on the masters yet, and what was found is an earlier lease of the same replica.
+    let seen = new.seen.filter(|seen| Some(*seen) > old.seen)?;
     let ended = match kind {
-        Kind::Crash | Kind::Pause => account.of_token(token)?.free_at(),
-        Kind::Release => {
-            let before = record.claims.all().iter();
-            let mut before = before.filter(|claim| claim.who == *from && claim.lock == lock);
-            before.find(|claim| claim.token == token)?.ended?
-        }
+        Kind::Crash | Kind::Pause => old.free_at(),
+        Kind::Release => before.ended?,
     };
     Some(Takeover {
         kind,
