@@ -66,14 +66,15 @@ impl Play<'_> {
         Ok(())
     }
 
+    /// Waits until a replica can take part and knows of every lock who holds it. One that has just started may still be
+    /// waiting after a first try without a quorum, and a hand-over would measure that.
     async fn ready(&mut self, who: &Incarnation) -> Result<(), DemoError> {
-        let what = format!("{} is ready", who.name);
+        let what = format!("{} is ready and knows who holds each lock", who.name);
         self.stage
             .wait(SOON, &what, |record, _| {
-                record
-                    .replica(who)
-                    .filter(|view| view.ready && view.answers)
-                    .map(|_| ())
+                let view = record.replica(who).filter(|view| view.ready && view.answers)?;
+                let knows = |lock: &String| view.lines.iter().any(|line| line.said.lock() == Some(lock));
+                record.locks.iter().all(knows).then_some(())
             })
             .await
     }
