@@ -14,7 +14,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -33,6 +33,7 @@ enum Command {
     Remove(LockName),
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId),
+    Ping(oneshot::Sender<()>),
     Shutdown,
 }
 
@@ -90,6 +91,13 @@ impl Elector {
     /// Gives every lock up; the task ends when all is released.
     pub fn shut_down(&self) {
         self.send(Command::Shutdown);
+    }
+
+    /// Waits until the task has taken this question up: false if it has ended. A task that hangs never answers.
+    pub async fn answers(&self) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Command::Ping(sender));
+        receiver.await.is_ok()
     }
 
     /// Follows one lock.

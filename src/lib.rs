@@ -12,3 +12,4 @@ pub mod elector;
 pub mod lease;
 pub mod masters;
 pub mod standalone;
+pub mod telemetry;

@@ -118,6 +118,11 @@ impl Driver {
             }
             Command::StepDown(lock, abstain) => self.event(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to) => self.event(&lock, Event::HandOver { to }),
+            Command::Ping(asked) => {
+                // Whoever asked may have given up.
+                let _ = asked.send(());
+                Ok(())
+            }
             Command::Shutdown => {
                 self.closing = true;
                 let locks: Vec<LockName> = self.slots.keys().cloned().collect();

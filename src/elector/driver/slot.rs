@@ -89,7 +89,10 @@ impl Slot {
                 }
             }
             watcher.ended(lock, reason);
-        } else if let Some(holder) = &holder {
+        } else if let Some(holder) = &holder
+            // A look that only shows a renewal is no news.
+            && self.standing.borrow().last_token() != Some(holder.token)
+        {
             let token = holder.token.0;
             tracing::info!(%lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
         }

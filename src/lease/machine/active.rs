@@ -1,17 +1,20 @@
 //! While the lock is held: renew in time, and end before anybody else can begin.
 
+use std::time::Duration;
+
 use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
 use crate::lease::{Authority, ClusterId, Moment, Won, timing};
 
 impl Machine {
-    pub(super) fn on_won(&mut self, won: Won, now: Moment, out: &mut Vec<Action>) {
+    /// `lease_duration` is what the attempt carried.
+    pub(super) fn on_won(&mut self, won: Won, lease_duration: Duration, now: Moment, out: &mut Vec<Action>) {
         let authority = Authority {
             token: won.token,
             valid_until: won.valid_until,
         };
-        self.state = State::Active(self.held(authority, won.started));
+        self.state = State::Active(self.held(authority, won.started, lease_duration));
         let takeover = self.standby.takeover();
-        self.standby.forget();
+        self.standby.forget(&self.terms.cluster);
         let unwanted = self.terms.participation == Participation::Observe;
         if unwanted || now < self.standby.abstain_until || now >= won.valid_until {
             return self.end(EndReason::SteppedDown, out);
@@ -23,37 +26,40 @@ impl Machine {
         self.renew_if_due(now, out);
     }
 
-    fn held(&self, authority: Authority, started: Moment) -> Held {
+    fn held(&self, authority: Authority, started: Moment, lease_duration: Duration) -> Held {
+        let timings = &self.terms.timings;
+        let interval = timings.renew_interval();
         Held {
             authority,
-            step_down_at: started + self.terms.timings.renew_deadline,
-            renew_at: on_grid(
-                started + self.terms.timings.renew_interval(),
-                self.terms.timings.renew_interval(),
-            ),
-            renewing: false,
+            step_down_at: started + timings.renew_deadline,
+            renew_at: if lease_duration == timings.lease_duration {
+                on_grid(started + interval, interval)
+            } else {
+                // The terms changed meanwhile: this lease may end before the new interval does.
+                started
+            },
+            renewing: None,
         }
     }
 
     /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
-    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, out: &mut Vec<Action>) {
-        let lease = self.terms.timings.lease_duration;
+    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, now: Moment, out: &mut Vec<Action>) {
+        let lease = held.renewing.unwrap_or(self.terms.timings.lease_duration);
         let valid_until = started + lease - timing::drift(lease);
         let authority = Authority {
             valid_until,
             ..held.authority
         };
-        let held = self.held(authority, started);
-        self.state = State::Active(held);
+        self.state = State::Active(self.held(authority, started, lease));
         out.push(Action::PublishActive { authority, won: None });
-        out.push(Action::SleepUntil(held.next()));
+        self.renew_if_due(now, out);
     }
 
     /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
     pub(super) fn on_undecided(&mut self, held: Held, now: Moment, out: &mut Vec<Action>) {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
-            renewing: false,
+            renewing: None,
             ..held
         };
         self.state = State::Active(held);
@@ -64,7 +70,7 @@ impl Machine {
         let State::Active(mut held) = self.state else {
             return;
         };
-        if !held.renewing && now >= held.renew_at {
+        if held.renewing.is_none() && now >= held.renew_at {
             let lease_duration = self.terms.timings.lease_duration;
             // A renewal with a shorter duration cuts the keys down, so the authority must be cut down before it.
             let cut = now + lease_duration - timing::drift(lease_duration);
@@ -75,7 +81,9 @@ impl Machine {
                     won: None,
                 });
             }
-            held.renewing = true;
+            // Nor may a shorter renew deadline wait for the renewal to be won.
+            held.step_down_at = held.step_down_at.min(now + self.terms.timings.renew_deadline);
+            held.renewing = Some(lease_duration);
             self.start(
                 Round::Renew {
                     lease_duration,
@@ -134,7 +142,7 @@ impl Machine {
 impl Held {
     fn next(&self) -> Moment {
         let end = self.step_down_at.min(self.authority.valid_until);
-        if self.renewing {
+        if self.renewing.is_some() {
             end
         } else {
             end.min(self.renew_at)

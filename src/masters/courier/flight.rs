@@ -27,7 +27,10 @@ pub(super) struct Entry {
 pub(super) struct Flight {
     pub(super) operation: Operation,
     pub(super) entries: Vec<Entry>,
+    /// Exchanges that have not landed.
     pub(super) outstanding: usize,
+    /// Entries whose delivery is not certain yet.
+    pub(super) undecided: usize,
     pub(super) deadline: Moment,
     /// Cancelled at the deadline: the masters that have not answered by then are unknown.
     pub(super) over: CancellationToken,

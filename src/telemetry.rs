@@ -1,0 +1,136 @@
+//! What this process tells of itself: metrics and logs.
+//!
+//! Owns the names, the counters and the text of a scrape. Whether a lock is held is computed from `valid_until` when
+//! it is asked for, never remembered. Refuses labels from open sets: they are declared names or variants of an enum.
+
+mod events;
+pub mod logs;
+mod locks;
+mod masters;
+mod meter;
+mod text;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use prometheus::{Registry, TextEncoder};
+
+pub use meter::QuorumMeter;
+
+use crate::{
+    clock,
+    elector::Elector,
+    lease::{ClusterId, HolderIdentity},
+    masters::Masters,
+};
+use events::Events;
+use locks::{LockCounts, Names, Row};
+use text::{Text, labels};
+
+/// One set of masters that is in use, and what is contended for on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    pub meter: &'a QuorumMeter,
+    pub masters: &'a Masters,
+    pub elector: &'a Elector,
+}
+
+/// Who gives the metrics.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The command, such as `operator`.
+    pub component: &'static str,
+    pub identity: HolderIdentity,
+    pub cluster: ClusterId,
+}
+
+/// All metrics of this process.
+#[derive(Debug)]
+pub struct Telemetry {
+    registry: Registry,
+    events: Arc<Events>,
+    origin: Origin,
+    lock_series: bool,
+    /// By namespace and name: counters go on when a quorum is opened anew.
+    locks: Mutex<HashMap<Names, Arc<LockCounts>>>,
+}
+
+impl Telemetry {
+    /// Without `lock_series` nothing is told of single locks.
+    ///
+    /// # Errors
+    /// A metric that the library does not accept.
+    pub fn new(origin: Origin, lock_series: bool) -> Result<Arc<Self>, prometheus::Error> {
+        let registry = Registry::new();
+        let process = prometheus::process_collector::ProcessCollector::for_self();
+        registry.register(Box::new(process))?;
+        let events = Arc::new(Events::register(&registry)?);
+        Ok(Arc::new(Self {
+            registry,
+            events,
+            origin,
+            lock_series,
+            locks: Mutex::default(),
+        }))
+    }
+
+    /// The meter of a quorum that is about to be opened; `masters` are names and failure domains in the order of the
+    /// votes.
+    #[must_use]
+    pub fn quorum(self: &Arc<Self>, name: &str, masters: Vec<(String, Option<String>)>) -> Arc<QuorumMeter> {
+        Arc::new(QuorumMeter::new(name, masters, self.clone()))
+    }
+
+    /// Counts one pass over what is declared.
+    pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
+        self.events.reconciled(controller, result, took);
+    }
+
+    /// The text of one scrape.
+    ///
+    /// # Errors
+    /// A metric that the library cannot write.
+    pub fn scrape(&self, sources: &[Source<'_>]) -> Result<String, prometheus::Error> {
+        let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
+        let build = labels(&[
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("revision", option_env!("REDLOCK_REVISION").unwrap_or("unknown")),
+            ("component", self.origin.component),
+        ]);
+        text.family("redlock_build_info", "gauge", "What runs here; always 1.");
+        text.sample("redlock_build_info", &build, 1);
+        masters::write(&mut text, sources);
+        if self.lock_series {
+            let now = clock::now();
+            let rows: Vec<Row> = sources
+                .iter()
+                .flat_map(|source| {
+                    let standings = source.elector.standings();
+                    standings.into_iter().filter_map(|(lock, standing)| {
+                        Some(Row::new(source.meter.counts(&lock)?, standing, now))
+                    })
+                })
+                .collect();
+            locks::write(&mut text, &rows, &self.origin, now, clock::unix_time());
+        }
+        Ok(text.into_string())
+    }
+
+    fn counts(&self, names: &Names) -> Arc<LockCounts> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks
+            .entry(names.clone())
+            .or_insert_with(|| Arc::new(LockCounts::new(names, clock::now())))
+            .clone()
+    }
+
+    fn forget(&self, names: &Names) {
+        self.locks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(names);
+    }
+}

@@ -1,0 +1,219 @@
+//! What is counted when it happens, beyond single locks: with the client library, whose series are few.
+
+use std::time::Duration;
+
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+use crate::{
+    elector::{AcquireResult, RenewResult},
+    lease::EndReason,
+    masters::Operation,
+};
+
+/// A healthy master in the same zone answers within a millisecond, one across a continent in 200 ms, and the command
+/// time-out is at most 2 s.
+const REQUEST: &[f64] = &[
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+];
+/// The promises are 10 ms after a release and 50 ms after the end of a lease; beyond a second it is an incident, and
+/// what matters is whether it was seconds or a minute.
+const TAKEOVER: &[f64] = &[
+    0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+];
+/// A renewal that goes well leaves about two thirds of the lease; what is below a third had to be tried again.
+const MARGIN: &[f64] = &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
+pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
+pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
+pub(super) const RENEW_RESULTS: [&str; 3] = ["renewed", "refused", "undecided"];
+const END_REASONS: [&str; 6] = [
+    "released",
+    "reserved",
+    "expired",
+    "quorum_lost",
+    "refused",
+    "stepped_down",
+];
+
+pub(super) const fn acquire_result(result: AcquireResult) -> usize {
+    match result {
+        AcquireResult::Acquired => 0,
+        AcquireResult::Contended => 1,
+        AcquireResult::NoQuorum => 2,
+        AcquireResult::Timeout => 3,
+    }
+}
+
+pub(super) const fn renew_result(result: RenewResult) -> usize {
+    match result {
+        RenewResult::Renewed => 0,
+        RenewResult::Refused => 1,
+        RenewResult::Undecided => 2,
+    }
+}
+
+const fn end_reason(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::Released => END_REASONS[0],
+        EndReason::Reserved => END_REASONS[1],
+        EndReason::Expired => END_REASONS[2],
+        EndReason::QuorumLost => END_REASONS[3],
+        EndReason::Refused => END_REASONS[4],
+        EndReason::SteppedDown => END_REASONS[5],
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Events {
+    requests: IntCounterVec,
+    request_duration: HistogramVec,
+    acquire_duration: HistogramVec,
+    renew_margin: Histogram,
+    leases_ended: IntCounterVec,
+    takeover_duration: HistogramVec,
+    reconciles: IntCounterVec,
+    reconcile_duration: HistogramVec,
+}
+
+impl Events {
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let histogram = HistogramVec::new(options, labels)?;
+            registry.register(Box::new(histogram.clone()))?;
+            Ok::<_, prometheus::Error>(histogram)
+        };
+        let exchange = ["quorum", "master", "operation", "vote"];
+        let margin = HistogramOpts::new(
+            "redlock_renew_margin_ratio",
+            "Share of the lease that was left when it was renewed.",
+        );
+        let renew_margin = Histogram::with_opts(margin.buckets(MARGIN.to_vec()))?;
+        registry.register(Box::new(renew_margin.clone()))?;
+        let events = Self {
+            requests: counter(
+                "redlock_master_requests_total",
+                "Votes of a master, one for every lock that it was asked for.",
+                &exchange,
+            )?,
+            request_duration: histogram(
+                "redlock_master_request_duration_seconds",
+                "Time until a master answered one script call, under the vote that most of its locks got.",
+                REQUEST,
+                &exchange,
+            )?,
+            acquire_duration: histogram(
+                "redlock_acquire_duration_seconds",
+                "Time that an attempt to acquire a lock took.",
+                REQUEST,
+                &["result"],
+            )?,
+            renew_margin,
+            leases_ended: counter(
+                "redlock_leases_ended_total",
+                "Leases of this process that came to their end.",
+                &["reason"],
+            )?,
+            takeover_duration: histogram(
+                "redlock_takeover_duration_seconds",
+                "Time from the end of the lease before to the own lease.",
+                TAKEOVER,
+                &["kind"],
+            )?,
+            reconciles: counter(
+                "redlock_reconciles_total",
+                "Passes over what is declared.",
+                &["controller", "result"],
+            )?,
+            reconcile_duration: histogram(
+                "redlock_reconcile_duration_seconds",
+                "Time that a pass over what is declared took.",
+                REQUEST,
+                &["controller", "result"],
+            )?,
+        };
+        events.begin_at_zero()?;
+        Ok(events)
+    }
+
+    /// A series that appears with its first event hides that event from `rate`.
+    fn begin_at_zero(&self) -> Result<(), prometheus::Error> {
+        for reason in END_REASONS {
+            self.leases_ended.get_metric_with_label_values(&[reason])?;
+        }
+        for result in ACQUIRE_RESULTS {
+            self.acquire_duration.get_metric_with_label_values(&[result])?;
+        }
+        for kind in ["crash", "release"] {
+            self.takeover_duration.get_metric_with_label_values(&[kind])?;
+        }
+        Ok(())
+    }
+
+    // The label values below have the count that the families were made with; the library has no way to say so, and
+    // a metric that cannot be counted must not stop an election.
+
+    pub(super) fn exchanged(
+        &self,
+        quorum: &str,
+        master: &str,
+        operation: Operation,
+        votes: [u64; 3],
+        took: Duration,
+    ) {
+        let mut most = 0;
+        for (index, count) in votes.into_iter().enumerate() {
+            if count > votes[most] {
+                most = index;
+            }
+            let labels = [quorum, master, operation.name(), VOTES[index]];
+            if count > 0
+                && let Ok(counter) = self.requests.get_metric_with_label_values(&labels)
+            {
+                counter.inc_by(count);
+            }
+        }
+        let labels = [quorum, master, operation.name(), VOTES[most]];
+        observe(&self.request_duration, &labels, took);
+    }
+
+    pub(super) fn acquire_ended(&self, result: AcquireResult, took: Duration) {
+        let result = ACQUIRE_RESULTS[acquire_result(result)];
+        observe(&self.acquire_duration, &[result], took);
+    }
+
+    pub(super) fn renewed(&self, margin: f64) {
+        self.renew_margin.observe(margin);
+    }
+
+    pub(super) fn ended(&self, reason: EndReason) {
+        let labels = [end_reason(reason)];
+        if let Ok(counter) = self.leases_ended.get_metric_with_label_values(&labels) {
+            counter.inc();
+        }
+    }
+
+    pub(super) fn took_over(&self, released: bool, gap: Duration) {
+        let kind = if released { "release" } else { "crash" };
+        observe(&self.takeover_duration, &[kind], gap);
+    }
+
+    pub(super) fn reconciled(&self, controller: &str, result: &str, took: Duration) {
+        let labels = [controller, result];
+        if let Ok(counter) = self.reconciles.get_metric_with_label_values(&labels) {
+            counter.inc();
+        }
+        observe(&self.reconcile_duration, &labels, took);
+    }
+}
+
+fn observe(family: &HistogramVec, labels: &[&str], took: Duration) {
+    if let Ok(histogram) = family.get_metric_with_label_values(labels) {
+        histogram.observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,246 @@
+//! The series of single locks.
+//!
+//! What only a holder can know is told by the holder; the rest as this process sees it, so that of several replicas
+//! the maximum counts.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    Origin,
+    events::{ACQUIRE_RESULTS, RENEW_RESULTS, acquire_result, renew_result},
+    text::{Text, labels},
+};
+use crate::{
+    elector::{AcquireResult, RenewResult, Standing},
+    lease::{Authority, Moment},
+};
+
+/// Namespace and name of the object that declares a lock.
+pub(super) type Names = (Box<str>, Box<str>);
+
+#[derive(Debug)]
+pub(super) struct LockCounts {
+    pub(super) names: Names,
+    /// Written once: a scrape repeats it in every line.
+    labels: String,
+    attempts: [AtomicU64; ACQUIRE_RESULTS.len()],
+    renewals: [AtomicU64; RENEW_RESULTS.len()],
+    unheld: Mutex<Unheld>,
+}
+
+#[derive(Debug)]
+struct Unheld {
+    total: Duration,
+    counted_to: Moment,
+}
+
+impl LockCounts {
+    pub(super) fn new(names: &Names, now: Moment) -> Self {
+        Self {
+            names: names.clone(),
+            labels: labels(&[("lock_namespace", &names.0), ("lock", &names.1)]),
+            attempts: Default::default(),
+            renewals: Default::default(),
+            unheld: Mutex::new(Unheld {
+                total: Duration::ZERO,
+                counted_to: now,
+            }),
+        }
+    }
+
+    pub(super) fn attempt_ended(&self, result: AcquireResult) {
+        self.attempts[acquire_result(result)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn renewal_ended(&self, result: RenewResult) {
+        self.renewals[renew_result(result)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Nobody held it from `since` (or when it was last counted) to `now`.
+    pub(super) fn unheld_until(&self, now: Moment, since: Option<Moment>) -> Duration {
+        let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = since.unwrap_or_default().max(unheld.counted_to);
+        unheld.total += now.since(from);
+        unheld.counted_to = unheld.counted_to.max(now);
+        unheld.total
+    }
+
+    /// Somebody holds it until `now` at least.
+    fn held_at(&self, now: Moment) -> Duration {
+        let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
+        unheld.counted_to = unheld.counted_to.max(now);
+        unheld.total
+    }
+}
+
+/// One lock at one scrape.
+#[derive(Debug)]
+pub(super) struct Row {
+    counts: Arc<LockCounts>,
+    standing: Standing,
+    held: Option<Authority>,
+    unheld: Duration,
+}
+
+impl Row {
+    pub(super) fn new(counts: Arc<LockCounts>, standing: Standing, now: Moment) -> Self {
+        let held = standing.authority_at(now);
+        let other_until = standing.holder.as_ref().map(|holder| holder.ends);
+        let unheld = if held.is_some() || other_until.is_some_and(|until| until > now) {
+            counts.held_at(now)
+        } else {
+            counts.unheld_until(now, other_until)
+        };
+        Self {
+            counts,
+            standing,
+            held,
+            unheld,
+        }
+    }
+
+    fn labels(&self) -> &str {
+        &self.counts.labels
+    }
+}
+
+pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: Moment, unix: Duration) {
+    let cluster = labels(&[("cluster", origin.cluster.name())]);
+    let name = "redlock_lock_held";
+    text.family(name, "gauge", "Whether this process holds the lock now.");
+    for row in rows {
+        let labels = format!("{},{cluster}", row.labels());
+        text.sample(name, &labels, u8::from(row.held.is_some()));
+    }
+
+    let holder = labels(&[
+        ("holder", origin.identity.as_str()),
+        ("holder_cluster", origin.cluster.name()),
+    ]);
+    let name = "redlock_lock_holder_info";
+    text.family(name, "gauge", "Who holds the lock, told by the holder; always 1.");
+    for row in rows.iter().filter(|row| row.held.is_some()) {
+        text.sample(name, &format!("{},{holder}", row.labels()), 1);
+    }
+
+    each(text, rows, VALIDITY, |row| {
+        row.held.map(|held| held.valid_until.left(now).as_secs_f64())
+    });
+    each(text, rows, VALID_UNTIL, |row| {
+        row.held
+            .map(|held| (unix + held.valid_until.left(now)).as_secs_f64())
+    });
+    each(text, rows, ACQUIRED, |row| {
+        row.held.and(row.standing.acquired).map(|at| at.as_secs_f64())
+    });
+    each(text, rows, RENEWED, |row| {
+        let renewed = row.held.and(row.standing.renewed)?;
+        Some(unix.saturating_sub(now.since(renewed)).as_secs_f64())
+    });
+    each(text, rows, TOKEN, |row| row.standing.last_token());
+    each(text, rows, TRANSITIONS, |row| Some(row.standing.transitions));
+    each(text, rows, UNHELD, |row| Some(row.unheld.as_secs_f64()));
+
+    let name = "redlock_acquisitions_total";
+    text.family(name, "counter", "Attempts to acquire the lock.");
+    by_result(text, rows, name, &ACQUIRE_RESULTS, |counts| &counts.attempts);
+    let name = "redlock_renewals_total";
+    text.family(name, "counter", "Rounds of renewal of the lock.");
+    by_result(text, rows, name, &RENEW_RESULTS, |counts| &counts.renewals);
+}
+
+type Family = (&'static str, &'static str, &'static str);
+
+const VALIDITY: Family = (
+    "redlock_lock_validity_seconds",
+    "gauge",
+    "How long the lease is still good for, told by the holder.",
+);
+const VALID_UNTIL: Family = (
+    "redlock_lock_valid_until_timestamp_seconds",
+    "gauge",
+    "End of the lease that this process holds.",
+);
+const ACQUIRED: Family = (
+    "redlock_lock_acquired_timestamp_seconds",
+    "gauge",
+    "When the holder acquired the lock.",
+);
+const RENEWED: Family = (
+    "redlock_lock_last_renew_timestamp_seconds",
+    "gauge",
+    "When the holder last won a renewal.",
+);
+const TOKEN: Family = (
+    "redlock_lock_fencing_token",
+    "gauge",
+    "The greatest fencing token that this process held or saw; only grows.",
+);
+const TRANSITIONS: Family = (
+    "redlock_lock_transitions_total",
+    "counter",
+    "Changes of the holder that this process saw.",
+);
+const UNHELD: Family = (
+    "redlock_lock_unheld_seconds_total",
+    "counter",
+    "Time in which nobody held the lock, as far as this process saw.",
+);
+
+fn each<T: std::fmt::Display>(
+    text: &mut Text,
+    rows: &[Row],
+    (name, kind, help): Family,
+    value: impl Fn(&Row) -> Option<T>,
+) {
+    text.family(name, kind, help);
+    for row in rows {
+        if let Some(value) = value(row) {
+            text.sample(name, row.labels(), value);
+        }
+    }
+}
+
+fn by_result<const N: usize>(
+    text: &mut Text,
+    rows: &[Row],
+    name: &str,
+    results: &[&str; N],
+    counters: impl Fn(&LockCounts) -> &[AtomicU64; N],
+) {
+    for row in rows {
+        for (result, count) in results.iter().zip(counters(&row.counts)) {
+            let count = count.load(Ordering::Relaxed);
+            // Most results of most locks never happen; ten thousand locks would tell so at every scrape.
+            if count > 0 {
+                text.sample(name, &format!("{},result=\"{result}\"", row.labels()), count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn no_second_without_a_holder_is_counted_twice() {
+        let counts = LockCounts::new(&("n".into(), "l".into()), at(10));
+        assert_eq!(counts.unheld_until(at(12), None), Duration::from_secs(2));
+        assert_eq!(counts.unheld_until(at(12), Some(at(5))), Duration::from_secs(2));
+        assert_eq!(counts.held_at(at(20)), Duration::from_secs(2));
+        // The end of the lease lies after the last count, then before it.
+        assert_eq!(counts.unheld_until(at(25), Some(at(22))), Duration::from_secs(5));
+        assert_eq!(counts.unheld_until(at(26), Some(at(22))), Duration::from_secs(6));
+    }
+}
