@@ -2,6 +2,7 @@
 
 mod break_lock;
 mod connection;
+mod demo;
 mod doctor;
 mod duration;
 mod exit;
@@ -34,6 +35,7 @@ enum Command {
     Break(break_lock::BreakArgs),
     Init(init::InitArgs),
     Reseal(reseal::ResealArgs),
+    Demo(demo::DemoArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -67,6 +69,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Break(args) => block_on(break_lock::run(args))?,
         Command::Init(args) => block_on(init::run(args))?,
         Command::Reseal(args) => block_on(reseal::run(args))?,
+        Command::Demo(args) => block_on(demo::run(args))?,
     }
 }
 
