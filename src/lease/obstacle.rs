@@ -92,6 +92,12 @@ impl View {
         self.known().count() >= self.size.majority()
     }
 
+    /// Whether a majority will have answered once `outstanding` more masters have.
+    #[must_use]
+    pub fn can_be_decided(&self, outstanding: usize) -> bool {
+        self.known().count() + outstanding >= self.size.majority()
+    }
+
     /// When a majority can be free: the M-th smallest end, where a free master counts as now and an unknown one as
     /// never. `None` while too few masters are known.
     #[must_use]
