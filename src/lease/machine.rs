@@ -266,6 +266,7 @@ impl Machine {
             (State::Active(held), Outcome::Renewed { started }) => self.on_renewed(held, started, now, out),
             (State::Active(_), Outcome::RenewalRefused) => self.end(EndReason::Refused, out),
             (State::Active(held), Outcome::RenewalUndecided) => self.on_undecided(held, now, out),
+            (State::Ending, Outcome::Reserved { majority: false }) => self.on_not_reserved(out),
             (State::Ending, Outcome::Released | Outcome::Reserved { .. }) => self.on_ended(now, out),
             // No round of this kind is under way in this state.
             _ => {}

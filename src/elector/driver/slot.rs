@@ -73,7 +73,7 @@ impl Slot {
             let gap = takeover.map(|t| (t, now.since(t.ended_at)));
             let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
             let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
-            let valid_ms = authority.valid_until.left(now).as_millis();
+            let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);
             tracing::info!(lock = %self.lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
             watcher.acquired(&self.lock, &won, gap);
         }
@@ -91,14 +91,14 @@ impl Slot {
                 }
             }
             watcher.ended(&self.lock, reason);
-        } else if let Some(holder) = &holder
-            // A look that only shows a renewal is no news.
-            && self.standing.borrow().last_token() != Some(holder.token)
-        {
+        }
+        let mut new = false;
+        self.publish(|standing| new = standing.standby(holder.clone()));
+        // A look that only shows a renewal is no news.
+        if let Some(holder) = holder.filter(|_| new) {
             let token = holder.token.0;
             tracing::info!(lock = %self.lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
         }
-        self.publish(|standing| standing.standby(holder));
     }
 
     /// Counts a delivery.

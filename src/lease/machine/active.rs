@@ -12,13 +12,16 @@ impl Machine {
             token: won.token,
             valid_until: won.valid_until,
         };
-        self.state = State::Active(self.held(authority, won.started, lease_duration));
+        let held = self.held(authority, won.started, lease_duration);
         let takeover = self.standby.takeover();
         self.standby.forget(&self.terms.cluster);
-        let unwanted = self.terms.participation == Participation::Observe;
-        if unwanted || now < self.standby.abstain_until || now >= won.valid_until {
-            return self.end(EndReason::SteppedDown, out);
+        let unwanted = self.terms.participation == Participation::Observe || now < self.standby.abstain_until;
+        if unwanted || now >= held.end() {
+            // Never said to be held, so there is no end to tell either.
+            self.state = State::Ending;
+            return self.start(Round::Release, out);
         }
+        self.state = State::Active(held);
         out.push(Action::PublishActive {
             authority,
             won: Some((won, takeover)),
@@ -130,6 +133,11 @@ impl Machine {
         }
     }
 
+    /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
+    pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
+        self.start(Round::Release, out);
+    }
+
     pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
         if self.closing {
             return self.stop(out);
@@ -140,12 +148,15 @@ impl Machine {
 }
 
 impl Held {
+    fn end(&self) -> Moment {
+        self.step_down_at.min(self.authority.valid_until)
+    }
+
     fn next(&self) -> Moment {
-        let end = self.step_down_at.min(self.authority.valid_until);
         if self.renewing.is_some() {
-            end
+            self.end()
         } else {
-            end.min(self.renew_at)
+            self.end().min(self.renew_at)
         }
     }
 }

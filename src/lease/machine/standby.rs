@@ -23,6 +23,8 @@ pub(super) struct Standby {
     not_before: Moment,
     /// The last attempt or look found no quorum.
     no_quorum: bool,
+    /// A majority of the masters came back while a round was under way that may still have missed it.
+    quorum_back: bool,
     pub(super) abstain_until: Moment,
     clashes: u32,
     holder: Option<Holder>,
@@ -93,6 +95,7 @@ impl Machine {
             self.standby.busy_until = now;
         }
         self.standby.released = 0;
+        self.standby.quorum_back = false;
         if self.may_take() && now >= self.due() {
             let lease_duration = self.terms.timings.lease_duration;
             self.state = State::Acquiring { lease_duration };
@@ -203,10 +206,15 @@ impl Machine {
     fn back_off(&mut self, now: Moment, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
+        if std::mem::take(&mut self.standby.quorum_back) {
+            self.standby.not_before = now;
+            return;
+        }
         self.standby.not_before = now + period * 3 / 4 + random(period / 2, entropy);
     }
 
     pub(super) fn on_released(&mut self, master: usize, now: Moment, out: &mut Vec<Action>) {
+        let first = self.standby.released == 0;
         self.standby.released |= 1_u8
             .checked_shl(u32::try_from(master).unwrap_or(u32::MAX))
             .unwrap_or(0);
@@ -214,7 +222,9 @@ impl Machine {
         if !matches!(self.state, State::Waiting) {
             return;
         }
-        self.standby.released_at.get_or_insert(now);
+        if first {
+            self.standby.released_at = Some(now);
+        }
         let all = self.standby.released.count_ones() as usize >= self.majority;
         let free = if all { now } else { now + RELEASE_SPREAD };
         self.standby.busy_until = self.standby.busy_until.min(free);
@@ -231,12 +241,14 @@ impl Machine {
     }
 
     pub(super) fn on_quorum_back(&mut self, now: Moment, out: &mut Vec<Action>) {
-        if let State::Waiting = self.state
-            && self.standby.no_quorum
-        {
-            self.standby.no_quorum = false;
-            self.standby.not_before = now;
-            self.look_or_take(now, out);
+        match self.state {
+            State::Waiting if self.standby.no_quorum => {
+                self.standby.no_quorum = false;
+                self.standby.not_before = now;
+                self.look_or_take(now, out);
+            }
+            State::Observing | State::Acquiring { .. } => self.standby.quorum_back = true,
+            State::Waiting | State::Active(_) | State::Ending | State::Stopped => {}
         }
     }
 }
