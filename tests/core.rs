@@ -1,7 +1,7 @@
 //! The lease core: a seeded simulation in virtual time, the bugs that it must see, and properties.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "core/candidate.rs"]
 mod candidate;

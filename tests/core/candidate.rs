@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock::lease::{
-    Authority, ClusterId, HolderIdentity, LeaseValue, Machine, Moment, Nonce, Participation, QuorumSize, Terms,
-    Timings,
+    Authority, ClusterId, HolderIdentity, LeaseValue, Machine, Moment, Nonce, Participation, QuorumSize,
+    Terms, Timings,
 };
 
 use super::{clock::Clock, flight::Flight};

@@ -27,6 +27,7 @@ impl Clock {
     pub fn when(self, nanos: u64) -> u64 {
         let run = i128::from(nanos.saturating_sub(self.offset)) * MILLION;
         let mut now = u64::try_from(run / (MILLION + i128::from(self.ppm))).unwrap_or(u64::MAX / 4);
+        // Both ways round down: a step or two at most.
         while self.nanos(now) < nanos && now < u64::MAX / 4 {
             now += 1;
         }

@@ -37,7 +37,14 @@ impl World {
         let c = &mut self.candidates[candidate];
         c.timer += 1;
         let (life, timer, time) = (c.life, c.timer, c.clock.when(moment.as_nanos()));
-        self.at(time, Happening::Timer { candidate, life, timer });
+        self.at(
+            time,
+            Happening::Timer {
+                candidate,
+                life,
+                timer,
+            },
+        );
     }
 
     fn start(&mut self, candidate: usize, id: u64, round: Round) {
@@ -56,11 +63,17 @@ impl World {
                 let millis = millis(lease_duration);
                 (Ask::Grant { millis, floor }, Progress::Granting(attempt))
             }
-            Round::Renew { lease_duration, token } => {
+            Round::Renew {
+                lease_duration,
+                token,
+            } => {
                 duration = lease_duration;
                 self.check_renewal(candidate);
                 let (token, millis) = (token.0, millis(lease_duration));
-                (Ask::Renew { token, millis }, Progress::Renewing { started: now, tally })
+                (
+                    Ask::Renew { token, millis },
+                    Progress::Renewing { started: now, tally },
+                )
             }
             Round::Observe => {
                 let view = View::new(self.size);
@@ -68,7 +81,10 @@ impl World {
             }
             Round::Release => {
                 let reserve = false;
-                (Ask::Release { announce: true }, Progress::Telling { tally, reserve })
+                (
+                    Ask::Release { announce: true },
+                    Progress::Telling { tally, reserve },
+                )
             }
             Round::Reserve { cluster } => {
                 let reserve = true;
@@ -77,7 +93,9 @@ impl World {
         };
         let lease = self.candidates[candidate].lease.clone();
         let everybody = (0..self.size.masters()).collect();
-        self.fly(candidate, Some(id), lease, duration, progress, everybody, |_| ask.clone());
+        self.fly(candidate, Some(id), lease, duration, progress, everybody, |_| {
+            ask.clone()
+        });
     }
 
     /// Sends one request each to some masters.
@@ -119,10 +137,24 @@ impl World {
         let connections = c.connections.clone();
         c.flights.insert(
             flight,
-            Flight { round, lease, duration, progress, missing: to, connections },
+            Flight {
+                round,
+                lease,
+                duration,
+                progress,
+                missing: to,
+                connections,
+            },
         );
         let time = c.clock.when(now.as_nanos() + nanos(deadline));
-        self.at(time, Happening::Deadline { candidate, life, flight });
+        self.at(
+            time,
+            Happening::Deadline {
+                candidate,
+                life,
+                flight,
+            },
+        );
     }
 
     fn send(&mut self, candidate: usize, master: usize, request: Request) {
@@ -185,7 +217,17 @@ impl World {
             let (lease, wait) = (flight.lease.clone(), nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS);
             let until = self.now + nanos(LONGEST + COMMAND_TIMEOUT);
             let life = c.life;
-            self.later(wait, Happening::Repeat { candidate, life, lease, master, wait, until });
+            self.later(
+                wait,
+                Happening::Repeat {
+                    candidate,
+                    life,
+                    lease,
+                    master,
+                    wait,
+                    until,
+                },
+            );
         }
         let c = &mut self.candidates[candidate];
         let Some(flight) = c.flights.get_mut(&id) else {
@@ -196,7 +238,11 @@ impl World {
         match change {
             Change::Wait => {}
             Change::Finished(outcome) => self.finish(candidate, round, lease, duration, outcome),
-            Change::Confirm { attempt, token, granted } if self.bug == Some(Bug::NoConfirm) => {
+            Change::Confirm {
+                attempt,
+                token,
+                granted,
+            } if self.bug == Some(Bug::NoConfirm) => {
                 let started = attempt.limit() - ACQUIRE_LIMIT;
                 let won = Won {
                     token: redlock::lease::FencingToken(token),
@@ -207,10 +253,17 @@ impl World {
                 let _ = granted;
                 self.finish(candidate, round, lease, duration, Outcome::Won(won));
             }
-            Change::Confirm { attempt, token, granted } => {
+            Change::Confirm {
+                attempt,
+                token,
+                granted,
+            } => {
                 let to = granted.iter().map(|(m, _)| *m).collect();
                 let number = |m: usize| granted.iter().find(|(g, _)| *g == m).map_or(0, |(_, n)| *n);
-                let ask = |m| Ask::Confirm { number: number(m), token };
+                let ask = |m| Ask::Confirm {
+                    number: number(m),
+                    token,
+                };
                 let progress = Progress::Confirming(attempt);
                 self.fly(candidate, round, lease, duration, progress, to, ask);
             }
@@ -252,12 +305,25 @@ impl World {
         }
         let reserve = false;
         // A connection that broke since: the undo may run before the grant.
-        let (wait, until) = (nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS, self.now + nanos(LONGEST));
+        let (wait, until) = (
+            nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS,
+            self.now + nanos(LONGEST),
+        );
         let life = self.candidates[candidate].life;
         if to.len() > 1 {
             for master in &to {
                 let (lease, master) = (lease.clone(), *master);
-                self.later(wait, Happening::Repeat { candidate, life, lease, master, wait, until });
+                self.later(
+                    wait,
+                    Happening::Repeat {
+                        candidate,
+                        life,
+                        lease,
+                        master,
+                        wait,
+                        until,
+                    },
+                );
             }
         }
         let progress = Progress::Telling { tally, reserve };

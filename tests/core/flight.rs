@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock::lease::{
-    Attempt, GrantReply, LeaseValue, Loss, Marks, Moment, Outcome, QuorumSize, Sighting, Step, Tally, Verdict,
-    View, Vote,
+    Attempt, GrantReply, LeaseValue, Loss, Marks, Moment, Outcome, QuorumSize, Sighting, Step, Tally,
+    Verdict, View, Vote,
 };
 
 use super::message::Answer;
@@ -13,10 +13,19 @@ use super::message::Answer;
 pub enum Progress {
     Granting(Attempt),
     Confirming(Attempt),
-    Renewing { started: Moment, tally: Tally },
-    Looking { view: View, answered: usize },
+    Renewing {
+        started: Moment,
+        tally: Tally,
+    },
+    Looking {
+        view: View,
+        answered: usize,
+    },
     /// A release or an undo; a reserve.
-    Telling { tally: Tally, reserve: bool },
+    Telling {
+        tally: Tally,
+        reserve: bool,
+    },
     Over,
 }
 

@@ -139,7 +139,10 @@ impl Master {
             }
             Ask::Reserve { to } => {
                 let to = to.to_string();
-                let other = self.reserved.as_ref().is_some_and(|(for_whom, _)| *for_whom != to);
+                let other = self
+                    .reserved
+                    .as_ref()
+                    .is_some_and(|(for_whom, _)| *for_whom != to);
                 match &self.lease {
                     Some((_, last)) if mine && !other => {
                         self.reserved = Some((to, (*last).max(millis + 1)));

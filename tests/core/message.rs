@@ -4,12 +4,25 @@ use redlock::lease::{ClusterId, LeaseValue, Obstacle};
 
 #[derive(Clone, Debug)]
 pub enum Ask {
-    Grant { millis: u64, floor: u64 },
-    Confirm { number: u64, token: u64 },
-    Renew { token: u64, millis: u64 },
+    Grant {
+        millis: u64,
+        floor: u64,
+    },
+    Confirm {
+        number: u64,
+        token: u64,
+    },
+    Renew {
+        token: u64,
+        millis: u64,
+    },
     /// Undo where it is not announced.
-    Release { announce: bool },
-    Reserve { to: ClusterId },
+    Release {
+        announce: bool,
+    },
+    Reserve {
+        to: ClusterId,
+    },
     Observe,
 }
 

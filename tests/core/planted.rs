@@ -2,12 +2,13 @@
 
 use super::{faults::Bug, simulation::run};
 
-const WORLDS: u64 = 3_000;
+const WORLDS: u64 = 150;
 
 /// Some world must show the bug as one of these invariants.
 #[track_caller]
 fn is_seen(bug: Bug, invariants: &[&str]) {
     let seen = (0..WORLDS).find_map(|seed| run(seed, Some(bug)));
+    println!("{bug:?}: {seen:?}");
     let seen = seen.unwrap_or_else(|| panic!("{bug:?} was not seen in {WORLDS} worlds"));
     assert!(
         invariants.iter().any(|i| seen.starts_with(i)),

@@ -55,7 +55,9 @@ fn takeovers(world: &mut World) {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
 }
 
 /// `REDLOCK_SEED=n` replays one world, `REDLOCK_SEEDS=n` runs so many.

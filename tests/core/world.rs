@@ -20,13 +20,41 @@ pub const LONGEST: Duration = Duration::from_secs(6);
 
 #[derive(Debug)]
 pub enum Happening {
-    Timer { candidate: usize, life: u32, timer: u64 },
-    Reply { candidate: usize, life: u32, connection: u32, flight: u64, reply: Reply },
-    Deadline { candidate: usize, life: u32, flight: u64 },
-    Published { candidate: usize, life: u32, master: usize },
+    Timer {
+        candidate: usize,
+        life: u32,
+        timer: u64,
+    },
+    Reply {
+        candidate: usize,
+        life: u32,
+        connection: u32,
+        flight: u64,
+        reply: Reply,
+    },
+    Deadline {
+        candidate: usize,
+        life: u32,
+        flight: u64,
+    },
+    Published {
+        candidate: usize,
+        life: u32,
+        master: usize,
+    },
     /// An undo that may have run before its grant, or not at all.
-    Repeat { candidate: usize, life: u32, lease: LeaseValue, master: usize, wait: u64, until: u64 },
-    Arrival { master: usize, request: Request },
+    Repeat {
+        candidate: usize,
+        life: u32,
+        lease: LeaseValue,
+        master: usize,
+        wait: u64,
+        until: u64,
+    },
+    Arrival {
+        master: usize,
+        request: Request,
+    },
     Trouble(Trouble),
 }
 
@@ -114,7 +142,11 @@ impl World {
 
     /// Runs until `end`, and checks after every event.
     pub fn run_until(&mut self, end: u64) {
-        while self.agenda.first_key_value().is_some_and(|((time, ..), _)| *time <= end) {
+        while self
+            .agenda
+            .first_key_value()
+            .is_some_and(|((time, ..), _)| *time <= end)
+        {
             let Some(((time, ..), what)) = self.agenda.pop_first() else {
                 break;
             };
@@ -134,28 +166,53 @@ impl World {
             Err((until, what)) => return self.at(until, what),
         };
         match what {
-            Happening::Timer { candidate, life, timer } => {
+            Happening::Timer {
+                candidate,
+                life,
+                timer,
+            } => {
                 if self.is_life(candidate, life) && self.candidates[candidate].timer == timer {
                     self.event(candidate, Event::TimerFired);
                 }
             }
-            Happening::Published { candidate, life, master } => {
+            Happening::Published {
+                candidate,
+                life,
+                master,
+            } => {
                 if self.is_life(candidate, life) {
                     self.event(candidate, Event::Released { master });
                 }
             }
-            Happening::Reply { candidate, life, connection, flight, reply } => {
+            Happening::Reply {
+                candidate,
+                life,
+                connection,
+                flight,
+                reply,
+            } => {
                 let c = &self.candidates[candidate];
                 if self.is_life(candidate, life) && c.connections[reply.master] == connection {
                     self.on_reply(candidate, flight, reply);
                 }
             }
-            Happening::Deadline { candidate, life, flight } => {
+            Happening::Deadline {
+                candidate,
+                life,
+                flight,
+            } => {
                 if self.is_life(candidate, life) {
                     self.on_deadline(candidate, flight);
                 }
             }
-            Happening::Repeat { candidate, life, lease, master, wait, until } => {
+            Happening::Repeat {
+                candidate,
+                life,
+                lease,
+                master,
+                wait,
+                until,
+            } => {
                 if self.is_life(candidate, life) {
                     self.repeat(candidate, lease, master, wait, until);
                 }
@@ -179,7 +236,11 @@ impl World {
             Happening::Arrival { master, .. } => self.masters[*master].hung_until,
             Happening::Trouble(_) => 0,
         };
-        if until > self.now { Err((until, what)) } else { Ok(what) }
+        if until > self.now {
+            Err((until, what))
+        } else {
+            Ok(what)
+        }
     }
 
     /// A request reaches its master, which answers, and publishes what it has to.
@@ -213,7 +274,14 @@ impl World {
                 let delay = self.network.delay(&mut self.rng);
                 let life = self.candidates[candidate].life;
                 if !self.network.loses(&mut self.rng) {
-                    self.later(delay, Happening::Published { candidate, life, master });
+                    self.later(
+                        delay,
+                        Happening::Published {
+                            candidate,
+                            life,
+                            master,
+                        },
+                    );
                 }
             }
         }
