@@ -17,7 +17,7 @@ pub struct Checks {
 }
 
 impl World {
-    pub fn violated(&mut self, what: String) {
+    pub fn violated(&mut self, what: &str) {
         let at = self.now / 1_000;
         let seed = self.seed;
         self.checks
@@ -30,7 +30,7 @@ impl World {
             .filter(|c| self.candidates[*c].authority(self.now).is_some())
             .collect();
         if believers.len() > 1 {
-            self.violated(format!("S1: candidates {believers:?} believe that they hold it"));
+            self.violated(&format!("S1: candidates {believers:?} believe that they hold it"));
         }
         for candidate in believers {
             self.check_end(candidate);
@@ -51,7 +51,7 @@ impl World {
             .filter(|m| m.sealed && m.holds_until(nonce, self.now) < end)
             .count();
         if open >= self.size.majority() {
-            self.violated(format!(
+            self.violated(&format!(
                 "S3: candidate {candidate} believes until {} µs, {open} masters can grant it before",
                 end / 1_000
             ));
@@ -63,7 +63,7 @@ impl World {
         self.checks.wins += 1;
         if token <= self.checks.last_token {
             let last = self.checks.last_token;
-            self.violated(format!("S2: candidate {candidate} won {token} after {last}"));
+            self.violated(&format!("S2: candidate {candidate} won {token} after {last}"));
         }
         self.checks.last_token = token;
     }
@@ -71,7 +71,7 @@ impl World {
     /// After the local end no renewal and no heal is sent.
     pub fn check_renewal(&mut self, candidate: usize) {
         if self.candidates[candidate].authority(self.now).is_none() {
-            self.violated(format!(
+            self.violated(&format!(
                 "S3: candidate {candidate} sends a renewal after its local end"
             ));
         }
@@ -86,7 +86,7 @@ impl World {
             && c.lease.nonce == request.lease.nonce
             && c.authority(self.now).is_some()
         {
-            self.violated(format!(
+            self.violated(&format!(
                 "S6: a lease that candidate {} believes in is deleted",
                 request.from
             ));
@@ -101,7 +101,7 @@ impl World {
                 && !held.contains(&lease.nonce.0)
                 && self.masters[master].holds_until(lease.nonce.0, self.now) > self.now
             {
-                self.violated(format!("S5: master {master} still has a lost lease"));
+                self.violated(&format!("S5: master {master} still has a lost lease"));
             }
         }
     }

@@ -28,6 +28,19 @@ impl World {
                 Action::StartRound { id, round } => self.start(candidate, id, round),
                 Action::SleepUntil(moment) => self.sleep_until(candidate, moment),
                 Action::Stopped => self.candidates[candidate].alive = false,
+                Action::PublishStandby { ended: Some(_), .. }
+                    if self.bug == Some(Bug::RenewalAfterTheEnd) =>
+                {
+                    let (token, lease_duration) = (self.checks.last_token, LONGEST);
+                    self.start(
+                        candidate,
+                        0,
+                        Round::Renew {
+                            lease_duration,
+                            token,
+                        },
+                    );
+                }
                 Action::PublishActive { .. } | Action::PublishStandby { .. } => {}
             }
         }
@@ -51,7 +64,7 @@ impl World {
         let nonce = self.rng.u128(..);
         let c = &mut self.candidates[candidate];
         let now = c.clock.read(self.now);
-        let floor = c.floor;
+        let floor = if self.floors { c.floor } else { 0 };
         let tally = Tally::new(self.size);
         let mut duration = Duration::ZERO;
         let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap();
@@ -134,7 +147,6 @@ impl World {
             self.send(candidate, *master, request);
         }
         let c = &mut self.candidates[candidate];
-        let connections = c.connections.clone();
         c.flights.insert(
             flight,
             Flight {
@@ -143,7 +155,6 @@ impl World {
                 duration,
                 progress,
                 missing: to,
-                connections,
             },
         );
         let time = c.clock.when(now.as_nanos() + nanos(deadline));

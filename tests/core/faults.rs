@@ -15,13 +15,10 @@ use super::{
 pub enum Bug {
     NoDrift,
     NoConfirm,
-    ConfirmWithoutTheGrant,
     ResealWithoutWaiting,
-    FloorReadBeforeTheWait,
     MasterVotesTwice,
     FailedRenewalDeletes,
     RenewalAfterTheEnd,
-    NoNotAfter,
 }
 
 #[derive(Debug)]
@@ -66,7 +63,7 @@ impl Network {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     Next,
     Up { master: usize, run: u32 },
@@ -186,10 +183,6 @@ impl World {
         };
         let observer = self.candidates[self.rng.usize(..self.candidates.len())].clock;
         let over = observer.when(observer.nanos(self.now) + u64::try_from(wait.as_nanos()).unwrap());
-        if self.bug == Some(Bug::FloorReadBeforeTheWait) {
-            let floor = self.floor_of_others(master).unwrap_or_default();
-            return self.at(over, Happening::Trouble(Trouble::Seal { master, run, floor }));
-        }
         self.at(over, Happening::Trouble(Trouble::ReadFloor { master, run }));
     }
 

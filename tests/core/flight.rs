@@ -10,6 +10,7 @@ use redlock::lease::{
 use super::message::Answer;
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "few are alive at a time")]
 pub enum Progress {
     Granting(Attempt),
     Confirming(Attempt),
@@ -38,11 +39,10 @@ pub struct Flight {
     pub progress: Progress,
     /// Masters that have not answered.
     pub missing: Vec<usize>,
-    /// The connection on which each was asked.
-    pub connections: Vec<u32>,
 }
 
 /// What an answer led to.
+#[allow(clippy::large_enum_variant, reason = "taken apart at once")]
 pub enum Change {
     Wait,
     Finished(Outcome),

@@ -2,13 +2,13 @@
 
 use super::{faults::Bug, simulation::run};
 
-const WORLDS: u64 = 150;
+/// Each is seen within ten; the rest is for changes of the random order.
+const WORLDS: u64 = 100;
 
 /// Some world must show the bug as one of these invariants.
 #[track_caller]
 fn is_seen(bug: Bug, invariants: &[&str]) {
     let seen = (0..WORLDS).find_map(|seed| run(seed, Some(bug)));
-    println!("{bug:?}: {seen:?}");
     let seen = seen.unwrap_or_else(|| panic!("{bug:?} was not seen in {WORLDS} worlds"));
     assert!(
         invariants.iter().any(|i| seen.starts_with(i)),
@@ -27,18 +27,8 @@ fn without_confirm_tokens_do_not_increase() {
 }
 
 #[test]
-fn a_confirm_that_does_not_ask_for_the_grant_repeats_tokens() {
-    is_seen(Bug::ConfirmWithoutTheGrant, &["S1", "S2", "S3"]);
-}
-
-#[test]
 fn resealing_without_waiting_gives_a_lease_away_twice() {
     is_seen(Bug::ResealWithoutWaiting, &["S1", "S3"]);
-}
-
-#[test]
-fn a_floor_read_before_the_wait_repeats_tokens() {
-    is_seen(Bug::FloorReadBeforeTheWait, &["S2"]);
 }
 
 #[test]
@@ -49,4 +39,9 @@ fn a_master_that_votes_twice_makes_two_holders() {
 #[test]
 fn a_failed_renewal_that_deletes_is_seen() {
     is_seen(Bug::FailedRenewalDeletes, &["S6"]);
+}
+
+#[test]
+fn a_renewal_sent_after_the_local_end_is_seen() {
+    is_seen(Bug::RenewalAfterTheEnd, &["S3"]);
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::faults::Trouble;
 
 /// So many that the binary runs some seconds.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 200;
 /// A lease, what it lives on masters with slow clocks, and the back-off of those that clash after it.
 const LEASE_AND_BACK_OFF: u64 = (3_000 + 300) * MS;
 const RELEASE_AND_BACK_OFF: u64 = 50 * MS;
@@ -31,7 +31,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Option<String> {
 fn holder(world: &mut World) -> Option<usize> {
     let holder = (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some());
     if holder.is_none() && world.checks.broken.is_none() {
-        world.violated("L1: nobody holds it, and nothing is wrong any more".into());
+        world.violated("L1: nobody holds it, and nothing is wrong any more");
     }
     holder
 }
