@@ -224,21 +224,9 @@ impl World {
             return;
         };
         if matches!(answer, Answer::Unknown) && matches!(flight.progress, Progress::Telling { .. }) {
-            // Not known to have run: again after the last `not_after` of any grant of that lease.
-            let (lease, wait) = (flight.lease.clone(), nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS);
-            let until = self.now + nanos(LONGEST + COMMAND_TIMEOUT);
-            let life = c.life;
-            self.later(
-                wait,
-                Happening::Repeat {
-                    candidate,
-                    life,
-                    lease,
-                    master,
-                    wait,
-                    until,
-                },
-            );
+            // Not known to have run.
+            let lease = flight.lease.clone();
+            self.undo_again(candidate, lease, master);
         }
         let c = &mut self.candidates[candidate];
         let Some(flight) = c.flights.get_mut(&id) else {
@@ -314,38 +302,36 @@ impl World {
         for other in (0..self.size.masters()).filter(|m| !to.contains(m)) {
             tally.record(other, vote(&Answer::Unknown));
         }
-        let reserve = false;
-        // A connection that broke since: the undo may run before the grant.
-        let (wait, until) = (
-            nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS,
-            self.now + nanos(LONGEST),
-        );
-        let life = self.candidates[candidate].life;
         if to.len() > 1 {
+            // On a connection that broke since, the undo may run before the grant.
             for master in &to {
-                let (lease, master) = (lease.clone(), *master);
-                self.later(
-                    wait,
-                    Happening::Repeat {
-                        candidate,
-                        life,
-                        lease,
-                        master,
-                        wait,
-                        until,
-                    },
-                );
+                self.undo_again(candidate, lease.clone(), *master);
             }
         }
-        let progress = Progress::Telling { tally, reserve };
+        let progress = Progress::Telling {
+            tally,
+            reserve: false,
+        };
         let ask = |_| Ask::Release { announce: false };
         self.fly(candidate, None, lease, Duration::ZERO, progress, to, ask);
     }
 
-    pub fn repeat(&mut self, candidate: usize, lease: LeaseValue, master: usize, wait: u64, until: u64) {
-        if self.now < until {
-            let _ = wait;
-            self.undo(candidate, lease, vec![master]);
-        }
+    /// After the last `not_after` of any grant or renewal of that lease.
+    fn undo_again(&mut self, candidate: usize, lease: LeaseValue, master: usize) {
+        let wait = nanos(COMMAND_TIMEOUT) * 102 / 100 + 5 * MS;
+        let life = self.candidates[candidate].life;
+        self.later(
+            wait,
+            Happening::Repeat {
+                candidate,
+                life,
+                lease,
+                master,
+            },
+        );
+    }
+
+    pub fn repeat(&mut self, candidate: usize, lease: LeaseValue, master: usize) {
+        self.undo(candidate, lease, vec![master]);
     }
 }

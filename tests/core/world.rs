@@ -48,8 +48,6 @@ pub enum Happening {
         life: u32,
         lease: LeaseValue,
         master: usize,
-        wait: u64,
-        until: u64,
     },
     Arrival {
         master: usize,
@@ -214,11 +212,9 @@ impl World {
                 life,
                 lease,
                 master,
-                wait,
-                until,
             } => {
                 if self.is_life(candidate, life) {
-                    self.repeat(candidate, lease, master, wait, until);
+                    self.repeat(candidate, lease, master);
                 }
             }
             Happening::Arrival { master, request } => self.arrive(master, &request),
