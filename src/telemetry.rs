@@ -4,8 +4,8 @@
 //! it is asked for, never remembered. Refuses labels from open sets: they are declared names or variants of an enum.
 
 mod events;
-pub mod logs;
 mod locks;
+pub mod logs;
 mod masters;
 mod meter;
 mod text;

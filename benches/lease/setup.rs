@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock::{
     demo::redis_server::{RedisServers, ServerOptions},
     lease::{ClusterId, HolderIdentity, LockName, timing},
-    masters::{Masters, MasterConfig, MastersConfig, Notices, Tasks},
+    masters::{MasterConfig, Masters, MastersConfig, Notices, Tasks},
 };
 
 pub struct Quorum {
@@ -18,9 +18,15 @@ impl Quorum {
     pub async fn start(count: usize) -> Self {
         let servers = RedisServers::start(count, &ServerOptions::default()).expect("redis-server starts");
         let (masters, _, tasks) = open(&servers);
-        redlock::masters::init(&masters).await.expect("new masters can be sealed");
+        redlock::masters::init(&masters)
+            .await
+            .expect("new masters can be sealed");
         eventually_voting(&masters, count).await;
-        Self { servers, masters, tasks }
+        Self {
+            servers,
+            masters,
+            tasks,
+        }
     }
 
     pub async fn close(self) {
@@ -31,7 +37,10 @@ impl Quorum {
 /// Another process, as far as the masters can tell.
 pub fn open(servers: &RedisServers) -> (Masters, Notices, Tasks) {
     let urls = servers.urls();
-    let masters = urls.into_iter().enumerate().map(|(i, url)| MasterConfig { name: format!("m{i}"), url });
+    let masters = urls.into_iter().enumerate().map(|(i, url)| MasterConfig {
+        name: format!("m{i}"),
+        url,
+    });
     let config = MastersConfig {
         masters: masters.collect(),
         key_prefix: "redlock".into(),
@@ -53,7 +62,11 @@ pub async fn eventually_voting(masters: &Masters, count: usize) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} of {count} masters vote: {:#?}", masters.voters(), masters.status());
+    panic!(
+        "{} of {count} masters vote: {:#?}",
+        masters.voters(),
+        masters.status()
+    );
 }
 
 pub fn holder(name: &str) -> HolderIdentity {

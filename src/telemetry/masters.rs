@@ -80,7 +80,11 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
         }
     }
     let name = "redlock_master_info";
-    text.family(name, "gauge", "What the master is and how it is set up; always 1.");
+    text.family(
+        name,
+        "gauge",
+        "What the master is and how it is set up; always 1.",
+    );
     for master in masters {
         if let Some(facts) = &master.status.facts {
             let more = info(facts, master.failure_domain);

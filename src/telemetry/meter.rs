@@ -28,11 +28,7 @@ pub struct QuorumMeter {
 }
 
 impl QuorumMeter {
-    pub(super) fn new(
-        name: &str,
-        masters: Vec<(String, Option<String>)>,
-        telemetry: Arc<Telemetry>,
-    ) -> Self {
+    pub(super) fn new(name: &str, masters: Vec<(String, Option<String>)>, telemetry: Arc<Telemetry>) -> Self {
         Self {
             name: name.to_owned(),
             masters,

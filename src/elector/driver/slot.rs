@@ -65,7 +65,8 @@ impl Slot {
             let gap = takeover.map(|t| (t, now.since(t.ended_at)));
             let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
             let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
-            let valid_ms = authority.valid_until.left(now).as_millis();
+            // JSON has no numbers of 128 bits.
+            let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);
             tracing::info!(%lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
             watcher.acquired(lock, &won, gap);
         }
@@ -89,7 +90,10 @@ impl Slot {
                 }
             }
             watcher.ended(lock, reason);
-        } else if let Some(holder) = &holder {
+        } else if let Some(holder) = &holder
+            && self.standing.borrow().last_token() != Some(holder.token)
+        {
+            // Once for each grant, not at every look at a lease that was renewed meanwhile.
             let token = holder.token.0;
             tracing::info!(%lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
         }
