@@ -1,6 +1,6 @@
 //! Flags that say where the masters are and who we are: the same at every command.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -8,6 +8,7 @@ use super::{Exit, Failure};
 use crate::{
     lease::{ClusterId, timing},
     masters::{Credentials, MasterConfig, MastersConfig, Secret, Tls},
+    standalone::{COMMAND_TIMEOUT, manifests::load_quorum, masters_config},
 };
 
 /// Who we are to the masters.
@@ -133,33 +134,38 @@ impl QuorumArgs {
     /// # Errors
     /// Files that cannot be read, a manifest that is not valid.
     pub fn masters_config(&self) -> Result<MastersConfig, Failure> {
-        let config = MastersConfig {
-            masters: self
-                .masters
-                .iter()
-                .filter(|url| !url.trim().is_empty())
-                .enumerate()
-                .map(|(i, url)| MasterConfig {
-                    name: format!("m{i}"),
-                    url: url.trim().to_owned(),
-                })
-                .collect(),
+        let (credentials, tls) = (self.connection.credentials()?, self.connection.tls()?);
+        let cluster = self.connection.cluster.clone();
+        if let Some(file) = &self.config {
+            let plan = load_quorum(file).map_err(|e| Failure::caused(Exit::Config, &e))?;
+            let command_timeout = plan.command_timeout.unwrap_or(COMMAND_TIMEOUT);
+            return Ok(masters_config(
+                &plan,
+                command_timeout,
+                (credentials, tls),
+                cluster,
+                false,
+            ));
+        }
+        let urls = self
+            .masters
+            .iter()
+            .map(|url| url.trim())
+            .filter(|url| !url.is_empty());
+        let masters = urls.enumerate().map(|(i, url)| MasterConfig {
+            name: format!("m{i}"),
+            url: url.to_owned(),
+        });
+        Ok(MastersConfig {
+            masters: masters.collect(),
             key_prefix: self.key_prefix.clone(),
-            credentials: self.connection.credentials()?,
-            tls: self.connection.tls()?,
-            cluster: self.connection.cluster.clone(),
-            command_timeout: Duration::from_millis(500),
+            credentials,
+            tls,
+            cluster,
+            command_timeout: COMMAND_TIMEOUT,
             longest_lease: timing::DEFAULT_LONGEST_LEASE,
             acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
             reseal: false,
-        };
-        if let Some(path) = &self.config {
-            // The manifest names masters, prefix, longest lease and command timeout.
-            return Err(Failure::new(
-                Exit::Config,
-                format!("--config {}: cannot be read yet", path.display()),
-            ));
-        }
-        Ok(config)
+        })
     }
 }

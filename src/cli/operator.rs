@@ -1,27 +1,100 @@
 //! `redlock operator`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{env, fs, net::SocketAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{ArgAction, Args, ValueEnum};
 
 use super::{ConnectionArgs, Exit, Failure};
+use crate::{
+    lease::HolderIdentity,
+    standalone::{self, Options, operator::OperatorError},
+    telemetry::logs,
+};
 
 /// Contend for every declared lock.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  redlock operator --standalone examples/standalone --listen 127.0.0.1:8080"
+)]
 pub(super) struct OperatorArgs {
     /// Read RedisQuorum and LeaderLock manifests from this folder, and follow it; no Kubernetes.
     #[arg(long, value_name = "DIR")]
     standalone: PathBuf,
     /// Address of /metrics, /livez, /readyz and /locks.
-    #[arg(long, default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        env = "REDLOCK_LISTEN",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8080"
+    )]
     listen: SocketAddr,
     /// Identity of this candidate; the host name unless told.
-    #[arg(long, env = "REDLOCK_IDENTITY")]
-    identity: Option<String>,
+    #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
+    identity: Option<HolderIdentity>,
+    /// Give metrics of every single lock.
+    #[arg(
+        long,
+        env = "REDLOCK_LOCK_METRICS",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = true
+    )]
+    lock_metrics: bool,
+    /// How events are written to the standard error.
+    #[arg(long, env = "REDLOCK_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// Which events: error, warn, info, debug or trace, or target=level,…; else RUST_LOG, else info.
+    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL")]
+    log_level: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
-pub(super) async fn run(_args: OperatorArgs) -> Result<Exit, Failure> {
-    Ok(Exit::Ok)
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl From<LogFormat> for logs::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
+    let level = args
+        .log_level
+        .or_else(|| env::var("RUST_LOG").ok().filter(|level| !level.is_empty()))
+        .unwrap_or_else(|| "info".to_owned());
+    logs::start(args.log_format.into(), &level).map_err(|e| Failure::caused(Exit::Usage, &e))?;
+    let options = Options {
+        folder: args.standalone,
+        listen: args.listen,
+        identity: args.identity.map_or_else(host_name, Ok)?,
+        credentials: args.connection.credentials()?,
+        tls: args.connection.tls()?,
+        cluster: args.connection.cluster,
+        lock_metrics: args.lock_metrics,
+    };
+    match standalone::run(options).await {
+        Ok(()) => Ok(Exit::Ok),
+        Err(error) => {
+            let exit = match &error {
+                error if error.is_of_configuration() => Exit::Config,
+                OperatorError::Impatient => Exit::Unhealthy,
+                _ => Exit::Software,
+            };
+            Err(Failure::caused(exit, &error))
+        }
+    }
+}
+
+fn host_name() -> Result<HolderIdentity, Failure> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    HolderIdentity::parse(name.trim())
+        .map_err(|e| Failure::new(Exit::Config, format!("the host name: {e}; or give --identity")))
 }

@@ -142,6 +142,19 @@ impl Timings {
                 stop_too_long()
             });
         }
+        if self.retry_period < MIN_RETRY_PERIOD {
+            return Err(TimingError::RetryPeriodTooShort {
+                retry_period: self.retry_period,
+            });
+        }
+        // Before the renew deadline, which may be too short only because a long retry period allows slow commands.
+        if given.retry_period.is_some() && self.renew_deadline <= self.retry_period.saturating_mul(2) {
+            return Err(TimingError::RetryPeriodTooLong {
+                retry_period: self.retry_period,
+                renew_deadline: self.renew_deadline,
+                lease,
+            });
+        }
         if self.renew_deadline < needed_deadline {
             return Err(if deadline_derived && !self.stop.is_zero() {
                 stop_too_long()
@@ -150,18 +163,6 @@ impl Timings {
                     renew_deadline: self.renew_deadline,
                     command_timeout,
                 }
-            });
-        }
-        if self.retry_period < MIN_RETRY_PERIOD {
-            return Err(TimingError::RetryPeriodTooShort {
-                retry_period: self.retry_period,
-            });
-        }
-        if self.renew_deadline <= self.retry_period.saturating_mul(2) {
-            return Err(TimingError::RetryPeriodTooLong {
-                retry_period: self.retry_period,
-                renew_deadline: self.renew_deadline,
-                lease,
             });
         }
         Ok(())

@@ -63,6 +63,51 @@ pub fn load(folder: &Path) -> Result<Loaded, LoadError> {
     Ok(assemble::assemble(documents, problems))
 }
 
+/// A file from which no quorum could be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum QuorumFileError {
+    #[error("{} cannot be read", file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("{} holds no usable RedisQuorum: {}", file.display(), reasons(problems))]
+    None { file: PathBuf, problems: Vec<Problem> },
+    #[error("{} holds {count} RedisQuorums: give a file with one", file.display())]
+    Several { file: PathBuf, count: usize },
+}
+
+fn reasons(problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return "it declares none".to_owned();
+    }
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    lines.join("; ")
+}
+
+/// The one quorum that a file declares; what else stands in it is passed over.
+pub fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
+    let (owned, name) = (file.to_owned(), file.file_name().unwrap_or_default());
+    let text = match read(file) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            let source = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(QuorumFileError::Unreadable { file: owned, source });
+        }
+        Err(source) => return Err(QuorumFileError::Unreadable { file: owned, source }),
+    };
+    let parsed = parse::parse(&name.to_string_lossy(), &text);
+    let mut loaded = assemble::assemble(parsed.documents, parsed.problems);
+    match (loaded.quorums.pop(), loaded.quorums.len()) {
+        (Some(quorum), 0) => Ok(quorum),
+        (Some(_), others) => Err(QuorumFileError::Several {
+            file: owned,
+            count: others + 1,
+        }),
+        (None, _) => Err(QuorumFileError::None {
+            file: owned,
+            problems: loaded.problems,
+        }),
+    }
+}
+
 fn manifest_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,0 +1,162 @@
+//! `/livez`, `/readyz`, `/locks` and `/metrics`. Reads only; every answer is computed when it is asked for.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::State as Shared,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures_util::future::join_all;
+use serde::Serialize;
+use tokio::{net::TcpListener, time};
+
+use super::{
+    readiness::Readiness,
+    state::{InUseQuorum, State},
+};
+use crate::{clock, elector::Standing, lease::Moment};
+
+/// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
+const ANSWER: Duration = Duration::from_millis(800);
+const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {
+    let routes = Router::new()
+        .route("/livez", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/locks", get(locks))
+        .route("/metrics", get(metrics))
+        .with_state(state);
+    axum::serve(listener, routes).await
+}
+
+/// Whether the elector of every quorum answers.
+async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
+    let in_use = state.in_use.load_full();
+    if in_use.stopping {
+        return "stopping\n".into_response();
+    }
+    let questions = in_use.quorums.iter().map(|quorum| async {
+        let answer = time::timeout(ANSWER, quorum.elector.answers()).await;
+        (!matches!(answer, Ok(true))).then_some(quorum.name.as_str())
+    });
+    let silent: Vec<&str> = join_all(questions).await.into_iter().flatten().collect();
+    // One that was closed meanwhile need not answer.
+    if silent.is_empty() || !Arc::ptr_eq(&in_use, &state.in_use.load_full()) {
+        return "ok\n".into_response();
+    }
+    let message = format!("the elector does not answer for: {}\n", silent.join(", "));
+    (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
+}
+
+async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
+    let readiness = Readiness::of(&state.in_use.load());
+    let status = if readiness.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(readiness)).into_response()
+}
+
+async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
+    let in_use = state.in_use.load_full();
+    let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
+    match state.telemetry.scrape(&sources) {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_FORMAT)], text).into_response(),
+        Err(cause) => {
+            let message = format!("writing the metrics: {cause}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Locks {
+    locks: Vec<Lock>,
+}
+
+#[derive(Debug, Serialize)]
+enum Role {
+    Active,
+    Standby,
+    /// Nobody can say: no majority votes.
+    Unknown,
+}
+
+/// One lock, as this process sees it. The names are stable.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Lock {
+    namespace: String,
+    name: String,
+    lock_name: String,
+    role: Role,
+    holder_identity: Option<String>,
+    holder_cluster: Option<String>,
+    fencing_token: Option<u64>,
+    /// Of an active process its own; of a standby what is left of the other's lease by its last look.
+    valid_for_milliseconds: u64,
+    quorum: String,
+    lease_transitions: u64,
+}
+
+async fn locks(Shared(state): Shared<Arc<State>>) -> Json<Locks> {
+    let in_use = state.in_use.load_full();
+    let mut locks = Vec::new();
+    for quorum in &in_use.quorums {
+        let (voting, size) = (quorum.masters.voters(), quorum.masters.size());
+        let shown = format!("{voting}/{}", size.masters());
+        for (lock, standing) in quorum.elector.standings() {
+            // One that was removed is still being given back.
+            let Some((namespace, name)) = quorum.locks.get(&lock) else {
+                continue;
+            };
+            let named = (namespace.clone(), name.clone(), lock.to_string());
+            let decided = voting >= size.majority();
+            locks.push(Lock::new(named, &standing, &state, decided, shown.clone()));
+        }
+    }
+    locks.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    Json(Locks { locks })
+}
+
+impl Lock {
+    fn new(
+        (namespace, name, lock_name): (String, String, String),
+        standing: &Standing,
+        state: &State,
+        decided: bool,
+        quorum: String,
+    ) -> Self {
+        let now = clock::now();
+        let left = |until: Moment| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
+        let mut lock = Self {
+            namespace,
+            name,
+            lock_name,
+            role: if decided { Role::Standby } else { Role::Unknown },
+            holder_identity: None,
+            holder_cluster: None,
+            fencing_token: standing.last_token().map(|token| token.0),
+            valid_for_milliseconds: 0,
+            quorum,
+            lease_transitions: standing.transitions,
+        };
+        if let Some(authority) = standing.authority_at(now) {
+            lock.role = Role::Active;
+            lock.holder_identity = Some(state.identity.to_string());
+            lock.holder_cluster = Some(state.cluster.name().to_owned());
+            lock.fencing_token = Some(authority.token.0);
+            lock.valid_for_milliseconds = left(authority.valid_until);
+        } else if let Some(holder) = &standing.holder {
+            lock.holder_identity = Some(holder.identity.clone());
+            lock.holder_cluster = Some(holder.cluster.name().to_owned());
+            lock.valid_for_milliseconds = left(holder.ends);
+        }
+        lock
+    }
+}

@@ -1,0 +1,215 @@
+//! One quorum that is in use: its masters, its elector, and the task that owns what runs behind them.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use thiserror::Error;
+use tokio::{task::JoinError, time};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    config::{masters_config, terms},
+    desired::Locks,
+    state::InUseQuorum,
+};
+use crate::{
+    api::plan::QuorumPlan,
+    elector::{Elector, ElectorTask},
+    lease::{ClusterId, HolderIdentity, LockName, Terms},
+    masters::{Closed, ConfigError, Credentials, Masters, TaskEnded, Tasks, Tls},
+    telemetry::{QuorumMeter, Telemetry},
+};
+
+/// How long giving up every lock of a quorum may take: one release to masters of which some hang.
+const GIVING_UP: Duration = Duration::from_millis(1_000);
+/// How long clean-ups may take after that. Together they stay below the 2 s in which the process must have ended.
+const CLEANING_UP: Duration = Duration::from_millis(500);
+
+const ELECTS: &str = "runs the elections";
+
+/// A task behind a quorum ended that must not end: nothing of it can be trusted any more.
+#[derive(Debug, Error)]
+#[error("contending for the locks of {of}")]
+pub struct QuorumEnded {
+    of: String,
+    source: Cause,
+}
+
+impl QuorumEnded {
+    /// The keeper itself ended without its say.
+    pub(super) fn keeper(broken: &JoinError) -> Self {
+        Self {
+            of: "a quorum".into(),
+            source: Cause::Broken("joins its tasks", broken.to_string()),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+enum Cause {
+    #[error(transparent)]
+    Masters(TaskEnded),
+    #[error(transparent)]
+    Elector(Closed),
+    #[error("the task that {0} ended: {1}")]
+    Broken(&'static str, String),
+}
+
+/// Who takes part, and how the masters know us.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) identity: HolderIdentity,
+    pub(super) cluster: ClusterId,
+    pub(super) credentials: Credentials,
+    pub(super) tls: Tls,
+}
+
+#[derive(Debug)]
+pub(super) struct RunningQuorum {
+    pub(super) plan: QuorumPlan,
+    pub(super) command_timeout: Duration,
+    masters: Masters,
+    elector: Elector,
+    meter: Arc<QuorumMeter>,
+    locks: BTreeMap<LockName, Terms>,
+    names: Arc<BTreeMap<LockName, (String, String)>>,
+    stop: CancellationToken,
+}
+
+/// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    quorum: String,
+    tasks: Tasks,
+    elector: Elector,
+    task: ElectorTask,
+    stop: CancellationToken,
+}
+
+impl RunningQuorum {
+    /// Starts connecting. The keeper must be run and joined.
+    pub(super) fn open(
+        plan: &QuorumPlan,
+        command_timeout: Duration,
+        candidate: &Candidate,
+        telemetry: &Arc<Telemetry>,
+    ) -> Result<(Self, Keeper), ConfigError> {
+        let access = (candidate.credentials.clone(), candidate.tls.clone());
+        let config = masters_config(plan, command_timeout, access, candidate.cluster.clone(), true);
+        let masters = plan.masters.iter();
+        let called = masters.map(|master| (master.name.clone(), master.failure_domain.clone()));
+        let meter = telemetry.quorum(&plan.name, called.collect());
+        let (masters, notices, tasks) = Masters::open(&config, Some(meter.clone()))?;
+        let (elector, task) = Elector::start(
+            masters.clone(),
+            notices,
+            candidate.identity.clone(),
+            meter.clone(),
+        );
+        let stop = CancellationToken::new();
+        let keeper = Keeper {
+            quorum: plan.name.clone(),
+            tasks,
+            elector: elector.clone(),
+            task,
+            stop: stop.clone(),
+        };
+        let running = Self {
+            plan: plan.clone(),
+            command_timeout,
+            masters,
+            elector,
+            meter,
+            locks: BTreeMap::new(),
+            names: Arc::default(),
+            stop,
+        };
+        Ok((running, keeper))
+    }
+
+    /// Puts, changes and removes locks until they are these.
+    pub(super) fn set_locks(&mut self, wanted: &Locks, cluster: &ClusterId) {
+        let gone: Vec<LockName> = self
+            .locks
+            .keys()
+            .filter(|lock| !wanted.contains_key(*lock))
+            .cloned()
+            .collect();
+        for lock in gone {
+            tracing::info!(%lock, quorum = self.plan.name, "lock removed");
+            self.locks.remove(&lock);
+            self.elector.remove(lock.clone());
+            self.meter.forget(&lock);
+        }
+        for (lock, plan) in wanted {
+            let terms = terms(plan, cluster);
+            let named = (plan.namespace.clone(), plan.name.clone());
+            if self.names.get(lock).is_some_and(|before| *before != named) {
+                self.meter.forget(lock);
+            }
+            self.meter.declare(lock, &plan.namespace, &plan.name);
+            let before = self.locks.insert(lock.clone(), terms.clone());
+            if before.as_ref() != Some(&terms) {
+                let change = if before.is_some() { "changed" } else { "added" };
+                let (object, quorum) = (format!("LeaderLock {}", plan.object()), &self.plan.name);
+                tracing::info!(%lock, object, quorum, participation = ?terms.participation, "lock {change}");
+                self.elector.put(lock.clone(), terms);
+            }
+        }
+        let names = wanted.iter().map(|(lock, plan)| {
+            let named = (plan.namespace.clone(), plan.name.clone());
+            (lock.clone(), named)
+        });
+        self.names = Arc::new(names.collect());
+    }
+
+    pub(super) fn in_use(&self) -> InUseQuorum {
+        InUseQuorum {
+            name: self.plan.name.clone(),
+            masters: self.masters.clone(),
+            elector: self.elector.clone(),
+            meter: self.meter.clone(),
+            locks: self.names.clone(),
+        }
+    }
+
+    /// Tells the keeper to give everything up and end.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Keeper {
+    /// Returns the name of the quorum.
+    pub(super) async fn run(mut self) -> Result<String, QuorumEnded> {
+        let cause = tokio::select! {
+            () = self.stop.cancelled() => None,
+            end = self.tasks.ended() => Some(Cause::Masters(end)),
+            end = &mut self.task => Some(match end {
+                Ok(Ok(())) => Cause::Broken(ELECTS, "it returned".into()),
+                Ok(Err(closed)) => Cause::Elector(closed),
+                Err(broken) => Cause::Broken(ELECTS, broken.to_string()),
+            }),
+        };
+        if let Some(source) = cause {
+            self.task.abort();
+            let of = format!("quorum {}", self.quorum);
+            return Err(QuorumEnded { of, source });
+        }
+        self.elector.shut_down();
+        if time::timeout(GIVING_UP, &mut self.task).await.is_err() {
+            tracing::warn!(
+                quorum = self.quorum,
+                "not every lock could be given back in time: its lease runs out by itself"
+            );
+            self.task.abort();
+        }
+        if let Ok(left @ 1..) = time::timeout(CLEANING_UP, self.tasks.close()).await {
+            tracing::info!(
+                quorum = self.quorum,
+                left,
+                "clean-ups are left to the expiry of their keys"
+            );
+        }
+        Ok(self.quorum)
+    }
+}

@@ -1,0 +1,239 @@
+//! Makes run what should run.
+//!
+//! A quorum whose plan changed is opened anew: closed first, so that this process gives its locks back before it
+//! contends for them again, and opened when its keeper has ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+
+use super::{
+    config::command_timeout,
+    desired::{Desired, Locks},
+    manifests::{LoadError, Loaded},
+    quorum::{Candidate, QuorumEnded, RunningQuorum},
+    report::{Finding, Report},
+    state::{InUse, State},
+};
+use crate::{api::plan::QuorumPlan, clock};
+
+/// All quorums of this process.
+#[derive(Debug)]
+pub(super) struct Reconciler {
+    candidate: Candidate,
+    state: Arc<State>,
+    desired: Desired,
+    findings: BTreeSet<Finding>,
+    report: Report,
+    running: BTreeMap<String, RunningQuorum>,
+    closing: BTreeSet<String>,
+    keepers: JoinSet<Result<String, QuorumEnded>>,
+    /// Locks whose targets were reported as not switched.
+    with_targets: BTreeSet<String>,
+}
+
+impl Reconciler {
+    pub(super) fn new(candidate: Candidate, state: Arc<State>) -> Self {
+        Self {
+            candidate,
+            state,
+            desired: Desired::default(),
+            findings: BTreeSet::new(),
+            report: Report::default(),
+            running: BTreeMap::new(),
+            closing: BTreeSet::new(),
+            keepers: JoinSet::new(),
+            with_targets: BTreeSet::new(),
+        }
+    }
+
+    /// Takes what the folder holds now.
+    pub(super) fn folder_changed(&mut self, loaded: Result<Loaded, LoadError>) {
+        match loaded {
+            Ok(loaded) => {
+                let (desired, findings) = Desired::new(loaded, &self.desired);
+                self.desired = desired;
+                self.findings = findings;
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let reason = format!("{error}: {}", cause.unwrap_or_default());
+                self.findings = BTreeSet::from([Finding::Folder(reason)]);
+            }
+        }
+        self.reconcile();
+    }
+
+    /// Waits for the end of a quorum: one that was closed, or the error of one that must not have ended. Cancel safe.
+    pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
+        match self.keepers.join_next().await {
+            Some(Ok(ended)) => {
+                self.closing.remove(&ended?);
+                self.reconcile();
+                Ok(())
+            }
+            Some(Err(broken)) => Err(QuorumEnded::keeper(&broken)),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives everything up; returns when nothing runs any more.
+    pub(super) async fn stop(&mut self) {
+        let state = InUse {
+            stopping: true,
+            ..self.in_use()
+        };
+        self.state.in_use.store(Arc::new(state));
+        for quorum in self.running.values() {
+            quorum.stop();
+        }
+        while let Some(end) = self.keepers.join_next().await {
+            match end {
+                Ok(Ok(_)) => {}
+                Ok(Err(ended)) => tracing::error!(error = %ended, "a quorum could not be closed"),
+                Err(broken) => tracing::error!(error = %broken, "a quorum could not be closed"),
+            }
+        }
+    }
+
+    fn reconcile(&mut self) {
+        let started = clock::now();
+        let desired = std::mem::take(&mut self.desired);
+        let mut findings = self.findings.clone();
+        let stale: Vec<String> = self
+            .running
+            .iter()
+            .filter_map(|(name, running)| {
+                let why = stale(running, desired.quorums.get(name))?;
+                tracing::info!(quorum = name, "quorum closed: {why}");
+                Some(name.clone())
+            })
+            .collect();
+        for name in stale {
+            if let Some(quorum) = self.running.remove(&name) {
+                quorum.stop();
+                self.closing.insert(name);
+            }
+        }
+        for (name, (plan, locks)) in &desired.quorums {
+            if !self.running.contains_key(name) && !self.closing.contains(name) {
+                self.open(plan, locks, &mut findings);
+            }
+            if let Some(quorum) = self.running.get_mut(name) {
+                quorum.set_locks(locks, &self.candidate.cluster);
+            }
+        }
+        self.tell_targets(&desired);
+        self.desired = desired;
+        let result = if findings.is_empty() { "ok" } else { "problems" };
+        self.report.update(findings);
+        self.state.in_use.store(Arc::new(self.in_use()));
+        let took = clock::now().since(started);
+        self.state.telemetry.reconciled("standalone", result, took);
+    }
+
+    fn open(&mut self, plan: &QuorumPlan, locks: &Locks, findings: &mut BTreeSet<Finding>) {
+        let object = format!("RedisQuorum {}", plan.name);
+        if let Some((field, reason)) = lacks(plan, &self.candidate) {
+            findings.insert(Finding::Object {
+                object,
+                field,
+                reason,
+            });
+            return;
+        }
+        let timeout = command_timeout(plan, locks.values());
+        match RunningQuorum::open(plan, timeout, &self.candidate, &self.state.telemetry) {
+            Ok((quorum, keeper)) => {
+                tracing::info!(
+                    quorum = plan.name,
+                    masters = plan.masters.len(),
+                    majority = plan.majority(),
+                    command_timeout_ms = timeout.as_secs_f64() * 1e3,
+                    longest_lease_s = plan.longest_lease.as_secs_f64(),
+                    "quorum opened"
+                );
+                self.keepers.spawn(keeper.run());
+                self.running.insert(plan.name.clone(), quorum);
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                let field = "spec";
+                findings.insert(Finding::Object {
+                    object,
+                    field,
+                    reason,
+                });
+            }
+        }
+    }
+
+    fn tell_targets(&mut self, desired: &Desired) {
+        let with_targets: BTreeSet<String> = desired
+            .locks()
+            .filter(|lock| !lock.targets.is_empty())
+            .map(|lock| format!("LeaderLock {}", lock.object()))
+            .collect();
+        for object in with_targets.difference(&self.with_targets) {
+            tracing::warn!(
+                object,
+                "targets are not enforced with --standalone: the lock is held, nothing is switched"
+            );
+        }
+        self.with_targets = with_targets;
+    }
+
+    fn in_use(&self) -> InUse {
+        let waiting = self.desired.quorums.keys();
+        let opening = waiting.filter(|name| self.closing.contains(*name));
+        InUse {
+            quorums: self.running.values().map(RunningQuorum::in_use).collect(),
+            opening: opening.cloned().collect(),
+            problems: self.report.texts(),
+            stopping: false,
+        }
+    }
+}
+
+/// Why a quorum that runs cannot go on as it is.
+fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
+    let Some((plan, locks)) = wanted else {
+        return Some("it is not declared any more");
+    };
+    if *plan != running.plan {
+        return Some("its manifest changed; it is opened anew");
+    }
+    // A longer time-out than needed waits for the next start: opening anew gives every lock up.
+    let timeout: Duration = command_timeout(plan, locks.values());
+    (timeout < running.command_timeout)
+        .then_some("a lock with a shorter retry period needs a shorter command time-out; it is opened anew")
+}
+
+/// What the manifest leaves to flags that were not given.
+fn lacks(plan: &QuorumPlan, candidate: &Candidate) -> Option<(&'static str, String)> {
+    let credentials = &candidate.credentials;
+    if let Some(secret) = &plan.auth_secret
+        && credentials.username.is_none()
+        && credentials.password.is_none()
+    {
+        let reason = format!(
+            "Secret {}/{} cannot be read with --standalone: give --username and --password-file (or REDLOCK_PASSWORD)",
+            secret.namespace, secret.name
+        );
+        return Some(("spec.auth.secretRef", reason));
+    }
+    if let Some(secret) = &plan.tls_secret
+        && candidate.tls.ca.is_none()
+    {
+        let reason = format!(
+            "Secret {}/{} cannot be read with --standalone: give --tls-ca (and --tls-cert with --tls-key)",
+            secret.namespace, secret.name
+        );
+        return Some(("spec.tls.secretRef", reason));
+    }
+    None
+}

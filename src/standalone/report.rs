@@ -1,0 +1,78 @@
+//! Says each problem once when it appears and once when it is gone.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::manifests::Problem;
+
+/// Something that keeps a declared object, or a part of it, from being used.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Finding {
+    /// Of a manifest; `kept`: the last valid version of the object stays in force.
+    Manifest { problem: Problem, kept: bool },
+    /// Of a valid object that cannot be used by this process.
+    Object {
+        object: String,
+        field: &'static str,
+        reason: String,
+    },
+    /// Of the whole folder, which was readable before.
+    Folder(String),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest { problem, kept: false } => problem.fmt(f),
+            Self::Manifest { problem, kept: true } => {
+                write!(f, "{problem}; the last valid version stays in force")
+            }
+            Self::Object {
+                object,
+                field,
+                reason,
+            } => write!(f, "{object}, {field}: {reason}"),
+            Self::Folder(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    said: BTreeSet<Finding>,
+}
+
+impl Report {
+    /// Says what is new and what is gone.
+    pub(super) fn update(&mut self, findings: BTreeSet<Finding>) {
+        for finding in findings.difference(&self.said) {
+            match finding {
+                Finding::Manifest { problem, kept } => tracing::warn!(
+                    file = problem.file,
+                    document = problem.document,
+                    object = problem.object,
+                    field = problem.field,
+                    reason = problem.reason,
+                    last_valid_stays = kept,
+                    "problem in a manifest"
+                ),
+                Finding::Object {
+                    object,
+                    field,
+                    reason,
+                } => tracing::warn!(object, field, reason, "object cannot be used"),
+                Finding::Folder(reason) => {
+                    tracing::warn!(reason, "folder cannot be read; what was read last stays in force");
+                }
+            }
+        }
+        for finding in self.said.difference(&findings) {
+            tracing::info!(problem = %finding, "problem resolved");
+        }
+        self.said = findings;
+    }
+
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.said.iter().map(ToString::to_string).collect()
+    }
+}

@@ -1,0 +1,50 @@
+//! What the HTTP side sees: handles, replaced as a whole at every change. Every answer is computed from them when it
+//! is asked for.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+
+use crate::{
+    elector::Elector,
+    lease::{ClusterId, HolderIdentity, LockName},
+    masters::Masters,
+    telemetry::{QuorumMeter, Source, Telemetry},
+};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) identity: HolderIdentity,
+    pub(super) cluster: ClusterId,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) in_use: ArcSwap<InUse>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct InUse {
+    pub(super) quorums: Vec<InUseQuorum>,
+    /// Declared, valid, and not running at this moment: being opened anew.
+    pub(super) opening: Vec<String>,
+    pub(super) problems: Vec<String>,
+    pub(super) stopping: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct InUseQuorum {
+    pub(super) name: String,
+    pub(super) masters: Masters,
+    pub(super) elector: Elector,
+    pub(super) meter: Arc<QuorumMeter>,
+    /// Namespace and name of the object that declares each lock.
+    pub(super) locks: Arc<BTreeMap<LockName, (String, String)>>,
+}
+
+impl InUseQuorum {
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
+            meter: &self.meter,
+            masters: &self.masters,
+            elector: &self.elector,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The real operator on a folder of manifests and real Redis servers.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+#[path = "operator/bad_input.rs"]
+mod bad_input;
+mod common;
+#[path = "operator/election.rs"]
+mod election;
+#[path = "operator/folder.rs"]
+mod folder;
+#[path = "operator/http.rs"]
+mod http;
+#[path = "operator/replica.rs"]
+mod replica;
+#[path = "operator/secrets.rs"]
+mod secrets;
+#[path = "operator/stop.rs"]
+mod stop;

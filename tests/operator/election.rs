@@ -1,0 +1,80 @@
+//! One active replica of several, whatever happens to them.
+
+use nix::sys::signal::Signal;
+
+use crate::common::eventually_blocking;
+use crate::replica::{BOUND, Folder, Replica, active, masters};
+
+#[tokio::test]
+async fn one_of_three_replicas_is_active_for_each_lock_and_a_killed_one_is_taken_over() {
+    let masters = masters(3).await;
+    let locks = ["a", "b", "c"];
+    let folder = Folder::with(&masters, &locks);
+    let mut replicas: Vec<Replica> = ["r1", "r2", "r3"]
+        .into_iter()
+        .map(|name| Replica::start(name, &folder))
+        .collect();
+    let holder = active(&replicas, "a").name.clone();
+    for lock in locks {
+        let one = active(&replicas, lock);
+        let seen = one.lock(lock);
+        assert_eq!(
+            (&seen["holderIdentity"], &seen["quorum"]),
+            (&one.name.clone().into(), &"3/3".into())
+        );
+        for other in replicas.iter().filter(|other| other.name != one.name) {
+            eventually_blocking(BOUND, "the others are standbys that know the holder", || {
+                let lock = other.lock(lock);
+                let right = lock["role"] == "Standby" && lock["holderIdentity"] == one.name.as_str();
+                right.then_some(()).ok_or(lock)
+            });
+        }
+    }
+
+    let at = replicas.iter().position(|r| r.name == holder).unwrap();
+    let token = replicas[at].lock("a")["fencingToken"].as_u64().unwrap();
+    let mut killed = replicas.remove(at);
+    killed.child.kill();
+    let next = active(&replicas, "a").wait_active("a");
+    assert!(next > token, "{next} after {token}");
+}
+
+#[tokio::test]
+async fn a_replica_that_was_stopped_past_its_lease_says_lost_first() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    let token = first.wait_active("a");
+    let second = Replica::start("second", &folder);
+    first.child.signal(Signal::SIGSTOP);
+    let said = first.child.stderr().len();
+    let next = second.wait_active("a");
+    assert!(next > token, "{next} after {token}");
+    first.child.signal(Signal::SIGCONT);
+    let lost = first.child.wait_for_line(BOUND, "lease lost");
+    assert!(lost.contains(&token.to_string()), "{lost}");
+    let after = first.child.stderr().split_off(said);
+    let of_leases = after.iter().find(|line| line.contains("\"lock\":\"ns/a\""));
+    assert_eq!(of_leases, Some(&lost), "{after:#?}");
+    assert!(!first.is_active("a"));
+}
+
+#[tokio::test]
+async fn a_replica_that_was_stopped_answers_from_the_clock_before_it_has_said_anything() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let first = Replica::start("first", &folder);
+    first.wait_active("a");
+    for master in &masters {
+        master.pause().unwrap();
+    }
+    // Nobody can take over or refuse: only the clock tells.
+    eventually_blocking(BOUND, "the lease has run out", || {
+        let lock = first.lock("a");
+        (lock["role"] != "Active").then_some(()).ok_or(lock)
+    });
+    eventually_blocking(BOUND, "nobody knows who holds it", || {
+        let lock = first.lock("a");
+        (lock["role"] == "Unknown").then_some(()).ok_or(lock)
+    });
+}

@@ -1,0 +1,104 @@
+//! The folder is followed.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::common::eventually_blocking;
+use crate::replica::{BOUND, Folder, Replica, lock, masters, quorum};
+
+fn wait_gone(replica: &Replica, name: &str) {
+    eventually_blocking(BOUND, &format!("lock {name} is gone"), || {
+        let lock = replica.lock(name);
+        lock.is_null().then_some(()).ok_or(lock)
+    });
+}
+
+#[tokio::test]
+async fn locks_come_change_and_go() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    first.wait_active("a");
+    folder.write("b.yaml", &lock("b", ""));
+    first.wait_active("b");
+
+    folder.write("b.yaml", &lock("b", ", state: SteppedDown, reason: drill"));
+    first.child.wait_for_line(BOUND, "\"reason\":\"SteppedDown\"");
+    eventually_blocking(BOUND, "b is given up", || {
+        let lock = first.lock("b");
+        (lock["role"] == "Standby" && lock["holderIdentity"].is_null())
+            .then_some(())
+            .ok_or(lock)
+    });
+    folder.write("b.yaml", &lock("b", ""));
+    first.wait_active("b");
+
+    let token = first.wait_active("a");
+    folder.remove("b.yaml");
+    wait_gone(&first, "b");
+    assert_eq!(first.wait_active("a"), token, "the other lock was not touched");
+}
+
+#[tokio::test]
+async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    let token = first.wait_active("a");
+    folder.write(
+        "quorum.yaml",
+        &quorum(&masters, "  commandTimeoutMilliseconds: 300\n"),
+    );
+    eventually_blocking(BOUND, "a is held anew", || {
+        let lock = first.lock("a");
+        let anew = lock["role"] == "Active" && lock["fencingToken"].as_u64() > Some(token);
+        anew.then_some(()).ok_or(lock)
+    });
+    folder.remove("quorum.yaml");
+    // The lock names a quorum that is gone: it is given back with it.
+    wait_gone(&first, "a");
+    first.child.wait_for_line(BOUND, "is not declared in this folder");
+    let second = Replica::start("second", &Folder::with(&masters, &["a"]));
+    second.wait_active("a");
+}
+
+#[tokio::test]
+async fn a_mounted_config_map_is_a_link_that_is_swapped() {
+    let masters = masters(3).await;
+    let folder = Folder::new(&[]);
+    let version = |name: &str, locks: &[&str]| {
+        let version = folder.path().join(name);
+        fs::create_dir(&version).unwrap();
+        fs::write(version.join("quorum.yaml"), quorum(&masters, "")).unwrap();
+        let all: Vec<String> = locks.iter().map(|name| lock(name, "")).collect();
+        fs::write(version.join("locks.yaml"), all.join("---\n")).unwrap();
+        symlink(name, folder.path().join("..new")).unwrap();
+        fs::rename(folder.path().join("..new"), folder.path().join("..data")).unwrap();
+    };
+    version("..1", &["a"]);
+    for file in ["quorum.yaml", "locks.yaml"] {
+        symlink(format!("..data/{file}"), folder.path().join(file)).unwrap();
+    }
+    let first = Replica::start("first", &folder);
+    first.wait_active("a");
+    version("..2", &["b"]);
+    first.wait_active("b");
+    wait_gone(&first, "a");
+}
+
+#[tokio::test]
+async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a", "b"]);
+    let mut first = Replica::start("first", &folder);
+    let token = first.wait_active("a");
+    folder.write("a.yaml", &lock("a", ", retryPeriodSeconds: 5"));
+    first.child.wait_for_line(BOUND, "\"last_valid_stays\":true");
+    assert_eq!(first.wait_active("a"), token);
+    folder.write("a.yaml", &lock("a", ""));
+    first.child.wait_for_line(BOUND, "problem resolved");
+    assert_eq!(first.wait_active("a"), token);
+    folder.write("a.yaml", &lock("a", ", retryPeriodSeconds: 5"));
+    folder.remove("a.yaml");
+    wait_gone(&first, "a");
+}

@@ -1,0 +1,209 @@
+//! A replica of the operator, its folder of manifests, and the masters beneath.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use redlock::demo::redis_server::RedisServer;
+use redlock::lease::timing::DEFAULT_ACQUIRE_LIMIT;
+use redlock::masters::{Credentials, init};
+use serde_json::Value;
+
+use crate::common::masters::{LONGEST_LEASE, config, open};
+use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port};
+
+/// For a busy machine; nothing that is right comes near it.
+pub const BOUND: Duration = Duration::from_secs(30);
+
+/// Servers that never held anything.
+pub fn servers(count: usize) -> Vec<RedisServer> {
+    servers_with(count, &ServerOptions::default())
+}
+
+pub fn servers_with(count: usize, options: &ServerOptions) -> Vec<RedisServer> {
+    (0..count).map(|_| RedisServer::start(options).unwrap()).collect()
+}
+
+/// Servers whose seals are given already, for manifests as [`quorum`] writes them.
+pub async fn masters(count: usize) -> Vec<RedisServer> {
+    let servers = servers(count);
+    seal(&servers, Credentials::default()).await;
+    servers
+}
+
+pub async fn seal(servers: &[RedisServer], credentials: Credentials) {
+    let mut config = config(servers);
+    config.acquire_limit = DEFAULT_ACQUIRE_LIMIT;
+    config.command_timeout = Duration::from_secs(1);
+    config.credentials = credentials;
+    config.reseal = false;
+    init(&open(&config).masters).await.unwrap();
+}
+
+/// A manifest of quorum `default` on these servers, with `more` lines of its spec.
+pub fn quorum(servers: &[RedisServer], more: &str) -> String {
+    let masters: String = servers
+        .iter()
+        .enumerate()
+        .map(|(index, server)| format!("  - {{name: m{index}, url: \"{}\"}}\n", server.url()))
+        .collect();
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: default}}\nspec:\n  masters:\n{masters}  \
+         maxLeaseDurationSeconds: {}\n{more}",
+        LONGEST_LEASE.as_secs()
+    )
+}
+
+/// A manifest of lock `ns/<name>`, with a lease of 2 s and `more` fields of its spec.
+pub fn lock(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: ns}}\n\
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 2{more}}}\n"
+    )
+}
+
+/// A folder of manifests.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub fn new(files: &[(&str, &str)]) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        for (file, text) in files {
+            folder.write(file, text);
+        }
+        folder
+    }
+
+    /// One quorum and these locks, a file each.
+    pub fn with(servers: &[RedisServer], locks: &[&str]) -> Self {
+        let folder = Self::new(&[("quorum.yaml", &quorum(servers, ""))]);
+        for name in locks {
+            folder.write(&format!("{name}.yaml"), &lock(name, ""));
+        }
+        folder
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn write(&self, file: &str, text: &str) {
+        fs::write(self.path().join(file), text).unwrap();
+    }
+
+    pub fn remove(&self, file: &str) {
+        fs::remove_file(self.path().join(file)).unwrap();
+    }
+}
+
+/// How to start it, on a port of its own.
+pub fn command(name: &str, folder: &Path, port: u16) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    command
+        .args([
+            "operator",
+            "--log-format",
+            "json",
+            "--identity",
+            name,
+            "--standalone",
+        ])
+        .arg(folder)
+        .args(["--listen", &format!("127.0.0.1:{port}")])
+        .env_remove("RUST_LOG");
+    command
+}
+
+/// A running operator; killed with its value.
+pub struct Replica {
+    pub name: String,
+    pub child: ChildGuard,
+    port: u16,
+}
+
+impl Replica {
+    pub fn start(name: &str, folder: &Folder) -> Self {
+        Self::start_with(name, folder, |_| {})
+    }
+
+    pub fn start_with(name: &str, folder: &Folder, change: impl FnOnce(&mut Command)) -> Self {
+        let port = free_port();
+        let mut command = command(name, folder.path(), port);
+        change(&mut command);
+        let mut child = ChildGuard::spawn(name, &mut command);
+        child.wait_for_line(BOUND, "operator started");
+        let name = name.to_owned();
+        Self { name, child, port }
+    }
+
+    /// Status and body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        self.try_get(path).unwrap()
+    }
+
+    fn try_get(&self, path: &str) -> std::io::Result<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Ok((status, body.to_owned()))
+    }
+
+    pub fn locks(&self) -> Vec<Value> {
+        let (status, body) = self.get("/locks");
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        body["locks"].as_array().unwrap().clone()
+    }
+
+    /// One lock by the name of its object; `Null` if it is not there.
+    pub fn lock(&self, name: &str) -> Value {
+        let found = self.locks().into_iter().find(|lock| lock["name"] == name);
+        found.unwrap_or(Value::Null)
+    }
+
+    pub fn is_active(&self, name: &str) -> bool {
+        let lock = self.lock(name);
+        lock["role"] == "Active" && lock["validForMilliseconds"].as_u64() > Some(0)
+    }
+
+    /// Waits until it is active and returns its token.
+    pub fn wait_active(&self, name: &str) -> u64 {
+        eventually_blocking(BOUND, &format!("{} is active for {name}", self.name), || {
+            let lock = self.lock(name);
+            match lock["role"] == "Active" {
+                true => Ok(lock["fencingToken"].as_u64().unwrap()),
+                false => Err(lock),
+            }
+        })
+    }
+
+    pub fn wait_ready(&self) {
+        eventually_blocking(BOUND, &format!("{} is ready", self.name), || {
+            match self.get("/readyz") {
+                (200, _) => Ok(()),
+                other => Err(other),
+            }
+        });
+    }
+}
+
+/// The one replica that is active for a lock, once there is one.
+pub fn active<'a>(replicas: &'a [Replica], name: &str) -> &'a Replica {
+    eventually_blocking(BOUND, &format!("a replica is active for {name}"), || {
+        let active: Vec<&Replica> = replicas.iter().filter(|r| r.is_active(name)).collect();
+        match active[..] {
+            [one] => Ok(one),
+            _ => Err(active.iter().map(|r| r.name.clone()).collect::<Vec<_>>()),
+        }
+    })
+}

@@ -1,0 +1,64 @@
+//! No secret is ever told.
+
+use nix::sys::signal::Signal;
+use redlock::masters::{Credentials, Secret};
+
+use crate::common::{ServerOptions, eventually_blocking};
+use crate::replica::{BOUND, Folder, Replica, lock, quorum, seal, servers_with};
+
+const PASSWORD: &str = "xyzzy-plugh-0451";
+
+#[tokio::test]
+async fn no_password_is_in_a_log_a_metric_or_an_answer() {
+    let options = ServerOptions {
+        users: vec![format!("app on >{PASSWORD} ~* &* +@all")],
+        password: Some("unused".into()),
+        ..ServerOptions::default()
+    };
+    let servers = servers_with(3, &options);
+    let credentials = Credentials {
+        username: Some("app".into()),
+        password: Some(Secret::new(PASSWORD.into())),
+    };
+    seal(&servers, credentials).await;
+    let auth = "  auth: {secretRef: {name: s, namespace: n}}\n";
+    let folder = Folder::new(&[
+        ("quorum.yaml", &quorum(&servers, auth)),
+        ("a.yaml", &lock("a", "")),
+        // A password where none belongs.
+        (
+            "url.yaml",
+            &format!(
+                "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: url}}\nspec: {{masters: [\
+                 {{name: a, url: \"redis://app:{PASSWORD}@h:1\"}}, {{name: b, url: \"redis://h:2\"}}, \
+                 {{name: c, url: \"redis://h:3\"}}]}}\n"
+            ),
+        ),
+    ]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{PASSWORD}\n")).unwrap();
+    let mut replica = Replica::start_with("r", &folder, |c| {
+        c.args(["--username", "app", "--log-level", "trace", "--password-file"])
+            .arg(file.path());
+    });
+    replica.wait_active("a");
+    replica.child.wait_for_line(BOUND, "url.yaml");
+    let mut all = String::new();
+    for path in ["/livez", "/readyz", "/locks", "/metrics"] {
+        all += &replica.get(path).1;
+    }
+    // Errors of a master name it, too.
+    servers[0].kill();
+    eventually_blocking(BOUND, "the lost master is told", || {
+        let body = replica.get("/readyz").1;
+        body.contains("\"voting\":2").then_some(()).ok_or(body)
+    });
+    all += &replica.get("/readyz").1;
+    all += &replica.get("/metrics").1;
+    replica.child.signal(Signal::SIGTERM);
+    replica.child.wait(BOUND);
+    all += &replica.child.stderr().join("\n");
+    all += &replica.child.stdout().join("\n");
+    assert!(all.contains("operator ended"));
+    assert!(!all.contains(PASSWORD), "a password was told");
+}

@@ -1,0 +1,99 @@
+//! SIGTERM and SIGINT: everything is given back, and the process has ended within 2 s.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::common::eventually_blocking;
+use crate::replica::{BOUND, Folder, Replica, masters};
+
+const PROMISED: Duration = Duration::from_secs(2);
+
+fn ends_well(mut replica: Replica, signal: Signal) -> Vec<String> {
+    replica.child.signal(signal);
+    let (status, took) = replica.child.wait(BOUND);
+    assert_eq!(status.code(), Some(0), "{:#?}", replica.child.stderr());
+    assert!(took < PROMISED, "it took {took:?}");
+    replica.child.stderr()
+}
+
+#[tokio::test]
+async fn the_locks_are_given_back() {
+    let masters = masters(3).await;
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = Folder::with(&masters, &["a", "b"]);
+        let first = Replica::start("first", &folder);
+        let tokens = [first.wait_active("a"), first.wait_active("b")];
+        let second = Replica::start("second", &folder);
+        second.wait_ready();
+        eventually_blocking(BOUND, "the second knows the first", || {
+            let lock = second.lock("b");
+            (lock["holderIdentity"] == "first").then_some(()).ok_or(lock)
+        });
+        let said = ends_well(first, signal);
+        assert!(
+            said.iter().any(|line| line.contains("lease given up")),
+            "{said:#?}"
+        );
+        assert!(second.wait_active("a") > tokens[0]);
+        assert!(second.wait_active("b") > tokens[1]);
+        let after = second
+            .child
+            .stderr()
+            .into_iter()
+            .find(|line| line.contains("lease acquired"));
+        assert!(
+            after
+                .as_ref()
+                .is_some_and(|line| line.contains("\"after\":\"release\"")),
+            "{after:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn with_one_master_hung_too() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let first = Replica::start("first", &folder);
+    first.wait_active("a");
+    masters[1].pause().unwrap();
+    ends_well(first, Signal::SIGTERM);
+    let second = Replica::start("second", &folder);
+    second.wait_active("a");
+}
+
+#[tokio::test]
+async fn with_every_master_hung_or_gone() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let first = Replica::start("first", &folder);
+    first.wait_active("a");
+    for master in &masters {
+        master.pause().unwrap();
+    }
+    ends_well(first, Signal::SIGTERM);
+    let second = Replica::start("second", &folder);
+    for master in &masters {
+        master.kill();
+    }
+    ends_well(second, Signal::SIGTERM);
+    ends_well(Replica::start("third", &folder), Signal::SIGTERM);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut replica = Replica::start("first", &folder);
+    replica.wait_active("a");
+    for master in &masters {
+        master.pause().unwrap();
+    }
+    replica.child.signal(Signal::SIGTERM);
+    replica.child.wait_for_line(BOUND, "operator stops");
+    replica.child.signal(Signal::SIGTERM);
+    let (status, took) = replica.child.wait(BOUND);
+    assert_eq!(status.code(), Some(1));
+    assert!(took < Duration::from_millis(500), "it took {took:?}");
+}
