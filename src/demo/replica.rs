@@ -85,7 +85,7 @@ impl Replica {
         let spawned = Command::new(&program)
             .arg("operator")
             .args(["--identity", &name, "--cluster", CLUSTER])
-            .args(["--listen", &address.to_string()])
+            .args(["--listen", &address.to_string(), "--log-format", "json"])
             .arg("--standalone")
             .arg(manifests)
             // What the shell around the demo says must not hide the events that it lives on, or bring a password.

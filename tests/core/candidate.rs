@@ -1,103 +1,233 @@
-//! A process that takes part: the production machine, a clock, connections.
+//! One candidate: the production machine, and a driver that carries out its actions as the elector does.
+
+#[path = "candidate/answers.rs"]
+mod answers;
+#[path = "candidate/rounds.rs"]
+mod rounds;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock::lease::{
-    Authority, ClusterId, HolderIdentity, LeaseValue, Machine, Moment, Nonce, Participation, QuorumSize,
-    Terms, Timings,
+    Action, Authority, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue, MAX_MASTERS,
+    Machine, Moment, Nonce, Outcome, QuorumSize, Tally, Terms, timing,
 };
 
-use super::{clock::Clock, flight::Flight};
+use crate::{
+    courier::{Call, Kind, Progress},
+    master::{Op, Plant},
+    rate::{Instant, Rate},
+};
 
-pub const RETRY: Duration = Duration::from_millis(300);
+/// What a candidate wants done.
+#[derive(Debug)]
+pub(crate) enum Out {
+    Send {
+        master: usize,
+        connection: u32,
+        call: u64,
+        op: Op,
+        not_after: u64,
+    },
+    WakeAt(Moment),
+    Deadline {
+        call: u64,
+        at: Moment,
+    },
+    Repeat {
+        tenure: usize,
+        master: usize,
+        wait: Duration,
+        until: Moment,
+        at: Moment,
+    },
+    /// Authority was published; `won` if by a new lease.
+    Active {
+        token: FencingToken,
+        won: bool,
+    },
+    /// A round that needs authority was sent without it.
+    WithoutAuthority,
+}
+
+/// One lease of this process, and on which connections it was sent.
+#[derive(Debug)]
+struct Tenure {
+    stem: LeaseValue,
+    sent: [u32; MAX_MASTERS],
+    pending: [u32; MAX_MASTERS],
+}
 
 #[derive(Debug)]
-pub struct Candidate {
-    pub clock: Clock,
-    pub machine: Machine,
-    /// Counts the processes of this candidate.
-    pub life: u32,
-    pub alive: bool,
-    pub stopping: bool,
-    pub paused_until: u64,
-    pub flights: BTreeMap<u64, Flight>,
-    /// Replaced by every `SleepUntil`.
-    pub timer: u64,
-    /// The lease of the last attempt.
-    pub lease: LeaseValue,
-    /// The largest counter seen.
-    pub floor: u64,
-    /// Of each master: its clock (microseconds) and when it was read.
-    pub offsets: Vec<(u64, Moment)>,
-    pub connections: Vec<u32>,
-    /// Of each connection, the last arrival: what is sent later arrives later.
-    pub sent: Vec<u64>,
-}
-
-pub fn cluster(index: usize) -> ClusterId {
-    ClusterId::new(["east", "west"][index % 2], "uid").unwrap()
-}
-
-pub fn terms(index: usize, lease: Duration) -> Terms {
-    Terms {
-        cluster: cluster(index),
-        timings: Timings {
-            lease_duration: lease,
-            renew_deadline: lease * 2 / 3,
-            retry_period: RETRY,
-            stop: Duration::ZERO,
-        },
-        participation: Participation::Contend,
-        ordered_delay: Duration::ZERO,
-    }
+pub(crate) struct Candidate {
+    pub(crate) clock: Rate,
+    pub(crate) cluster: ClusterId,
+    index: u32,
+    identity: HolderIdentity,
+    size: QuorumSize,
+    plant: Plant,
+    /// Counts its lives.
+    pub(crate) life: u32,
+    machine: Option<Machine>,
+    published: Option<Authority>,
+    tenures: Vec<Tenure>,
+    calls: BTreeMap<u64, Call>,
+    next: u64,
+    floor: u64,
+    timer: Option<Moment>,
+    /// The connection to each master; another number after it was lost.
+    pub(crate) connections: [u32; MAX_MASTERS],
+    /// A master's clock in microseconds, and when it was read.
+    samples: [(u64, Moment); MAX_MASTERS],
+    /// Votes of renewals before, for the planted sum over rounds.
+    sum: Option<Tally>,
+    /// The token of an ended lease, for the planted heal after the end.
+    heals: Option<FencingToken>,
 }
 
 impl Candidate {
-    pub fn new(index: usize, clock: Clock, terms: Terms, size: QuorumSize) -> Self {
+    pub(crate) fn new(index: usize, cluster: &str, clock: Rate, size: QuorumSize, plant: Plant) -> Self {
         Self {
             clock,
-            lease: LeaseValue {
-                cluster: terms.cluster.clone(),
-                identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
-                nonce: Nonce(0),
-                grant: 0,
-            },
-            machine: Machine::new(terms, size.majority()),
+            index: u32::try_from(index).unwrap(),
+            cluster: ClusterId::new(cluster, "uid").unwrap(),
+            identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
+            size,
+            plant,
             life: 0,
-            alive: true,
-            stopping: false,
-            paused_until: 0,
-            flights: BTreeMap::new(),
-            timer: 0,
+            machine: None,
+            published: None,
+            tenures: Vec::new(),
+            calls: BTreeMap::new(),
+            next: 0,
             floor: 0,
-            offsets: vec![(0, Moment::default()); size.masters()],
-            connections: vec![0; size.masters()],
-            sent: vec![0; size.masters()],
+            timer: None,
+            connections: [1; MAX_MASTERS],
+            samples: [(0, Moment::from_nanos(0)); MAX_MASTERS],
+            sum: None,
+            heals: None,
         }
     }
 
-    /// A new process in the place of the old one. Nothing is remembered.
-    pub fn begin(&mut self, terms: Terms, size: QuorumSize) {
-        self.machine = Machine::new(terms, size.majority());
+    pub(crate) fn alive(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        self.machine.as_ref().map(Machine::terms)
+    }
+
+    /// Starts anew, knowing nothing but the masters' clocks.
+    pub(crate) fn start(&mut self, terms: Terms, at: Instant, clocks: impl Iterator<Item = u64>) -> Vec<Out> {
+        self.crash();
+        self.machine = Some(Machine::new(terms, self.size.majority()));
+        for (sample, micros) in self.samples.iter_mut().zip(clocks) {
+            *sample = (micros, self.clock.moment(at));
+        }
+        self.event(at, 0, Event::TimerFired)
+    }
+
+    pub(crate) fn crash(&mut self) {
         self.life += 1;
-        self.alive = true;
-        self.stopping = false;
-        self.flights.clear();
-        self.floor = 0;
-        for master in 0..size.masters() {
-            self.reconnect(master);
+        (self.machine, self.published, self.timer) = (None, None, None);
+        (self.floor, self.sum, self.heals) = (0, None, None);
+        self.calls.clear();
+        for connection in &mut self.connections {
+            *connection += 1;
         }
     }
 
-    pub fn reconnect(&mut self, master: usize) {
-        self.connections[master] += 1;
-        self.sent[master] = 0;
+    /// What others read: a value with an end.
+    pub(crate) fn authority(&self, at: Instant) -> Option<Authority> {
+        self.published?.at(self.clock.moment(at))
     }
 
-    /// What this process believes, also while it is paused.
-    pub fn authority(&self, now: u64) -> Option<Authority> {
-        self.alive
-            .then(|| self.machine.authority_at(self.clock.read(now)))
-            .flatten()
+    /// When that ends, in true time.
+    pub(crate) fn authority_ends(&self) -> Option<Instant> {
+        self.published
+            .map(|authority| self.clock.instant(authority.valid_until))
     }
+
+    /// The lease that the authority stands on.
+    pub(crate) fn nonce(&self) -> Option<Nonce> {
+        self.tenures.last().map(|tenure| tenure.stem.nonce)
+    }
+
+    pub(crate) fn event(&mut self, at: Instant, entropy: u64, event: Event) -> Vec<Out> {
+        let mut out = Vec::new();
+        self.feed(at, entropy, event, &mut out);
+        out
+    }
+
+    /// The time that the last `SleepUntil` named has come, unless it was replaced.
+    pub(crate) fn on_timer(&mut self, at: Instant, due: Moment, entropy: u64) -> Vec<Out> {
+        if self.timer != Some(due) {
+            return Vec::new();
+        }
+        self.timer = None;
+        self.event(at, entropy, Event::TimerFired)
+    }
+
+    fn feed(&mut self, at: Instant, entropy: u64, event: Event, out: &mut Vec<Out>) {
+        let now = self.clock.moment(at);
+        let undecided = matches!(
+            event,
+            Event::RoundFinished {
+                outcome: Outcome::RenewalUndecided,
+                ..
+            }
+        );
+        let Some(machine) = &mut self.machine else { return };
+        let actions = machine.handle(now, entropy, event);
+        if undecided && self.plant == Plant::FailedRenewalDeletes && self.published.is_some() {
+            self.launch(
+                now,
+                None,
+                Kind::Undo,
+                Progress::Round(Tally::new(self.size)),
+                out,
+                |_| true,
+            );
+        }
+        for action in actions {
+            self.act(now, action, out);
+        }
+    }
+
+    fn act(&mut self, now: Moment, action: Action, out: &mut Vec<Out>) {
+        match action {
+            Action::StartRound { id, round } => self.start_round(now, id, round, out),
+            Action::SleepUntil(moment) => {
+                self.timer = Some(moment);
+                out.push(Out::WakeAt(moment));
+            }
+            Action::PublishActive { mut authority, won } => {
+                if self.plant == Plant::NoDrift {
+                    let lease = self
+                        .terms()
+                        .map_or(Duration::ZERO, |terms| terms.timings.lease_duration);
+                    authority.valid_until = authority.valid_until + timing::drift(lease);
+                }
+                self.published = Some(authority);
+                out.push(Out::Active {
+                    token: authority.token,
+                    won: won.is_some(),
+                });
+            }
+            Action::PublishStandby { ended, .. } => {
+                let late = matches!(ended, Some(EndReason::Expired | EndReason::QuorumLost));
+                if late && self.plant == Plant::HealAfterTheEnd {
+                    self.heals = self.published.map(|authority| authority.token);
+                }
+                // The planted candidate goes on believing while it passes the lock on.
+                if !(self.plant == Plant::ReserveBeforeTheEnd && ended == Some(EndReason::Reserved)) {
+                    self.published = None;
+                }
+            }
+            Action::Stopped => self.machine = None,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
 }

@@ -1,108 +1,82 @@
-//! What must hold, asked after every event.
+//! What must hold at every instant.
 
-use redlock::lease::FencingToken;
-
-use super::{
-    message::{Answer, Ask, Request},
-    world::World,
+use crate::{
+    candidate::Candidate,
+    master::{Master, mine},
+    rate::Instant,
 };
 
-#[derive(Debug, Default)]
-pub struct Checks {
-    /// The first thing that did not hold.
-    pub broken: Option<String>,
-    pub last_token: FencingToken,
-    pub wins: u64,
-    pub clashes: u64,
+/// A broken invariant, by its name in the design.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) invariant: &'static str,
+    pub(crate) at: Instant,
+    pub(crate) how: String,
 }
 
-impl World {
-    pub fn violated(&mut self, what: &str) {
-        let at = self.now / 1_000;
-        let seed = self.seed;
-        self.checks
-            .broken
-            .get_or_insert_with(|| format!("{what}, at {at} µs; REDLOCK_SEED={seed} replays it"));
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    greatest_token: u64,
+    /// Everything before was checked, with the masters as they were then.
+    checked: Instant,
+    pub(crate) broken: Option<Broken>,
+    pub(crate) wins: u64,
+}
+
+impl Checks {
+    pub(crate) fn fail(&mut self, invariant: &'static str, at: Instant, how: String) {
+        self.broken.get_or_insert(Broken { invariant, at, how });
     }
 
-    pub fn check(&mut self) {
-        let believers: Vec<usize> = (0..self.candidates.len())
-            .filter(|c| self.candidates[*c].authority(self.now).is_some())
-            .collect();
-        if believers.len() > 1 {
-            self.violated(&format!("S1: candidates {believers:?} believe that they hold it"));
-        }
-        for candidate in believers {
-            self.check_end(candidate);
-        }
-    }
-
-    /// S3: at the end of the lease a majority of the masters still keeps everybody else out. One without a seal does.
-    fn check_end(&mut self, candidate: usize) {
-        let c = &self.candidates[candidate];
-        let Some(authority) = c.authority(self.now) else {
-            return;
-        };
-        let end = c.clock.when(authority.valid_until.as_nanos());
-        let nonce = c.lease.nonce.0;
-        let open = self
-            .masters
-            .iter()
-            .filter(|m| m.sealed && m.holds_until(nonce, self.now) < end)
-            .count();
-        if open >= self.size.majority() {
-            self.violated(&format!(
-                "S3: candidate {candidate} believes until {} µs, {open} masters can grant it before",
-                end / 1_000
-            ));
-        }
-    }
-
-    /// S2: the tokens of successive grants increase.
-    pub fn check_token(&mut self, candidate: usize, token: FencingToken) {
-        self.checks.wins += 1;
-        if token <= self.checks.last_token {
-            let last = self.checks.last_token;
-            self.violated(&format!("S2: candidate {candidate} won {token} after {last}"));
-        }
-        self.checks.last_token = token;
-    }
-
-    /// After the local end no renewal and no heal is sent.
-    pub fn check_renewal(&mut self, candidate: usize) {
-        if self.candidates[candidate].authority(self.now).is_none() {
-            self.violated(&format!(
-                "S3: candidate {candidate} sends a renewal after its local end"
-            ));
-        }
-    }
-
-    /// S6: nothing is deleted while its holder believes in it.
-    pub fn check_deleted(&mut self, request: &Request, answer: &Answer) {
-        let deletes = matches!(request.ask, Ask::Release { .. } | Ask::Reserve { .. });
-        let c = &self.candidates[request.from];
-        if deletes
-            && matches!(answer, Answer::Done)
-            && c.lease.nonce == request.lease.nonce
-            && c.authority(self.now).is_some()
-        {
-            self.violated(&format!(
-                "S6: a lease that candidate {} believes in is deleted",
-                request.from
-            ));
-        }
-    }
-
-    /// S5: of leases that were lost nothing is left.
-    pub fn check_remains(&mut self) {
-        let held: Vec<u128> = self.candidates.iter().map(|c| c.lease.nonce.0).collect();
-        for master in 0..self.masters.len() {
-            if let Some((lease, _)) = &self.masters[master].lease
-                && !held.contains(&lease.nonce.0)
-                && self.masters[master].holds_until(lease.nonce.0, self.now) > self.now
-            {
-                self.violated(&format!("S5: master {master} still has a lost lease"));
+    /// S1 and S3 at every instant from the last event up to `at`: between events belief only ends and keys only
+    /// expire, so the worst instant of a belief is its last one.
+    pub(crate) fn until(&mut self, at: Instant, candidates: &[Candidate], masters: &[Master]) {
+        let believing = |instant| candidates.iter().filter(move |c| c.authority(instant).is_some());
+        for candidate in candidates {
+            let Some(ends) = candidate.authority_ends() else {
+                continue;
+            };
+            let last = at.min(ends.saturating_sub(1));
+            if last < self.checked || candidate.authority(last).is_none() {
+                continue;
+            }
+            if believing(last).count() > 1 {
+                self.fail("S1", last, "two candidates believe".to_owned());
+            }
+            let others = masters.iter().filter(|m| available(m, last, candidate)).count();
+            if others > masters.len() / 2 {
+                let how = format!("{others} masters could grant the lease of {}", candidate.cluster);
+                self.fail("S3", last, how);
             }
         }
+        self.checked = at;
     }
+
+    /// S2: each win has a greater token than every one before; a renewal keeps the greatest.
+    pub(crate) fn active(&mut self, token: u64, won: bool, at: Instant) {
+        if token < self.greatest_token || (won && token == self.greatest_token) {
+            let how = format!("token {token} after {}", self.greatest_token);
+            self.fail("S2", at, how);
+        }
+        self.greatest_token = self.greatest_token.max(token);
+        self.wins += u64::from(won);
+    }
+}
+
+/// Whether this master's vote could go to another than the holder.
+fn available(master: &Master, at: Instant, holder: &Candidate) -> bool {
+    master.sealed
+        && master
+            .lease(at)
+            .is_none_or(|lease| Some(lease.nonce) != holder.nonce())
+}
+
+/// S6: what a script deleted, if its holder believes in it.
+pub(crate) fn deleted(before: &Master, after: &Master, at: Instant, candidates: &[Candidate]) -> bool {
+    before.lease(at).is_some_and(|lease| {
+        !after.lease(at).is_some_and(|left| mine(left, lease))
+            && candidates
+                .iter()
+                .any(|c| c.authority(at).is_some() && c.nonce() == Some(lease.nonce))
+    })
 }

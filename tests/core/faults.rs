@@ -1,225 +1,130 @@
-//! What goes wrong: in the network, at masters and candidates; and the bugs that are planted.
+//! What goes wrong, and its end.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use redlock::lease::{Event, Participation, timing};
+use redlock::lease::{ClusterId, Event, Participation};
 
-use super::{
-    candidate::{cluster, terms},
-    clock::MS,
-    world::{ACQUIRE_LIMIT, Happening, LEASE, LONGEST, World},
+use crate::{
+    rate::MS,
+    world::{CALM, LONG, LONGEST, SHORT, Weather, What, World},
 };
 
-/// Each lives in the driver or in the model of a master, never in the product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    NoDrift,
-    NoConfirm,
-    ResealWithoutWaiting,
-    MasterVotesTwice,
-    FailedRenewalDeletes,
-    RenewalAfterTheEnd,
-}
-
-#[derive(Debug)]
-pub struct Network {
-    rough: bool,
-    cuts: BTreeSet<(usize, usize)>,
-}
-
-impl Network {
-    pub fn rough() -> Self {
-        Self {
-            rough: true,
-            cuts: BTreeSet::new(),
-        }
-    }
-
-    pub fn calm() -> Self {
-        Self {
-            rough: false,
-            cuts: BTreeSet::new(),
-        }
-    }
-
-    pub fn delay(&self, rng: &mut fastrand::Rng) -> u64 {
-        match rng.u8(..) {
-            0..8 if self.rough => rng.u64(0..400 * MS),
-            8..40 if self.rough => rng.u64(0..40 * MS),
-            _ => rng.u64(MS / 10..MS),
-        }
-    }
-
-    pub fn loses(&self, rng: &mut fastrand::Rng) -> bool {
-        self.rough && rng.u8(..) < 5
-    }
-
-    pub fn repeats(&self, rng: &mut fastrand::Rng) -> bool {
-        self.rough && rng.u8(..) < 5
-    }
-
-    pub fn cut(&self, candidate: usize, master: usize) -> bool {
-        self.cuts.contains(&(candidate, master))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Trouble {
-    Next,
-    Up { master: usize, run: u32 },
-    ReadFloor { master: usize, run: u32 },
-    Seal { master: usize, run: u32, floor: u64 },
-    Begin { candidate: usize },
-    Join { candidate: usize, master: usize },
-}
-
 impl World {
-    pub fn trouble(&mut self, trouble: Trouble) {
-        match trouble {
-            Trouble::Next if self.now < self.calm => {
-                self.something();
-                let pause = self.rng.u64(50 * MS..1_500 * MS);
-                self.later(pause, Happening::Trouble(Trouble::Next));
-            }
-            Trouble::Next => {}
-            Trouble::Up { master, run } if self.masters[master].run == run => self.up(master, run),
-            Trouble::ReadFloor { master, run } if self.masters[master].run == run => {
-                self.read_floor(master, run);
-            }
-            Trouble::Seal { master, run, floor } if self.masters[master].run == run => {
-                let m = &mut self.masters[master];
-                m.counter = m.counter.max(floor);
-                m.sealed = true;
-            }
-            Trouble::Up { .. } | Trouble::ReadFloor { .. } | Trouble::Seal { .. } => {}
-            Trouble::Begin { candidate } => {
-                if !self.candidates[candidate].alive {
-                    let size = self.size;
-                    self.candidates[candidate].begin(terms(candidate, LEASE), size);
-                    self.open(candidate);
-                    self.event(candidate, Event::TimerFired);
-                }
-            }
-            Trouble::Join { candidate, master } => {
-                self.network.cuts.remove(&(candidate, master));
-            }
-        }
-    }
-
-    fn something(&mut self) {
-        let master = self.rng.usize(..self.masters.len());
-        let candidate = self.rng.usize(..self.candidates.len());
-        let long = self.rng.u64(MS..6_000 * MS);
-        let alive = self.candidates[candidate].alive;
-        match self.rng.u8(..13) {
-            0 | 1 => self.restart(master, true),
-            2 => self.restart(master, false),
-            3 => self.masters[master].hung_until = self.now + long / 2,
-            4 | 5 => self.candidates[candidate].paused_until = self.now + long,
-            6 => self.candidates[candidate].reconnect(master),
-            7 => {
-                self.network.cuts.insert((candidate, master));
-                self.later(long, Happening::Trouble(Trouble::Join { candidate, master }));
-            }
-            8 => {
-                self.candidates[candidate].alive = false;
-                self.later(long, Happening::Trouble(Trouble::Begin { candidate }));
-            }
-            9 if alive => self.new_terms(candidate),
-            10 if alive => {
-                let abstain = Duration::from_nanos(long / 2);
-                self.event(candidate, Event::StepDown { abstain });
-            }
-            11 if alive => {
-                let to = cluster(self.rng.usize(..2));
-                self.event(candidate, Event::HandOver { to });
-            }
-            12 if self.rng.bool() => {
-                let longest = u64::try_from(LONGEST.as_millis()).unwrap();
-                for master in &mut self.masters {
-                    master.reserve_for_nobody(longest, self.now);
-                }
-            }
-            _ if alive => {
-                self.event(candidate, Event::Shutdown);
-                self.later(long, Happening::Trouble(Trouble::Begin { candidate }));
-            }
-            _ => {}
-        }
-    }
-
-    fn new_terms(&mut self, candidate: usize) {
-        let lease = Duration::from_millis(self.rng.u64(2_000..=6_000));
-        let mut terms = terms(candidate, lease);
-        terms.participation = match self.rng.u8(..6) {
-            0 => Participation::Observe,
-            1 => Participation::SucceedSibling,
-            _ => Participation::Contend,
+    /// Rough weather, and a fault every few hundred milliseconds.
+    pub(crate) fn storm(&mut self) {
+        self.weather = Weather {
+            loss: self.rng.f64() * 0.05,
+            duplicate: self.rng.f64() * 0.05,
+            slow: self.rng.f64() * 0.1,
         };
-        terms.ordered_delay = Duration::from_millis(self.rng.u64(..2) * 500);
-        self.event(candidate, Event::SpecChanged(terms));
+        self.at(self.now, What::Fault);
     }
 
-    /// Never so many at once that no majority is sealed: what is left then is not for the lease to decide.
-    fn restart(&mut self, master: usize, forget: bool) {
-        let others = self.masters.iter().enumerate().filter(|(m, _)| *m != master);
-        if others.filter(|(_, m)| !m.sealed).count() >= self.size.tolerated() {
+    pub(crate) fn fault(&mut self) {
+        if self.weather.slow <= 0.0 {
             return;
         }
-        let m = &mut self.masters[master];
-        m.restart(forget);
-        m.down = true;
-        m.hung_until = 0;
-        let run = m.run;
-        let away = self.rng.u64(MS..2_000 * MS);
-        self.later(away, Happening::Trouble(Trouble::Up { master, run }));
+        let (candidate, master) = (
+            self.rng.usize(..self.candidates.len()),
+            self.rng.usize(..self.masters.len()),
+        );
+        let later = |rng: &mut fastrand::Rng, ms: u64| rng.u64(1..ms) * MS;
+        match self.rng.u32(..12) {
+            0 => self.cut[candidate][master] ^= true,
+            1 => {
+                let cut = self.rng.bool();
+                self.cut[candidate].fill(cut);
+            }
+            2 => self.candidates[candidate].connections[master] += 1,
+            3 if self.paused[candidate] <= self.now => {
+                self.paused[candidate] = self.now + later(&mut self.rng, 4_000);
+            }
+            4 if self.hung[master].is_none() && !self.down[master] => {
+                self.hung[master] = Some(Vec::new());
+                let at = self.now + later(&mut self.rng, 1_500);
+                self.at(at, What::Resume { master });
+            }
+            5 | 6 => {
+                let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
+                if unsealed < self.size.tolerated() && self.hung[master].is_none() {
+                    self.down[master] ^= true;
+                    if self.down[master] || self.rng.bool() {
+                        self.lose_memory(master);
+                        self.down[master] = false;
+                    }
+                }
+            }
+            7 => self.candidates[candidate].crash(),
+            8 if !self.candidates[candidate].alive() => self.start(candidate),
+            9 => {
+                let timings = if self.rng.bool() { SHORT } else { LONG };
+                let mut terms = self.terms(candidate, timings);
+                terms.participation = match self.rng.u32(..5) {
+                    0 => Participation::Observe,
+                    1 => Participation::SucceedSibling,
+                    _ => Participation::Contend,
+                };
+                terms.ordered_delay = Duration::from_millis(self.rng.u64(..2) * 300);
+                self.tell(candidate, Event::SpecChanged(terms));
+            }
+            10 => {
+                let event = if self.rng.bool() {
+                    Event::StepDown {
+                        abstain: Duration::from_millis(self.rng.u64(..500)),
+                    }
+                } else {
+                    let to = if self.rng.bool() { "east" } else { "west" };
+                    Event::HandOver {
+                        to: ClusterId::new(to, "uid").unwrap(),
+                    }
+                };
+                self.tell(candidate, event);
+            }
+            11 if self.rng.u32(..4) == 0 => self.break_lock(),
+            _ => {}
+        }
+        let at = self.now + later(&mut self.rng, 300);
+        self.at(at, What::Fault);
     }
 
-    fn up(&mut self, master: usize, run: u32) {
-        self.masters[master].down = false;
-        let wait = match self.bug {
-            Some(Bug::ResealWithoutWaiting) => Duration::ZERO,
-            _ => timing::seal_wait(LONGEST, ACQUIRE_LIMIT),
-        };
-        let observer = self.candidates[self.rng.usize(..self.candidates.len())].clock;
-        let over = observer.when(observer.nanos(self.now) + u64::try_from(wait.as_nanos()).unwrap());
-        self.at(over, Happening::Trouble(Trouble::ReadFloor { master, run }));
+    fn break_lock(&mut self) {
+        let longest_ms = u64::try_from(LONGEST.as_millis()).unwrap();
+        for master in 0..self.masters.len() {
+            if !self.down[master] && self.hung[master].is_none() {
+                self.masters[master].run(self.now, u64::MAX, &crate::master::Op::Break { longest_ms });
+            }
+        }
     }
 
-    /// The greatest counter of f+1 sealed masters that answer.
-    fn floor_of_others(&self, master: usize) -> Option<u64> {
-        let now = self.now;
-        let others = self.masters.iter().enumerate().filter(|(m, _)| *m != master);
-        let counters: Vec<u64> = others
-            .filter(|(_, m)| m.sealed && !m.down && m.hung_until <= now)
-            .map(|(_, m)| m.counter)
-            .take(self.size.majority())
+    /// Everything heals, but for up to f masters that stay down or hung; everybody contends.
+    pub(crate) fn calm(&mut self) {
+        self.weather = CALM;
+        // What reached a stopped process is still to be taken, in the order of its arrival.
+        let resumed = self.paused.iter().copied().max().unwrap_or(0).max(self.now) + MS;
+        self.run_until(resumed);
+        for master in 0..self.masters.len() {
+            self.down[master] = false;
+            self.resume(master);
+        }
+        let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
+        let sealed: Vec<usize> = (0..self.masters.len())
+            .filter(|m| self.masters[*m].sealed)
             .collect();
-        (counters.len() >= self.size.majority())
-            .then(|| counters.into_iter().max())
-            .flatten()
-    }
-
-    fn read_floor(&mut self, master: usize, run: u32) {
-        let Some(floor) = self.floor_of_others(master) else {
-            let again = Happening::Trouble(Trouble::ReadFloor { master, run });
-            return self.later(100 * MS, again);
-        };
-        let delay = self.rng.u64(..50 * MS);
-        self.later(delay, Happening::Trouble(Trouble::Seal { master, run, floor }));
-    }
-
-    /// Everything works again, and everybody contends.
-    pub fn calm_down(&mut self) {
-        self.network = Network::calm();
-        for master in &mut self.masters {
-            master.hung_until = 0;
+        for master in sealed.into_iter().take(self.size.tolerated() - unsealed) {
+            match self.rng.u32(..3) {
+                0 => self.down[master] = true,
+                1 => self.hung[master] = Some(Vec::new()),
+                _ => {}
+            }
         }
         for candidate in 0..self.candidates.len() {
-            self.candidates[candidate].paused_until = 0;
-            if self.candidates[candidate].alive {
-                let terms = terms(candidate, LEASE);
-                self.event(candidate, Event::SpecChanged(terms));
+            self.cut[candidate].fill(false);
+            if self.candidates[candidate].alive() {
+                let terms = self.terms(candidate, SHORT);
+                self.tell(candidate, Event::SpecChanged(terms));
+                self.tell(candidate, Event::QuorumBack);
+            } else {
+                self.start(candidate);
             }
         }
     }

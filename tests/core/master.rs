@@ -1,180 +1,297 @@
-//! A master: what the scripts do, without Redis.
+//! A model of one master: what the scripts under `src/masters/scripts` do, on one lock.
 
-use redlock::lease::{LeaseValue, Obstacle};
+use redlock::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting};
 
-use super::{
-    clock::{Clock, MS},
-    message::{Answer, Ask, Request},
-};
+use crate::rate::{Instant, MS, Rate};
 
-/// A value with the last millisecond of this master's clock in which it is alive.
-type Key<T> = Option<(T, u64)>;
+/// One script call.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Grant {
+        stem: LeaseValue,
+        floor: u64,
+        lease_ms: u64,
+    },
+    Confirm {
+        value: LeaseValue,
+        token: u64,
+    },
+    Renew {
+        stem: LeaseValue,
+        token: u64,
+        lease_ms: u64,
+    },
+    Release {
+        stem: LeaseValue,
+        publish: bool,
+    },
+    Reserve {
+        stem: LeaseValue,
+        cluster: String,
+    },
+    Observe {
+        cluster: String,
+    },
+    Break {
+        longest_ms: u64,
+    },
+}
 
-#[derive(Debug)]
-pub struct Master {
-    pub clock: Clock,
-    /// Changes with every restart.
-    pub run: u32,
-    pub sealed: bool,
-    pub counter: u64,
-    pub lease: Key<LeaseValue>,
-    pub reserved: Key<String>,
-    pub down: bool,
-    pub hung_until: u64,
+/// What stands in the way, as the script words it.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Granted(u64),
+    Done,
+    NotDone,
+    Ours,
+    Obstacle(Obstacle, u64),
+    /// Not sealed, or too late.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) answer: Answer,
+    /// Microseconds by the master's clock.
+    pub(crate) time: u64,
+    pub(crate) counter: u64,
+    /// Tell the standbys.
+    pub(crate) published: bool,
+}
+
+impl Reply {
+    pub(crate) fn sighting(&self, received: Moment) -> Option<Sighting> {
+        match &self.answer {
+            Answer::Obstacle(obstacle, left_ms) => {
+                let left = std::time::Duration::from_millis(*left_ms);
+                Some(Sighting::blocked(obstacle.clone(), received + left))
+            }
+            Answer::Ours => Some(Sighting::OURS),
+            Answer::Granted(_) | Answer::Done | Answer::NotDone => Some(Sighting::FREE),
+            Answer::Unknown => None,
+        }
+    }
+}
+
+/// Faults of the protocol itself, to prove that the checks see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    Nothing,
+    NoDrift,
+    NoConfirm,
+    SealWithoutWaiting,
+    NoSeal,
+    VoteCountedTwice,
+    HealAfterTheEnd,
+    FailedRenewalDeletes,
+    BreakDeletes,
+    VotesSummedOverRounds,
+    ReserveBeforeTheEnd,
+    UndoOfOthers,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Master {
+    pub(crate) clock: Rate,
+    /// Changes at every restart.
+    pub(crate) run: u64,
+    pub(crate) sealed: bool,
+    pub(crate) counter: u64,
+    /// With the millisecond of the own clock in which the key is alive for the last time.
+    lease: Option<(LeaseValue, u64)>,
+    reserved: Option<(String, u64)>,
+    pub(crate) plant: Plant,
+}
+
+pub(crate) fn mine(value: &LeaseValue, stem: &LeaseValue) -> bool {
+    (value.nonce, &value.identity, &value.cluster) == (stem.nonce, &stem.identity, &stem.cluster)
 }
 
 impl Master {
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Rate, counter: u64, plant: Plant) -> Self {
         Self {
             clock,
-            run: 0,
+            run: 1,
             sealed: true,
-            counter: 0,
+            counter,
             lease: None,
             reserved: None,
-            down: false,
-            hung_until: 0,
+            plant,
         }
     }
 
-    pub fn micros(&self, now: u64) -> u64 {
-        self.clock.nanos(now) / 1_000
-    }
-
-    fn millis(&self, now: u64) -> u64 {
-        self.clock.nanos(now) / MS
-    }
-
-    fn expire(&mut self, now: u64) {
-        let millis = self.millis(now);
-        self.lease.take_if(|(_, last)| *last < millis);
-        self.reserved.take_if(|(_, last)| *last < millis);
-    }
-
-    /// When the lease with this nonce is gone, in true time.
-    pub fn holds_until(&self, nonce: u128, now: u64) -> u64 {
-        match &self.lease {
-            Some((lease, last)) if lease.nonce.0 == nonce => self.clock.when((last + 1) * MS).max(now),
-            _ => now,
-        }
-    }
-
-    pub fn restart(&mut self, forget: bool) {
+    /// Loses all that it knew.
+    pub(crate) fn forget(&mut self) {
         self.run += 1;
-        self.sealed = false;
-        if forget {
-            (self.counter, self.lease, self.reserved) = (0, None, None);
-        }
+        self.sealed = self.plant == Plant::NoSeal;
+        (self.counter, self.lease, self.reserved) = (0, None, None);
     }
 
-    pub fn reserve_for_nobody(&mut self, millis: u64, now: u64) {
-        if self.sealed {
-            self.reserved = Some(("nobody".into(), self.millis(now) + millis));
-        }
+    pub(crate) fn seal(&mut self, floor: u64) {
+        self.counter = self.counter.max(floor);
+        self.sealed = true;
     }
 
-    /// Runs one script. The second value: a release is published.
-    pub fn run(&mut self, request: &Request, now: u64) -> (Answer, bool) {
-        let late = self.micros(now) > request.not_after;
-        if !self.sealed || late {
-            return (Answer::Unknown, false);
-        }
-        self.expire(now);
-        let millis = self.millis(now);
-        let mine = self
-            .lease
+    pub(crate) fn micros(&self, at: Instant) -> u64 {
+        self.clock.nanos(at) / 1_000
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        self.clock.nanos(at) / MS
+    }
+
+    /// The lease that is alive.
+    pub(crate) fn lease(&self, at: Instant) -> Option<&LeaseValue> {
+        let alive = |(_, last): &&(LeaseValue, u64)| self.millis(at) <= *last;
+        self.lease.as_ref().filter(alive).map(|(value, _)| value)
+    }
+
+    /// How long the lease lives, in nanoseconds.
+    pub(crate) fn left(&self, at: Instant) -> u64 {
+        self.lease(at)
+            .and(self.lease.as_ref())
+            .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
+    }
+
+    fn reservation(&self, at: Instant) -> Option<&str> {
+        let alive = |(_, last): &&(String, u64)| self.millis(at) <= *last;
+        self.reserved
             .as_ref()
-            .is_some_and(|(l, _)| l.nonce == request.lease.nonce);
-        let own = request.lease.cluster.to_string();
-        match &request.ask {
-            Ask::Grant { millis: px, floor } => {
+            .filter(alive)
+            .map(|(cluster, _)| cluster.as_str())
+    }
+
+    fn obstacle(&self, at: Instant, hold: Option<&str>) -> Option<Answer> {
+        let left = |last: u64| last - self.millis(at);
+        let reserved_left = hold
+            .and(self.reserved.as_ref())
+            .map_or(0, |(_, last)| left(*last));
+        match (self.lease(at), &self.lease, hold) {
+            (Some(value), Some((_, last)), _) => Some(Answer::Obstacle(
+                Obstacle::Lease(value.clone()),
+                left(*last).max(reserved_left),
+            )),
+            (_, _, Some(hold)) => Some(Answer::Obstacle(
+                Obstacle::Reserved(hold.to_owned()),
+                reserved_left,
+            )),
+            _ => None,
+        }
+    }
+
+    /// Runs one script. `not_after` in microseconds of the own clock.
+    pub(crate) fn run(&mut self, at: Instant, not_after: u64, op: &Op) -> Reply {
+        let mut published = false;
+        let answer = if !self.sealed || self.micros(at) > not_after {
+            Answer::Unknown
+        } else {
+            self.execute(at, op, &mut published)
+        };
+        Reply {
+            answer,
+            time: self.micros(at),
+            counter: self.counter,
+            published,
+        }
+    }
+
+    fn execute(&mut self, at: Instant, op: &Op, published: &mut bool) -> Answer {
+        let now = self.millis(at);
+        let found = self.lease(at).cloned();
+        let reservation = self.reservation(at).map(str::to_owned);
+        let foreign = |cluster: &str| reservation.as_deref().filter(|hold| *hold != cluster);
+        match op {
+            Op::Grant {
+                stem,
+                floor,
+                lease_ms,
+            } => {
                 self.counter = self.counter.max(*floor);
-                if let (true, Some((lease, _))) = (mine, &self.lease) {
-                    return (Answer::Granted(lease.grant), false);
+                if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
+                    return Answer::Granted(value.grant);
                 }
-                if let Some(blocked) = self.obstacle(&own, millis) {
-                    return (blocked, false);
+                if let Some(obstacle) = self.obstacle(at, foreign(&stem.cluster.to_string())) {
+                    return obstacle;
                 }
                 self.counter += 1;
-                self.put(request, self.counter, millis + px);
-                (Answer::Granted(self.counter), false)
+                let value = LeaseValue {
+                    grant: self.counter,
+                    ..stem.clone()
+                };
+                self.lease = Some((value, now + lease_ms));
+                Answer::Granted(self.counter)
             }
-            Ask::Confirm { number, token } => {
-                let exact = mine && self.lease.as_ref().is_some_and(|(l, _)| l.grant == *number);
-                if !exact {
-                    return (Answer::NotMine, false);
+            Op::Confirm { value, token } => {
+                if found.as_ref() != Some(value) {
+                    return Answer::NotDone;
                 }
                 self.counter = self.counter.max(*token);
-                (Answer::Done, false)
+                Answer::Done
             }
-            Ask::Renew { token, millis: px } => {
-                let other = self.lease.is_some() && !mine;
-                let reserved = self.reserved.as_ref().is_some_and(|(to, _)| *to != own);
-                if (other || reserved)
-                    && let Some(blocked) = self.obstacle(&own, millis)
-                {
-                    return (blocked, false);
+            Op::Renew {
+                stem,
+                token,
+                lease_ms,
+            } => {
+                let hold = foreign(&stem.cluster.to_string()).map(str::to_owned);
+                if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
+                    return self.obstacle(at, hold.as_deref()).unwrap();
                 }
-                match &mut self.lease {
-                    Some((_, last)) => *last = millis + px,
-                    None => {
+                match (&mut self.lease, found) {
+                    (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
+                    _ => {
                         self.counter = self.counter.max(*token);
-                        self.put(request, *token, millis + px);
+                        self.lease = Some((
+                            LeaseValue {
+                                grant: *token,
+                                ..stem.clone()
+                            },
+                            now + lease_ms,
+                        ));
                     }
                 }
-                (Answer::Done, false)
+                Answer::Done
             }
-            Ask::Release { announce } => {
-                if !mine {
-                    return (Answer::NotMine, false);
+            Op::Release { stem, publish } => {
+                let Some(value) = found else {
+                    return Answer::NotDone;
+                };
+                if !mine(&value, stem) && self.plant != Plant::UndoOfOthers {
+                    return Answer::NotDone;
                 }
                 self.lease = None;
-                if *announce {
-                    self.reserved.take_if(|(to, _)| *to == own);
-                }
-                (Answer::Done, *announce)
-            }
-            Ask::Reserve { to } => {
-                let to = to.to_string();
-                let other = self
-                    .reserved
-                    .as_ref()
-                    .is_some_and(|(for_whom, _)| *for_whom != to);
-                match &self.lease {
-                    Some((_, last)) if mine && !other => {
-                        self.reserved = Some((to, (*last).max(millis + 1)));
-                        self.lease = None;
-                        (Answer::Done, true)
+                if *publish {
+                    *published = true;
+                    if reservation == Some(stem.cluster.to_string()) {
+                        self.reserved = None;
                     }
-                    _ => (Answer::NotMine, false),
                 }
+                Answer::Done
             }
-            Ask::Observe => {
-                let ours = self.reserved.is_some();
-                let free = if ours { Answer::Ours } else { Answer::Free };
-                (self.obstacle(&own, millis).unwrap_or(free), false)
+            Op::Reserve { stem, cluster } => {
+                if !found.as_ref().is_some_and(|value| mine(value, stem)) || foreign(cluster).is_some() {
+                    return Answer::NotDone;
+                }
+                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
+                self.reserved = Some((cluster.clone(), last));
+                *published = true;
+                Answer::Done
+            }
+            Op::Observe { cluster } => match self.obstacle(at, foreign(cluster)) {
+                Some(obstacle) => obstacle,
+                None if reservation.is_some() => Answer::Ours,
+                None => Answer::Done,
+            },
+            Op::Break { longest_ms } => {
+                if self.plant == Plant::BreakDeletes {
+                    self.lease = None;
+                    return Answer::Done;
+                }
+                self.reserved = Some(("nobody".to_owned(), now + longest_ms));
+                Answer::Done
             }
         }
     }
-
-    fn put(&mut self, request: &Request, grant: u64, last: u64) {
-        let lease = LeaseValue {
-            grant,
-            ..request.lease.clone()
-        };
-        self.lease = Some((lease, last));
-    }
-
-    /// What stands in the way of a candidate of cluster `own`: the lease first, until both are gone.
-    fn obstacle(&self, own: &str, millis: u64) -> Option<Answer> {
-        let hold = self.reserved.as_ref().filter(|(to, _)| to != own);
-        let last = self.lease.as_ref().map(|(_, last)| *last);
-        let last = last.max(hold.map(|(_, last)| *last))?;
-        let what = match (&self.lease, hold) {
-            (Some((lease, _)), _) => Obstacle::Lease(lease.clone()),
-            (None, Some((to, _))) => Obstacle::Reserved(to.clone()),
-            (None, None) => return None,
-        };
-        Some(Answer::Blocked(what, last.saturating_sub(millis)))
-    }
 }
+
+pub(crate) const NO_MARKS: Marks = Marks { held: 0, clean: 0 };

@@ -1,304 +1,342 @@
-//! S1–S6 as properties of the pure core.
+//! Properties of the pure core, by the invariant that they serve.
 
 use std::time::Duration;
 
-use proptest::{collection::vec, prelude::*};
+use proptest::prelude::*;
 use redlock::lease::{
-    Action, Attempt, ClusterId, EndReason, Event, GrantReply, HolderIdentity, LeaseStem, LeaseValue, Loss,
-    Machine, Marks, Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step,
-    Tally, Terms, Verdict, View, Vote, Won, timing,
+    Action, Attempt, ClusterId, Event, FencingToken, GrantReply, HolderIdentity, LeaseValue, Loss, Machine,
+    Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step, Tally, Terms,
+    Timings, Verdict, View, Vote, Won, timing,
 };
 
-use super::{
-    candidate::{cluster, terms},
-    clock::MS,
+use crate::{
+    master::NO_MARKS,
+    world::{ACQUIRE_LIMIT, LONG, SHORT},
 };
 
-fn votes() -> impl Strategy<Value = Vec<(usize, Vote)>> {
-    let vote = prop_oneof![Just(Vote::Granted), Just(Vote::Refused), Just(Vote::Unknown)];
-    vec((0_usize..8, vote), 0..20)
-}
+const START: Moment = Moment::from_nanos(1_000_000_000);
 
 fn sizes() -> impl Strategy<Value = QuorumSize> {
-    prop_oneof![Just(3), Just(5), Just(7)].prop_map(|n| QuorumSize::new(n).unwrap())
+    prop::sample::select(vec![3, 5, 7]).prop_map(|n| QuorumSize::new(n).unwrap())
 }
 
-fn value() -> impl Strategy<Value = LeaseValue> {
-    ("[a-z][a-z0-9-]{0,20}[a-z0-9]", any::<u128>(), any::<u64>()).prop_map(|(name, nonce, grant)| {
-        LeaseValue {
-            cluster: ClusterId::new(&name, "uid-1").unwrap(),
-            identity: HolderIdentity::parse(&name).unwrap(),
-            nonce: Nonce(nonce),
-            grant,
-        }
-    })
+fn votes() -> impl Strategy<Value = Vec<(usize, Vote)>> {
+    let vote = prop::sample::select(vec![Vote::Granted, Vote::Refused, Vote::Unknown]);
+    prop::collection::vec((0_usize..9, vote), 0..20)
+}
+
+fn lease(nonce: u8) -> LeaseValue {
+    LeaseValue {
+        cluster: ClusterId::new("east", "uid").unwrap(),
+        identity: HolderIdentity::parse("other").unwrap(),
+        nonce: Nonce(nonce.into()),
+        grant: 1,
+    }
+}
+
+fn sighting() -> impl Strategy<Value = Sighting> {
+    prop_oneof![
+        Just(Sighting::FREE),
+        Just(Sighting::OURS),
+        (0_u8..3, any::<u32>()).prop_map(|(nonce, left)| {
+            Sighting::blocked(
+                Obstacle::Lease(lease(nonce)),
+                Moment::from_nanos(u64::from(left) * 10),
+            )
+        }),
+        Just(Sighting::blocked(
+            Obstacle::Reserved("nobody".into()),
+            Moment::NEVER
+        )),
+    ]
+}
+
+fn grant_reply() -> impl Strategy<Value = GrantReply> {
+    prop_oneof![
+        3 => (1_u64..4).prop_map(|number| GrantReply::Granted { number, marks: NO_MARKS }),
+        1 => sighting().prop_map(GrantReply::Refused),
+        1 => Just(GrantReply::Unknown),
+    ]
 }
 
 proptest! {
     #[test]
-    fn s1_a_verdict_once_certain_stays(size in sizes(), votes in votes()) {
+    fn s1_a_verdict_once_certain_never_changes(size in sizes(), votes in votes()) {
         let mut tally = Tally::new(size);
         let mut certain = Verdict::Pending;
         for (master, vote) in votes {
             tally.record(master, vote);
-            prop_assert!(certain == Verdict::Pending || tally.verdict() == certain);
+            if certain != Verdict::Pending {
+                prop_assert_eq!(tally.verdict(), certain);
+            }
             certain = tally.verdict();
         }
     }
 
     #[test]
-    fn s1_a_masters_second_vote_never_counts(size in sizes(), votes in votes()) {
-        let mut tally = Tally::new(size);
-        let mut first: [Option<Vote>; 8] = [None; 8];
+    fn s1_the_second_vote_of_a_master_never_counts(size in sizes(), votes in votes()) {
+        let (mut once, mut twice) = (Tally::new(size), Tally::new(size));
         for (master, vote) in votes {
-            let counts = master < size.masters() && first[master].is_none();
-            prop_assert_eq!(tally.record(master, vote), counts);
-            if counts {
-                first[master] = Some(vote);
-            }
-            for kind in [Vote::Granted, Vote::Refused, Vote::Unknown] {
-                prop_assert_eq!(tally.count(kind), first.iter().filter(|v| **v == Some(kind)).count());
-            }
+            once.record(master, vote);
+            twice.record(master, vote);
+            prop_assert!(!twice.record(master, Vote::Granted));
+            prop_assert_eq!(once.verdict(), twice.verdict());
+            prop_assert_eq!(once.count(Vote::Granted), twice.count(Vote::Granted));
         }
     }
 
     #[test]
-    fn s1_s3_an_attempt_is_won_only_by_a_majority_before_its_limit(
+    fn s1_an_attempt_is_won_only_by_a_majority_within_its_limit(
         size in sizes(),
-        replies in vec((0_usize..8, 0_u8..3, 1_u64..4, 0_u64..300, any::<bool>()), 0..30),
+        replies in prop::collection::vec((0_usize..9, grant_reply(), any::<bool>(), 0_u64..80), 0..30),
     ) {
-        let (lease, limit) = (Duration::from_secs(2), Duration::from_secs(1));
-        let start = Moment::from_nanos(77 * MS);
-        let mut attempt = Attempt::new(size, start, lease, limit);
-        let (mut now, mut granted, mut confirmed) = (start, [0_u64; 8], [false; 8]);
-        let (mut heard, mut confirming) = ([false; 8], false);
-        for (master, kind, number, wait, confirm) in replies {
-            now = now + Duration::from_millis(wait);
+        let mut attempt = Attempt::new(size, START, SHORT.lease_duration, ACQUIRE_LIMIT);
+        let (mut now, mut greatest) = (START, 0);
+        let (mut granted, mut confirmed) = ([None; 9], [false; 9]);
+        let mut over = false;
+        for (master, reply, confirm, later) in replies {
+            now = now + Duration::from_millis(later);
             let step = if confirm {
-                let vote = [Vote::Granted, Vote::Refused, Vote::Unknown][usize::from(kind)];
-                confirmed[master] |= confirming && vote == Vote::Granted && granted[master] > 0;
-                attempt.on_confirm(master, vote, now)
+                confirmed[master] |= granted[master].is_some();
+                attempt.on_confirm(master, reply.vote(), now)
             } else {
-                let reply = match kind {
-                    0 => GrantReply::Granted { number, marks: Marks::default() },
-                    1 => GrantReply::Refused(Sighting::FREE),
-                    _ => GrantReply::Unknown,
-                };
-                if master < size.masters() && !heard[master] && !confirming {
-                    heard[master] = true;
-                    granted[master] = if kind == 0 { number } else { 0 };
+                if let (GrantReply::Granted { number, .. }, true) = (&reply, master < size.masters()) {
+                    granted[master].get_or_insert(*number);
+                    greatest = greatest.max(*number);
                 }
                 attempt.on_grant(master, reply, now)
             };
-            match step {
-                Step::Wait => {}
-                Step::Confirm { .. } => confirming = true,
-                Step::Lost(_) => break,
-                Step::Won(won) => {
-                    let max = granted.iter().copied().max().unwrap();
-                    let equal = granted.iter().filter(|g| **g == max).count();
-                    let acknowledged = confirmed.iter().filter(|c| **c).count();
-                    prop_assert!(now < start + limit);
-                    prop_assert_eq!(won.valid_until, start + lease - timing::drift(lease));
-                    prop_assert_eq!(won.token.0, max);
-                    prop_assert!(equal.max(acknowledged) >= size.majority());
-                    prop_assert!(granted.iter().filter(|g| **g > 0).count() >= size.majority());
-                    break;
-                }
+            prop_assert!(!over || matches!(step, Step::Wait), "it was over");
+            over |= matches!(step, Step::Won(_) | Step::Lost(_));
+            if let Step::Won(won) = step {
+                prop_assert!(now < START + ACQUIRE_LIMIT);
+                prop_assert!(won.valid_until <= START + SHORT.lease_duration - timing::drift(SHORT.lease_duration));
+                prop_assert!(granted.iter().flatten().count() >= size.majority());
+                prop_assert!(won.token.0 <= greatest);
+                let same = granted.iter().flatten().filter(|n| **n == won.token.0).count();
+                let acknowledged = confirmed.iter().filter(|c| **c).count();
+                prop_assert!(same >= size.majority() || acknowledged >= size.majority());
             }
         }
     }
 
     #[test]
-    fn s2_a_lease_value_reads_back_and_begins_with_its_stem(value in value()) {
-        let text = value.to_string();
-        prop_assert_eq!(text.parse(), Ok(value.clone()));
-        let stem = LeaseStem::new(&value.cluster, &value.identity, value.nonce);
-        prop_assert!(text.starts_with(stem.as_str()));
+    fn l1_an_attempt_that_every_master_answered_is_over_or_confirms(size in sizes(), replies in
+        prop::collection::vec(grant_reply(), 7)) {
+        let mut attempt = Attempt::new(size, START, SHORT.lease_duration, ACQUIRE_LIMIT);
+        let known = replies[..size.masters()].iter().filter(|r| r.vote() != Vote::Unknown).count();
+        let mut last = None;
+        for (master, reply) in replies.into_iter().take(size.masters()).enumerate() {
+            match attempt.on_grant(master, reply, START) {
+                Step::Wait => {}
+                step => last = Some(step),
+            }
+        }
+        prop_assert!(last.is_some());
+        if let Some(Step::Lost(loss)) = last {
+            prop_assert_eq!(matches!(loss, Loss::Refused(_)), known >= size.majority(), "{:?}", loss);
+        }
     }
 
     #[test]
-    fn s2_only_texts_that_would_be_written_are_read(text in "1\\|a\\|b\\|c\\|[+0-9a-fA-F]{31,33}\\|[+-]?[0-9]{1,3}") {
+    fn s2_a_lease_value_reads_back_as_it_was_written(nonce: u128, grant: u64, uid in "[a-z0-9]{1,8}") {
+        let cluster = ClusterId::new("east", &uid).unwrap();
+        let value = LeaseValue { cluster, nonce: Nonce(nonce), grant, ..lease(0) };
+        prop_assert_eq!(value.to_string().parse::<LeaseValue>(), Ok(value));
+    }
+
+    #[test]
+    fn s2_what_is_read_is_written_the_same(text in "1\\|east\\|uid\\|other\\|[+0-9a-fA-F]{32}\\|[+]?[0-9]{1,4}") {
         if let Ok(value) = text.parse::<LeaseValue>() {
-            prop_assert_eq!(value.to_string(), text);
+            prop_assert_eq!(value.nonce.to_string(), text.split('|').nth(4).unwrap());
         }
     }
 
     #[test]
-    fn s3_s6_no_event_moves_an_end_too_far_or_leaves_a_machine_without_anything_to_wait_for(
-        seed in any::<u64>(),
-        events in vec((0_u8..16, 0_u64..2_500, any::<u64>()), 1..120),
-    ) {
-        let mut walk = Walk::new(seed);
-        for (kind, wait, entropy) in events {
-            walk.now = walk.now + Duration::from_millis(wait);
-            walk.step(kind, entropy)?;
+    fn l1_one_more_account_never_puts_the_free_moment_off(size in sizes(), seen in
+        prop::collection::vec((0_usize..9, sighting()), 0..12)) {
+        let mut view = View::new(size);
+        let mut before: Option<Moment> = None;
+        for (master, sighting) in seen {
+            view.record(master, sighting);
+            let now = view.free_at();
+            prop_assert!(before.is_none_or(|before| now.is_some_and(|now| now <= before)));
+            before = now;
         }
+    }
+
+    #[test]
+    fn s3_no_events_give_authority_beyond_the_lease_of_its_round_or_leave_the_machine_stuck(
+        events in prop::collection::vec((0_u8..14, 0_u64..1_500, any::<u64>()), 0..120),
+    ) {
+        Script::new().play(events)?;
     }
 }
 
-/// A machine under random events, with the round that it waits for.
-struct Walk {
+/// Plays any events to a machine, as masters of any mood would.
+struct Script {
     machine: Machine,
     now: Moment,
+    timer: Option<Moment>,
+    /// Under way: id, round, when it was started.
     round: Option<(u64, Round, Moment)>,
-    asleep: bool,
+    published: Option<Moment>,
+    /// No authority may reach beyond this: the end of the lease that was won or renewed last.
+    bound: Moment,
     stopped: bool,
-    /// The latest end that the masters can stand by.
-    worth: Moment,
 }
 
-impl Walk {
-    fn new(seed: u64) -> Self {
-        let mut walk = Self {
-            machine: Machine::new(random_terms(seed), 2),
-            now: Moment::from_nanos(1_000_000 * MS),
+fn terms(timings: Timings, entropy: u64) -> Terms {
+    Terms {
+        cluster: ClusterId::new(if entropy & 1 == 0 { "east" } else { "west" }, "uid").unwrap(),
+        timings,
+        participation: match entropy % 5 {
+            0 => Participation::Observe,
+            1 => Participation::SucceedSibling,
+            _ => Participation::Contend,
+        },
+        ordered_delay: Duration::from_millis(entropy % 3 * 100),
+    }
+}
+
+impl Script {
+    fn new() -> Self {
+        Self {
+            machine: Machine::new(terms(SHORT, 2), 2),
+            now: START,
+            timer: Some(START),
             round: None,
-            asleep: false,
+            published: None,
+            bound: START,
             stopped: false,
-            worth: Moment::default(),
-        };
-        walk.take(Event::TimerFired, seed).unwrap();
-        walk
+        }
     }
 
-    fn step(&mut self, kind: u8, entropy: u64) -> Result<(), TestCaseError> {
-        let event = match kind {
-            0 | 1 => Event::TimerFired,
-            2 => Event::Released {
-                master: usize::try_from(entropy % 4).unwrap(),
-            },
-            3 => Event::QuorumBack,
-            4 => Event::SpecChanged(random_terms(entropy)),
-            5 if entropy.is_multiple_of(3) => Event::StepDown {
-                abstain: Duration::from_millis(entropy % 5_000),
-            },
-            6 if entropy.is_multiple_of(3) => Event::HandOver { to: cluster(1) },
-            7 if entropy.is_multiple_of(5) => Event::Shutdown,
-            8 => Event::RoundFinished {
-                id: entropy % 5,
-                outcome: Outcome::RenewalRefused,
-            },
-            _ => match self.round.take() {
-                Some((id, round, started)) => Event::RoundFinished {
-                    id,
-                    outcome: self.outcome(&round, started, entropy),
-                },
-                None => Event::TimerFired,
-            },
-        };
-        self.take(event, entropy)
+    fn play(mut self, events: Vec<(u8, u64, u64)>) -> Result<(), TestCaseError> {
+        for (kind, later, entropy) in events {
+            self.now = self.now + Duration::from_millis(later);
+            let Some(event) = self.choose(kind, entropy) else {
+                continue;
+            };
+            let ended = self.published.is_some_and(|end| end <= self.now);
+            let actions = self.machine.handle(self.now, entropy, event);
+            if ended {
+                let first_word = matches!(
+                    actions.first(),
+                    Some(Action::PublishStandby { ended: Some(_), .. })
+                );
+                prop_assert!(first_word, "what has run out is said first: {:?}", actions);
+            }
+            for action in actions {
+                self.take(action)?;
+            }
+            let under_way = self.round.is_some() || self.timer.is_some();
+            prop_assert!(under_way || self.stopped, "stuck: {:?}", self.machine);
+            prop_assert!(self.published.is_some() || self.machine.authority_at(self.now).is_none());
+        }
+        Ok(())
     }
 
-    /// Some outcome that a round of this kind can have.
+    fn choose(&mut self, kind: u8, entropy: u64) -> Option<Event> {
+        Some(match kind {
+            0..=5 => {
+                let (id, round, started) = self.round.take()?;
+                let outcome = self.outcome(&round, started, entropy);
+                Event::RoundFinished { id, outcome }
+            }
+            6 => {
+                let due = self.timer.take()?;
+                self.now = self.now.max(due);
+                Event::TimerFired
+            }
+            7 => Event::Released {
+                master: usize::try_from(entropy % 9).unwrap(),
+            },
+            8 => Event::QuorumBack,
+            9 => Event::SpecChanged(terms(if entropy & 8 == 0 { SHORT } else { LONG }, entropy)),
+            10 => Event::StepDown {
+                abstain: Duration::from_millis(entropy % 900),
+            },
+            11 => Event::HandOver {
+                to: ClusterId::new("west", "uid").unwrap(),
+            },
+            12 if entropy.is_multiple_of(4) => Event::Shutdown,
+            // The round of a lease that is over.
+            _ => Event::RoundFinished {
+                id: 0,
+                outcome: Outcome::Renewed { started: self.now },
+            },
+        })
+    }
+
     fn outcome(&mut self, round: &Round, started: Moment, entropy: u64) -> Outcome {
         let end = |lease: Duration| started + lease - timing::drift(lease);
+        let mut view = View::new(QuorumSize::new(3).unwrap());
+        for master in 0..3 {
+            let nonce = u8::try_from(entropy >> (8 * master) & 3).unwrap();
+            let left = Duration::from_millis(entropy >> 32 & 2_047);
+            match nonce {
+                0 => {}
+                1 => view.record(master, Sighting::FREE),
+                _ => view.record(
+                    master,
+                    Sighting::blocked(Obstacle::Lease(lease(nonce)), self.now + left),
+                ),
+            }
+        }
         match round {
-            Round::Acquire { lease_duration } if entropy.is_multiple_of(2) => {
-                self.worth = end(*lease_duration);
+            Round::Acquire { lease_duration } if entropy & 64 == 0 => {
+                self.bound = end(*lease_duration);
+                let token = FencingToken(entropy);
                 Outcome::Won(Won {
-                    token: redlock::lease::FencingToken(entropy),
-                    valid_until: self.worth,
+                    token,
+                    valid_until: self.bound,
                     started,
-                    marks: Marks::default(),
+                    marks: NO_MARKS,
                 })
             }
-            Round::Acquire { .. } if entropy.is_multiple_of(3) => Outcome::NotWon(Loss::TooLate),
-            Round::Acquire { .. } => Outcome::NotWon(Loss::Refused(self.view(entropy))),
-            Round::Renew { lease_duration, .. } => match entropy % 5 {
+            Round::Acquire { .. } if view.decided() => Outcome::NotWon(Loss::Refused(view)),
+            Round::Acquire { .. } => Outcome::NotWon(Loss::NoQuorum(view)),
+            Round::Renew { lease_duration, .. } => match entropy % 4 {
                 0 => Outcome::RenewalRefused,
                 1 => Outcome::RenewalUndecided,
                 _ => {
-                    self.worth = end(*lease_duration);
+                    self.bound = end(*lease_duration);
                     Outcome::Renewed { started }
                 }
             },
-            Round::Observe => Outcome::Observed(self.view(entropy)),
+            Round::Observe => Outcome::Observed(view),
             Round::Release => Outcome::Released,
             Round::Reserve { .. } => Outcome::Reserved {
-                majority: entropy.is_multiple_of(2),
+                majority: entropy & 1 == 0,
             },
         }
     }
 
-    fn view(&self, entropy: u64) -> View {
-        let mut view = View::new(QuorumSize::new(3).unwrap());
-        for master in 0..3 {
-            let bits = entropy >> (8 * (master + 1));
-            let ends = if bits & 16 == 0 {
-                self.now + Duration::from_millis(bits % 4_000)
-            } else {
-                Moment::NEVER
-            };
-            let sighting = match bits % 6 {
-                0 => continue,
-                1 => Sighting::FREE,
-                2 => Sighting::OURS,
-                3 => Sighting::blocked(Obstacle::Reserved("nobody".into()), ends),
-                _ => Sighting::blocked(Obstacle::Foreign("x".into()), ends),
-            };
-            view.record(master, sighting);
-        }
-        view
-    }
-
-    fn take(&mut self, event: Event, entropy: u64) -> Result<(), TestCaseError> {
-        let fired = matches!(event, Event::TimerFired);
-        let undecided = matches!(
-            event,
-            Event::RoundFinished {
-                outcome: Outcome::RenewalUndecided,
-                ..
-            }
-        );
-        let held = self.machine.authority_at(self.now).is_some();
-        if fired {
-            self.asleep = false;
-        }
-        for action in self.machine.handle(self.now, entropy, event) {
-            match action {
-                Action::StartRound { id, round } => {
-                    let renews = matches!(round, Round::Renew { .. });
+    fn take(&mut self, action: Action) -> Result<(), TestCaseError> {
+        prop_assert!(!self.stopped, "nothing comes after Stopped");
+        match action {
+            Action::StartRound { id, round } => {
+                if let Round::Renew { .. } = round {
+                    let held = self.machine.authority_at(self.now).is_some();
+                    prop_assert!(held, "no renewal after the local end");
+                } else {
                     prop_assert!(
-                        !renews || self.machine.authority_at(self.now).is_some(),
-                        "renewal after the end"
-                    );
-                    self.round = Some((id, round, self.now));
-                }
-                Action::SleepUntil(_) => self.asleep = true,
-                Action::PublishActive { authority, .. } => {
-                    prop_assert!(authority.valid_until <= self.worth, "S3");
-                }
-                Action::PublishStandby { ended, .. } => {
-                    let deadline = matches!(ended, None | Some(EndReason::QuorumLost | EndReason::Expired));
-                    prop_assert!(
-                        !undecided || deadline,
-                        "S6: a failed renewal ended it: {:?}",
-                        ended
+                        self.published.is_none(),
+                        "the end is said before the first byte of {:?}",
+                        round
                     );
                 }
-                Action::Stopped => {
-                    prop_assert!(!held || self.machine.authority_at(self.now).is_none());
-                    self.stopped = true;
-                }
+                self.round = Some((id, round, self.now));
             }
+            Action::SleepUntil(moment) => self.timer = Some(moment),
+            Action::PublishActive { authority, .. } => {
+                prop_assert!(authority.valid_until <= self.bound);
+                self.published = Some(authority.valid_until);
+            }
+            Action::PublishStandby { .. } => self.published = None,
+            Action::Stopped => self.stopped = true,
         }
-        // A timer that comes while a round is under way may be the last one.
-        prop_assert!(
-            self.stopped || self.round.is_some() || self.asleep,
-            "nothing left to wait for"
-        );
         Ok(())
     }
-}
-
-fn random_terms(entropy: u64) -> Terms {
-    let mut terms = terms(0, Duration::from_millis(2_000 + entropy % 4_000));
-    terms.participation = match entropy % 7 {
-        0 => Participation::Observe,
-        1 => Participation::SucceedSibling,
-        _ => Participation::Contend,
-    };
-    terms.ordered_delay = Duration::from_millis((entropy >> 20) % 3 * 400);
-    terms
 }

@@ -1,88 +1,122 @@
-//! Random worlds, all of whose invariants hold.
+//! One run from a seed: a storm, a calm, a release, a crash.
 
-use redlock::lease::Event;
+use redlock::lease::{Event, timing};
 
-use super::{
-    clock::MS,
-    faults::Bug,
-    world::{Happening, World},
+use crate::{
+    checks::Broken,
+    master::Plant,
+    rate::{Instant, MS},
+    world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST, SHORT, World, nanos},
 };
-use crate::faults::Trouble;
 
-/// So many that the binary runs some seconds.
-const SEEDS: u64 = 200;
-/// A lease, what it lives on masters with slow clocks, and the back-off of those that clash after it.
-const LEASE_AND_BACK_OFF: u64 = (3_000 + 300) * MS;
-const RELEASE_AND_BACK_OFF: u64 = 50 * MS;
+const STORM: Instant = 15_000 * MS;
 
-/// What did not hold in the world of this seed.
-pub fn run(seed: u64, bug: Option<Bug>) -> Option<String> {
-    let mut world = World::new(seed, bug);
-    world.run_until(world.calm);
-    world.calm_down();
-    // The longest wait for a seal, and after it the longest lease or reservation.
-    world.run_until(world.calm + 15_000 * MS);
-    if world.checks.broken.is_none() {
-        takeovers(&mut world);
-    }
-    world.checks.broken
-}
-
-fn holder(world: &mut World) -> Option<usize> {
-    let holder = (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some());
-    if holder.is_none() && world.checks.broken.is_none() {
-        world.violated("L1: nobody holds it, and nothing is wrong any more");
-    }
-    holder
-}
-
-/// L1 once faults have stopped: after a crash, and after a clean release.
-fn takeovers(world: &mut World) {
+pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<u64, Broken> {
+    let mut world = World::new(seed, plant);
+    world.trace = trace;
     for candidate in 0..world.candidates.len() {
-        world.trouble(Trouble::Begin { candidate });
+        world.start(candidate);
     }
-    world.run_until(world.now + 10 * MS);
-    let Some(crashed) = holder(world) else { return };
-    world.check_remains();
-    world.candidates[crashed].alive = false;
-    world.run_until(world.now + LEASE_AND_BACK_OFF);
-    let Some(leaving) = holder(world) else { return };
-    world.later(0, Happening::Trouble(Trouble::Begin { candidate: crashed }));
-    world.run_until(world.now + 500 * MS);
-    world.event(leaving, Event::Shutdown);
-    world.run_until(world.now + RELEASE_AND_BACK_OFF);
-    let _ = holder(world);
+    world.storm();
+    world.run_until(STORM);
+    world.calm();
+    // What stands in the way may be a break; then everybody has backed off once.
+    let bound = nanos(LONGEST) * 102 / 100 + 2 * nanos(SHORT.retry_period) + 2 * nanos(ACQUIRE_LIMIT);
+    held_within(&mut world, bound, "faults stopped");
+    // Whatever else happened in the storm has run out, and renewals are regular.
+    let settled = world.now + 2 * nanos(LONGEST);
+    world.run_until(settled);
+    if let Some(holder) = holder(&world) {
+        let abstain = nanos(LONGEST) * 4;
+        world.tell(
+            holder,
+            Event::StepDown {
+                abstain: std::time::Duration::from_nanos(abstain),
+            },
+        );
+        let at = world.now;
+        world.run_until(at);
+        let bound = entering(&world);
+        held_within(&mut world, bound, "a clean release");
+    }
+    let settled = world.now + nanos(SHORT.lease_duration);
+    world.run_until(settled);
+    if let (Some(holder), true) = (holder(&world), world.candidates.len() > 2) {
+        // A renewal that it had sent moves the end, too.
+        world.candidates[holder].crash();
+        let sent = world.now + 5 * MS;
+        world.run_until(sent);
+        let left = world
+            .masters
+            .iter()
+            .map(|master| master.left(world.now))
+            .max()
+            .unwrap_or(0);
+        let left = left + 2 * nanos(timing::drift(SHORT.lease_duration));
+        let bound = left + entering(&world);
+        held_within(&mut world, bound, "the end of a crashed holder's lease");
+    }
+    match world.checks.broken {
+        Some(broken) => Err(broken),
+        None => Ok(world.checks.wins),
+    }
+}
+
+/// How long candidates that may enter now can be at it. Where a master is hung and two split the others, nobody knows
+/// more before the command's deadline.
+fn entering(world: &World) -> u64 {
+    let hung = world.hung.iter().any(Option::is_some);
+    50 * MS
+        + if hung {
+            4 * nanos(COMMAND_TIMEOUT + SHORT.retry_period)
+        } else {
+            0
+        }
+}
+
+fn holder(world: &World) -> Option<usize> {
+    (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some())
+}
+
+/// L1.
+fn held_within(world: &mut World, bound: u64, after: &str) {
+    let end = world.now + bound;
+    while world.checks.broken.is_none() && holder(world).is_none() {
+        if world.now >= end {
+            let how = format!("nobody holds it {} ms after {after}", bound / MS);
+            return world.checks.fail("L1", world.now, how);
+        }
+        let next = world.now + MS;
+        world.run_until(next);
+    }
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().expect("a number"))
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
-/// `REDLOCK_SEED=n` replays one world, `REDLOCK_SEEDS=n` runs so many.
 #[test]
-fn s1_s2_s3_s5_s6_and_l1_hold_in_every_world() {
-    let seeds = match number("REDLOCK_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("REDLOCK_SEEDS").unwrap_or(SEEDS),
-    };
-    let broken: Vec<String> = seeds.filter_map(|seed| run(seed, None)).collect();
+fn the_invariants_hold_under_every_fault_of_the_network_masters_and_candidates() {
+    if let Some(seed) = number("REDLOCK_SEED") {
+        println!("{:?}", run(seed, Plant::Nothing, true));
+        return assert_eq!(
+            run(seed, Plant::Nothing, false).err(),
+            None,
+            "REDLOCK_SEED={seed}"
+        );
+    }
+    let first = number("FIRST_SEED").unwrap_or(1);
+    let seeds = number("REDLOCK_SEEDS").unwrap_or(200);
+    let mut wins = 0;
+    for seed in first..first + seeds {
+        match run(seed, Plant::Nothing, false) {
+            Ok(more) => wins += more,
+            Err(broken) => panic!("replay with REDLOCK_SEED={seed}: {broken:?}"),
+        }
+    }
+    println!("seeds {first} to {}: {wins} leases won", first + seeds - 1);
     assert!(
-        broken.is_empty(),
-        "{} broken: {:#?}",
-        broken.len(),
-        &broken[..broken.len().min(10)]
+        wins >= 3 * seeds,
+        "the storm is so bad that nothing happens: {wins} wins"
     );
-}
-
-#[test]
-fn a_seed_replays() {
-    let trace = |seed| {
-        let mut world = World::new(seed, None);
-        world.run_until(world.calm);
-        (world.checks.wins, world.checks.last_token, world.checks.clashes)
-    };
-    assert_eq!(trace(7), trace(7));
-    assert!(trace(7).0 > 0);
 }

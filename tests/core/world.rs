@@ -1,282 +1,376 @@
-//! The simulation: what happens next, in virtual time.
+//! Virtual time, the network between candidates and masters, and the events of both.
 
-use std::{collections::BTreeMap, time::Duration};
+#[path = "world/network.rs"]
+mod network;
+#[path = "world/seal.rs"]
+mod seal;
 
-use redlock::lease::{Event, LeaseValue, QuorumSize};
-
-use super::{
-    candidate::{Candidate, terms},
-    checks::Checks,
-    clock::{Clock, MS},
-    faults::{Bug, Network, Trouble},
-    master::Master,
-    message::{Reply, Request},
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
 };
 
-pub const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
-pub const ACQUIRE_LIMIT: Duration = Duration::from_millis(600);
-pub const LEASE: Duration = Duration::from_secs(3);
-pub const LONGEST: Duration = Duration::from_secs(6);
+use redlock::lease::{Event, Moment, Participation, QuorumSize, Terms, Timings};
+
+use crate::{
+    candidate::{Candidate, Out},
+    checks::Checks,
+    master::{Master, Op, Plant, Reply},
+    rate::{Instant, MS, Rate},
+};
+
+pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
+pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3);
+pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
+
+const fn timings(lease: u64, renew_deadline: u64, retry: u64) -> Timings {
+    Timings {
+        lease_duration: Duration::from_millis(lease),
+        renew_deadline: Duration::from_millis(renew_deadline),
+        retry_period: Duration::from_millis(retry),
+        stop: Duration::ZERO,
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap()
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    candidate: usize,
+    life: u32,
+    connection: u32,
+    call: u64,
+    op: Op,
+    not_after: u64,
+}
 
 #[derive(Debug)]
-pub enum Happening {
+pub(crate) enum What {
+    Arrives {
+        master: usize,
+        request: Request,
+    },
+    Answers {
+        master: usize,
+        request: Request,
+        reply: Option<Reply>,
+    },
+    Tell {
+        candidate: usize,
+        life: u32,
+        event: Event,
+    },
     Timer {
         candidate: usize,
         life: u32,
-        timer: u64,
-    },
-    Reply {
-        candidate: usize,
-        life: u32,
-        connection: u32,
-        flight: u64,
-        reply: Reply,
+        due: Moment,
     },
     Deadline {
         candidate: usize,
         life: u32,
-        flight: u64,
+        call: u64,
     },
-    Published {
-        candidate: usize,
-        life: u32,
-        master: usize,
-    },
-    /// An undo that may have run before its grant, or not at all.
     Repeat {
         candidate: usize,
         life: u32,
-        lease: LeaseValue,
+        tenure: usize,
+        master: usize,
+        wait: Duration,
+        until: Moment,
+    },
+    /// The registers of f+1 other masters are read, after the wait.
+    ReadFloor {
+        master: usize,
+        run: u64,
+    },
+    Seal {
+        master: usize,
+        run: u64,
+        floor: u64,
+    },
+    Resume {
         master: usize,
     },
-    Arrival {
-        master: usize,
-        request: Request,
-    },
-    Trouble(Trouble),
+    Fault,
 }
 
-pub struct World {
-    pub seed: u64,
-    pub now: u64,
-    pub size: QuorumSize,
-    pub rng: fastrand::Rng,
-    pub bug: Option<Bug>,
-    pub network: Network,
-    /// Candidates bring the largest counter that they saw, as they should. Without it the counters part, and grants are
-    /// confirmed more often; nothing that must hold depends on it.
-    pub floors: bool,
-    /// Faults end here.
-    pub calm: u64,
-    pub masters: Vec<Master>,
-    pub candidates: Vec<Candidate>,
-    pub checks: Checks,
-    agenda: BTreeMap<(u64, u8, u64), Happening>,
+/// How bad the network is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    pub(crate) loss: f64,
+    pub(crate) duplicate: f64,
+    pub(crate) slow: f64,
+}
+
+pub(crate) const CALM: Weather = Weather {
+    loss: 0.0,
+    duplicate: 0.0,
+    slow: 0.0,
+};
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) plant: Plant,
+    pub(crate) size: QuorumSize,
+    pub(crate) masters: Vec<Master>,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) checks: Checks,
+    pub(crate) weather: Weather,
+    queue: BinaryHeap<Reverse<(Instant, u32, u64)>>,
+    events: BTreeMap<u64, What>,
     next: u64,
+    /// Until when a candidate's process is stopped.
+    pub(crate) paused: Vec<Instant>,
+    /// Requests that wait in the sockets of a stopped master.
+    pub(crate) hung: Vec<Option<Vec<Request>>>,
+    pub(crate) down: Vec<bool>,
+    /// Whether a candidate reaches a master.
+    pub(crate) cut: Vec<Vec<bool>>,
+    /// The last arrival on each connection: requests on one stay in order.
+    arrivals: BTreeMap<(usize, usize, u32), Instant>,
+    pub(crate) trace: bool,
 }
 
 impl World {
-    pub fn new(seed: u64, bug: Option<Bug>) -> Self {
+    pub(crate) fn new(seed: u64, plant: Plant) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let size = QuorumSize::new(if rng.bool() { 3 } else { 5 }).unwrap();
-        // Rates differ by 0.8 %, the drift is 1 %.
-        let mut clock = |offset: u64| Clock {
-            offset: offset * 1_000 * MS,
-            ppm: if bug == Some(Bug::NoDrift) {
-                if offset > 1_000_000 { 4_000 } else { -4_000 }
-            } else {
-                rng.i64(-4_000..=4_000)
-            },
+        let n = size.masters();
+        let mut clock = |base: u64| Rate {
+            offset: base * 1_000 * MS + rng.u64(..1_000_000 * MS),
+            // Both ends of a pair may err, in opposite directions: together within 1 %.
+            parts_per_million: rng.i64(-4_500..=4_500),
         };
-        let masters: Vec<Master> = (0..size.masters())
-            .map(|m| Master::new(clock(1_700_000_000 + m as u64)))
+        let masters: Vec<_> = (0..n)
+            .map(|_| Master::new(clock(1_700_000_000), 0, plant))
             .collect();
-        let clocks: Vec<Clock> = (0..4).map(|c| clock(1_000 * (c + 1))).collect();
-        let candidates = clocks[..rng.usize(2..=4)]
-            .iter()
-            .enumerate()
-            .map(|(index, clock)| Candidate::new(index, *clock, terms(index, LEASE), size))
+        let clocks: Vec<_> = (0..4).map(|_| clock(1)).collect();
+        let count = rng.usize(2..=4);
+        let candidates: Vec<_> = (0..count)
+            .map(|i| {
+                Candidate::new(
+                    i,
+                    if i % 2 == 0 { "east" } else { "west" },
+                    clocks[i],
+                    size,
+                    plant,
+                )
+            })
             .collect();
-        let mut world = Self {
-            seed,
-            now: 0,
-            size,
+        Self {
+            now: MS,
             rng,
-            bug,
-            network: Network::rough(),
-            floors: seed.is_multiple_of(2),
-            calm: 40_000 * MS,
+            plant,
+            size,
             masters,
             candidates,
             checks: Checks::default(),
-            agenda: BTreeMap::new(),
+            weather: CALM,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
             next: 0,
-        };
-        for index in 0..world.candidates.len() {
-            world.open(index);
-            world.event(index, Event::TimerFired);
+            paused: vec![0; count],
+            hung: vec![None; n],
+            down: vec![false; n],
+            cut: vec![vec![false; n]; count],
+            arrivals: BTreeMap::new(),
+            trace: false,
         }
-        world.later(100 * MS, Happening::Trouble(Trouble::Next));
-        world
     }
 
-    /// Connects a new process: every connection begins with a look at the master's clock.
-    pub fn open(&mut self, candidate: usize) {
-        let c = &mut self.candidates[candidate];
-        let now = c.clock.read(self.now);
-        c.offsets = self.masters.iter().map(|m| (m.micros(self.now), now)).collect();
-    }
-
-    pub fn later(&mut self, delay: u64, what: Happening) {
-        self.at(self.now + delay, what);
-    }
-
-    /// What was due while a process was paused comes in this order: timers, what has arrived, deadlines.
-    pub fn at(&mut self, time: u64, what: Happening) {
-        let rank = match what {
-            Happening::Timer { .. } => 0,
-            Happening::Deadline { .. } => 2,
-            _ => 1,
-        };
+    pub(crate) fn at(&mut self, at: Instant, what: What) {
         self.next += 1;
-        self.agenda.insert((time.max(self.now), rank, self.next), what);
+        let tie = self.rng.u32(..);
+        self.queue.push(Reverse((at.max(self.now), tie, self.next)));
+        self.events.insert(self.next, what);
     }
 
-    /// Runs until `end`, and checks after every event.
-    pub fn run_until(&mut self, end: u64) {
-        while self
-            .agenda
-            .first_key_value()
-            .is_some_and(|((time, ..), _)| *time <= end)
-        {
-            let Some(((time, ..), what)) = self.agenda.pop_first() else {
-                break;
-            };
-            self.now = time;
-            self.happen(what);
-            self.check();
-            if self.checks.broken.is_some() {
+    pub(crate) fn terms(&self, candidate: usize, timings: Timings) -> Terms {
+        Terms {
+            cluster: self.candidates[candidate].cluster.clone(),
+            timings,
+            participation: Participation::Contend,
+            ordered_delay: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn start(&mut self, candidate: usize) {
+        let terms = self.terms(candidate, SHORT);
+        let (now, masters) = (self.now, &self.masters);
+        let clocks: Vec<u64> = masters.iter().map(|m| m.micros(now)).collect();
+        let out = self.candidates[candidate].start(terms, now, clocks.into_iter());
+        self.carry(candidate, out);
+    }
+
+    pub(crate) fn tell(&mut self, candidate: usize, event: Event) {
+        let life = self.candidates[candidate].life;
+        self.at(
+            self.now,
+            What::Tell {
+                candidate,
+                life,
+                event,
+            },
+        );
+    }
+
+    /// Runs until `end`, or until something broke.
+    pub(crate) fn run_until(&mut self, end: Instant) {
+        while self.checks.broken.is_none() {
+            match self.queue.peek() {
+                Some(Reverse((at, _, id))) if *at <= end => {
+                    let (at, id) = (*at, *id);
+                    self.queue.pop();
+                    self.checks.until(at, &self.candidates, &self.masters);
+                    self.now = at;
+                    if let Some(what) = self.events.remove(&id) {
+                        self.step(what);
+                        self.checks.until(at, &self.candidates, &self.masters);
+                    }
+                }
+                _ => break,
+            }
+        }
+        self.now = self.now.max(end);
+        self.checks.until(self.now, &self.candidates, &self.masters);
+    }
+
+    fn step(&mut self, what: What) {
+        if self.trace {
+            println!("{:>9.3} ms {what:?}", self.now as f64 / 1e6);
+        }
+        let addressee = match &what {
+            What::Answers { request, .. } => Some((request.candidate, request.life)),
+            What::Tell { candidate, life, .. }
+            | What::Timer { candidate, life, .. }
+            | What::Deadline { candidate, life, .. }
+            | What::Repeat { candidate, life, .. } => Some((*candidate, *life)),
+            _ => None,
+        };
+        if let Some((candidate, life)) = addressee {
+            if self.candidates[candidate].life != life {
                 return;
             }
-        }
-        self.now = end;
-    }
-
-    fn happen(&mut self, what: Happening) {
-        let until = self.postponed(&what);
-        if until > self.now {
-            return self.at(until, what);
+            if self.paused[candidate] > self.now {
+                return self.at(self.paused[candidate], what);
+            }
         }
         match what {
-            Happening::Timer {
-                candidate,
-                life,
-                timer,
-            } => {
-                if self.is_life(candidate, life) && self.candidates[candidate].timer == timer {
-                    self.event(candidate, Event::TimerFired);
-                }
-            }
-            Happening::Published {
-                candidate,
-                life,
+            What::Arrives { master, request, .. } => self.arrive(master, request),
+            What::Answers {
                 master,
-            } => {
-                if self.is_life(candidate, life) {
-                    self.event(candidate, Event::Released { master });
-                }
-            }
-            Happening::Reply {
-                candidate,
-                life,
-                connection,
-                flight,
+                request,
                 reply,
             } => {
-                let c = &self.candidates[candidate];
-                if self.is_life(candidate, life) && c.connections[reply.master] == connection {
-                    self.on_reply(candidate, flight, reply);
+                let on = (request.call, master, request.connection);
+                let candidate = &mut self.candidates[request.candidate];
+                if candidate.connections[master] != request.connection && reply.is_some() {
+                    return;
                 }
+                let out = candidate.on_reply(self.now, on, reply.as_ref(), &mut self.rng);
+                self.carry(request.candidate, out);
             }
-            Happening::Deadline {
-                candidate,
-                life,
-                flight,
-            } => {
-                if self.is_life(candidate, life) {
-                    self.on_deadline(candidate, flight);
-                }
+            What::Tell { candidate, event, .. } => {
+                let out = self.candidates[candidate].event(self.now, self.rng.u64(..), event);
+                self.carry(candidate, out);
             }
-            Happening::Repeat {
+            What::Timer { candidate, due, .. } => {
+                let out = self.candidates[candidate].on_timer(self.now, due, self.rng.u64(..));
+                self.carry(candidate, out);
+            }
+            What::Deadline { candidate, call, .. } => {
+                let out = self.candidates[candidate].on_deadline(self.now, call, &mut self.rng);
+                self.carry(candidate, out);
+            }
+            What::Repeat {
                 candidate,
-                life,
-                lease,
+                tenure,
                 master,
+                wait,
+                until,
+                ..
             } => {
-                if self.is_life(candidate, life) {
-                    self.repeat(candidate, lease, master);
+                let out = self.candidates[candidate].on_repeat(self.now, (tenure, master), wait, until);
+                self.carry(candidate, out);
+            }
+            What::ReadFloor { master, run } => self.read_floor(master, run),
+            What::Seal { master, run, floor } => {
+                if self.masters[master].run == run && !self.masters[master].sealed {
+                    self.masters[master].seal(floor);
                 }
             }
-            Happening::Arrival { master, request } => self.arrive(master, &request),
-            Happening::Trouble(trouble) => self.trouble(trouble),
+            What::Resume { master } => self.resume(master),
+            What::Fault => self.fault(),
         }
     }
 
-    pub fn is_life(&self, candidate: usize, life: u32) -> bool {
-        self.candidates[candidate].alive && self.candidates[candidate].life == life
-    }
-
-    /// Until when who is to take it is paused.
-    fn postponed(&self, what: &Happening) -> u64 {
-        match what {
-            Happening::Timer { candidate, .. }
-            | Happening::Published { candidate, .. }
-            | Happening::Reply { candidate, .. }
-            | Happening::Deadline { candidate, .. }
-            | Happening::Repeat { candidate, .. } => self.candidates[*candidate].paused_until,
-            Happening::Arrival { master, .. } => self.masters[*master].hung_until,
-            Happening::Trouble(_) => 0,
-        }
-    }
-
-    /// A request reaches its master, which answers, and publishes what it has to.
-    fn arrive(&mut self, master: usize, request: &Request) {
-        if self.masters[master].down {
-            return;
-        }
-        let (answer, published) = self.masters[master].run(request, self.now);
-        self.check_deleted(request, &answer);
-        let reply = Reply {
-            master,
-            time: self.masters[master].micros(self.now),
-            counter: self.masters[master].counter,
-            answer,
-        };
-        let delay = self.network.delay(&mut self.rng);
-        if !self.network.loses(&mut self.rng) {
-            self.later(
-                delay,
-                Happening::Reply {
-                    candidate: request.from,
-                    life: request.life,
-                    connection: request.connection,
-                    flight: request.flight,
-                    reply,
-                },
-            );
-        }
-        if published {
-            for candidate in 0..self.candidates.len() {
-                let delay = self.network.delay(&mut self.rng);
-                let life = self.candidates[candidate].life;
-                if !self.network.loses(&mut self.rng) {
-                    self.later(
-                        delay,
-                        Happening::Published {
+    fn carry(&mut self, candidate: usize, out: Vec<Out>) {
+        let life = self.candidates[candidate].life;
+        for out in out {
+            if self.trace {
+                println!("              {candidate}: {out:?}");
+            }
+            let clock = self.candidates[candidate].clock;
+            match out {
+                Out::Send {
+                    master,
+                    connection,
+                    call,
+                    op,
+                    not_after,
+                } => {
+                    let request = Request {
+                        candidate,
+                        life,
+                        connection,
+                        call,
+                        op,
+                        not_after,
+                    };
+                    self.dispatch(master, request);
+                }
+                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
+                Out::Deadline { call, at } => {
+                    self.at(
+                        clock.instant(at),
+                        What::Deadline {
                             candidate,
                             life,
-                            master,
+                            call,
                         },
+                    );
+                }
+                Out::Repeat {
+                    tenure,
+                    master,
+                    wait,
+                    until,
+                    at,
+                } => {
+                    self.at(
+                        clock.instant(at),
+                        What::Repeat {
+                            candidate,
+                            life,
+                            tenure,
+                            master,
+                            wait,
+                            until,
+                        },
+                    );
+                }
+                Out::Active { token, won } => self.checks.active(token.0, won, self.now),
+                Out::WithoutAuthority => {
+                    self.checks.fail(
+                        "S4",
+                        self.now,
+                        "a renewal was sent after the local end".to_owned(),
                     );
                 }
             }

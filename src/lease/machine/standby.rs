@@ -10,7 +10,7 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 /// After the first message of a release: time for the other masters' to arrive. They run the release at the same
 /// time, so it is a fraction of a round trip; more would only delay a release whose other messages were lost.
 const RELEASE_SPREAD: Duration = Duration::from_millis(1);
-/// First back-off after a clash; it doubles each time, up to the retry period.
+/// Least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 
 /// What a standby knows.
@@ -27,6 +27,8 @@ pub(super) struct Standby {
     quorum_back: bool,
     pub(super) abstain_until: Moment,
     clashes: u32,
+    /// When the last attempt or look began.
+    asked_at: Moment,
     holder: Option<Holder>,
     last_cluster: Option<ClusterId>,
     reserved_for_us: bool,
@@ -96,6 +98,7 @@ impl Machine {
         }
         self.standby.released = 0;
         self.standby.quorum_back = false;
+        self.standby.asked_at = now;
         if self.may_take() && now >= self.due() {
             let lease_duration = self.terms.timings.lease_duration;
             self.state = State::Acquiring { lease_duration };
@@ -196,8 +199,11 @@ impl Machine {
 
     /// Several candidates split the masters: try again after a random delay.
     fn clash(&mut self, now: Moment, entropy: u64) {
-        let ceiling =
-            (CLASH_BACKOFF * (1 << self.standby.clashes.min(10))).min(self.terms.timings.retry_period);
+        // Spread over less than an attempt takes, they would only meet again.
+        let first = CLASH_BACKOFF.max(now.since(self.standby.asked_at));
+        let ceiling = first
+            .saturating_mul(1 << self.standby.clashes.min(10))
+            .min(self.terms.timings.retry_period);
         self.standby.clashes = self.standby.clashes.saturating_add(1);
         self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
     }

@@ -1,0 +1,211 @@
+//! What a candidate makes of the masters' answers.
+
+use std::time::Duration;
+
+use redlock::lease::{Authority, Event, LeaseValue, Moment, Outcome, Tally, Vote, timing};
+
+use super::{Candidate, Out};
+use crate::{
+    courier::{Change, Kind, Progress, is_loss, vote},
+    master::{Op, Plant, Reply},
+    rate::Instant,
+    world::{COMMAND_TIMEOUT, LONGEST},
+};
+
+impl Candidate {
+    /// The deadline of a call: who has not answered will not be heard.
+    pub(crate) fn on_deadline(&mut self, at: Instant, call: u64, rng: &mut fastrand::Rng) -> Vec<Out> {
+        let mut out = Vec::new();
+        for master in 0..self.size.masters() {
+            let connection = self.connections[master];
+            self.answer(at, call, master, None, connection, rng, &mut out);
+        }
+        out
+    }
+
+    pub(crate) fn on_reply(
+        &mut self,
+        at: Instant,
+        (call, master, connection): (u64, usize, u32),
+        reply: Option<&Reply>,
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
+        let mut out = Vec::new();
+        if let Some(reply) = reply {
+            self.floor = self.floor.max(reply.counter);
+            self.samples[master] = (reply.time, self.clock.moment(at));
+        }
+        self.answer(at, call, master, reply, connection, rng, &mut out);
+        out
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn answer(
+        &mut self,
+        at: Instant,
+        id: u64,
+        master: usize,
+        reply: Option<&Reply>,
+        connection: u32,
+        rng: &mut fastrand::Rng,
+        out: &mut Vec<Out>,
+    ) {
+        let now = self.clock.moment(at);
+        let Some(call) = self.calls.get_mut(&id) else {
+            return;
+        };
+        if !std::mem::take(&mut call.outstanding[master]) {
+            return;
+        }
+        let change = call.on_answer(self.size, master, reply, now, self.plant);
+        let (round, tenure, kind) = (call.round, call.tenure, call.kind);
+        if let (Kind::Renew, Plant::VotesSummedOverRounds) = (kind, self.plant) {
+            let sum = self.sum.get_or_insert_with(|| Tally::new(self.size));
+            if vote(reply) == Vote::Granted {
+                sum.record(master, Vote::Granted);
+            }
+        }
+        if call.outstanding.iter().all(|outstanding| !outstanding) {
+            self.calls.remove(&id);
+        }
+        self.clean_up(now, tenure, kind, master, reply, connection, out);
+        match change {
+            Change::None => {}
+            Change::Confirm {
+                token,
+                granted,
+                attempt,
+            } => {
+                let call = self.open(now, round, Kind::Confirm, Progress::Attempt(attempt), out);
+                let stem = self.tenures[tenure].stem.clone();
+                let number = |m: usize| granted.iter().find(|(master, _)| *master == m).map(|(_, n)| *n);
+                self.send(
+                    now,
+                    call,
+                    out,
+                    |m| number(m).is_some(),
+                    |m| {
+                        let value = LeaseValue {
+                            grant: number(m).unwrap_or(0),
+                            ..stem.clone()
+                        };
+                        Op::Confirm {
+                            value,
+                            token: token.0,
+                        }
+                    },
+                );
+            }
+            Change::Deliver(outcome) => {
+                if is_loss(&outcome) {
+                    let progress = Progress::Round(Tally::new(self.size));
+                    self.delete(now, tenure, None, Kind::Undo, progress, out, |_| true);
+                }
+                if matches!(outcome, Outcome::Renewed { .. }) {
+                    self.sum = None;
+                }
+                self.deliver(at, round, kind, outcome, rng, out);
+            }
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        at: Instant,
+        round: Option<u64>,
+        kind: Kind,
+        outcome: Outcome,
+        rng: &mut fastrand::Rng,
+        out: &mut Vec<Out>,
+    ) {
+        let now = self.clock.moment(at);
+        if let (Kind::Release, Some(token)) = (kind, self.heals) {
+            let progress = Progress::Renewal {
+                started: now,
+                tally: Tally::new(self.size),
+            };
+            self.renew(
+                now,
+                None,
+                token,
+                crate::world::SHORT.lease_duration,
+                progress,
+                out,
+            );
+        }
+        if let Some(id) = round {
+            return self.feed(at, rng.u64(..), Event::RoundFinished { id, outcome }, out);
+        }
+        // The planted heal: it believes again.
+        if let (Kind::Renew, Outcome::Renewed { started }, Some(token)) = (kind, outcome, self.heals.take()) {
+            let lease = crate::world::SHORT.lease_duration;
+            let valid_until = started + lease - timing::drift(lease);
+            self.published = Some(Authority { token, valid_until });
+            out.push(Out::Active { token, won: false });
+        }
+    }
+
+    /// An undo that may have run before the grant is repeated, after every `not_after` of that lease.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn clean_up(
+        &mut self,
+        now: Moment,
+        tenure: usize,
+        kind: Kind,
+        master: usize,
+        reply: Option<&Reply>,
+        connection: u32,
+        out: &mut Vec<Out>,
+    ) {
+        let Some(lease) = self.tenures.get_mut(tenure) else {
+            return;
+        };
+        let done = vote(reply) != Vote::Unknown;
+        let (wait, until) = match kind {
+            Kind::Grant | Kind::Renew => {
+                lease.pending[master] = lease.pending[master].saturating_sub(1);
+                lease.sent[master] = connection;
+                return;
+            }
+            Kind::Release | Kind::Undo | Kind::Reserve => (
+                COMMAND_TIMEOUT * 102 / 100 + Duration::from_millis(5),
+                now + LONGEST + COMMAND_TIMEOUT,
+            ),
+            Kind::Repeat { wait, until } if !done => (wait * 2, until),
+            _ => return,
+        };
+        let left = lease.pending[master] > 0
+            || (lease.sent[master] != 0 && (!done || lease.sent[master] != connection));
+        if left && now + wait <= until {
+            out.push(Out::Repeat {
+                tenure,
+                master,
+                wait,
+                until,
+                at: now + wait,
+            });
+        }
+    }
+
+    pub(crate) fn on_repeat(
+        &mut self,
+        at: Instant,
+        (tenure, master): (usize, usize),
+        wait: Duration,
+        until: Moment,
+    ) -> Vec<Out> {
+        let mut out = Vec::new();
+        let progress = Progress::Round(Tally::new(self.size));
+        let kind = Kind::Repeat { wait, until };
+        self.delete(
+            self.clock.moment(at),
+            tenure,
+            None,
+            kind,
+            progress,
+            &mut out,
+            |m| m == master,
+        );
+        out
+    }
+}

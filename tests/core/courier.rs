@@ -1,0 +1,185 @@
+//! How a round becomes calls to the masters and their answers an outcome: what `src/masters/courier` does.
+
+use std::time::Duration;
+
+use redlock::lease::{
+    Attempt, FencingToken, GrantReply, Loss, MAX_MASTERS, Moment, Outcome, QuorumSize, Step, Tally, Verdict,
+    View, Vote, Won, timing,
+};
+
+use crate::master::{Answer, NO_MARKS, Plant, Reply};
+
+/// One call under way to all masters, or to those that it is for.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) round: Option<u64>,
+    pub(crate) tenure: usize,
+    pub(crate) kind: Kind,
+    pub(crate) deadline: Moment,
+    pub(crate) outstanding: [bool; MAX_MASTERS],
+    pub(crate) progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Grant,
+    Confirm,
+    Renew,
+    Release,
+    Reserve,
+    Observe,
+    Undo,
+    Repeat { wait: Duration, until: Moment },
+}
+
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Attempt(Box<Attempt>),
+    Renewal { started: Moment, tally: Tally },
+    Look { view: View, answered: usize },
+    Round(Tally),
+    Over,
+}
+
+/// What an answer led to.
+#[derive(Debug)]
+pub(crate) enum Change {
+    None,
+    Deliver(Outcome),
+    Confirm {
+        token: FencingToken,
+        granted: Vec<(usize, u64)>,
+        attempt: Box<Attempt>,
+    },
+}
+
+pub(crate) fn vote(reply: Option<&Reply>) -> Vote {
+    match reply.map(|reply| &reply.answer) {
+        Some(Answer::Granted(_) | Answer::Done) => Vote::Granted,
+        Some(Answer::NotDone | Answer::Ours | Answer::Obstacle(..)) => Vote::Refused,
+        Some(Answer::Unknown) | None => Vote::Unknown,
+    }
+}
+
+fn grant_reply(reply: Option<&Reply>, now: Moment) -> GrantReply {
+    match reply {
+        Some(Reply {
+            answer: Answer::Granted(number),
+            ..
+        }) => GrantReply::Granted {
+            number: *number,
+            marks: NO_MARKS,
+        },
+        Some(reply) => reply
+            .sighting(now)
+            .map_or(GrantReply::Unknown, GrantReply::Refused),
+        None => GrantReply::Unknown,
+    }
+}
+
+impl Call {
+    /// Takes one master's answer (`None`: there will be none), received at `now`.
+    pub(crate) fn on_answer(
+        &mut self,
+        size: QuorumSize,
+        master: usize,
+        reply: Option<&Reply>,
+        now: Moment,
+        plant: Plant,
+    ) -> Change {
+        match &mut self.progress {
+            Progress::Over => Change::None,
+            Progress::Attempt(attempt) => {
+                let step = match self.kind {
+                    Kind::Confirm => attempt.on_confirm(master, vote(reply), now),
+                    _ => attempt.on_grant(master, grant_reply(reply, now), now),
+                };
+                self.on_step(step, plant, now)
+            }
+            Progress::Renewal { started, tally } => {
+                tally.record(master, vote(reply));
+                if plant == Plant::VoteCountedTwice && vote(reply) == Vote::Granted {
+                    tally.record((master + 1) % size.masters(), Vote::Granted);
+                }
+                if !tally.settled() {
+                    return Change::None;
+                }
+                let outcome = match tally.verdict() {
+                    Verdict::Won => Outcome::Renewed { started: *started },
+                    _ if tally.refused_by_too_many() => Outcome::RenewalRefused,
+                    _ => Outcome::RenewalUndecided,
+                };
+                self.over(outcome)
+            }
+            Progress::Look { view, answered } => {
+                *answered += 1;
+                if let Some(sighting) = reply.and_then(|reply| reply.sighting(now)) {
+                    view.record(master, sighting);
+                }
+                if *answered < size.masters() && !view.free() && !view.blocked() {
+                    return Change::None;
+                }
+                let view = view.clone();
+                self.over(Outcome::Observed(view))
+            }
+            Progress::Round(tally) => {
+                tally.record(master, vote(reply));
+                if !tally.settled() {
+                    return Change::None;
+                }
+                let majority = tally.verdict() == Verdict::Won;
+                self.over(match self.kind {
+                    Kind::Reserve => Outcome::Reserved { majority },
+                    _ => Outcome::Released,
+                })
+            }
+        }
+    }
+
+    fn on_step(&mut self, step: Step, plant: Plant, now: Moment) -> Change {
+        match step {
+            Step::Wait => Change::None,
+            Step::Won(won) => self.over(Outcome::Won(won)),
+            Step::Lost(loss) => self.over(Outcome::NotWon(loss)),
+            Step::Confirm { token, granted } => {
+                let Progress::Attempt(attempt) = std::mem::replace(&mut self.progress, Progress::Over) else {
+                    return Change::None;
+                };
+                if plant == Plant::NoConfirm {
+                    let limit = attempt.limit();
+                    let _ = now;
+                    return Change::Deliver(Outcome::Won(unconfirmed(token, limit)));
+                }
+                Change::Confirm {
+                    token,
+                    granted,
+                    attempt,
+                }
+            }
+        }
+    }
+
+    fn over(&mut self, outcome: Outcome) -> Change {
+        self.progress = Progress::Over;
+        Change::Deliver(outcome)
+    }
+}
+
+/// The planted win without a confirm: good until the limit of the attempt, so that only its token is wrong.
+fn unconfirmed(token: FencingToken, limit: Moment) -> Won {
+    let started = limit - crate::world::ACQUIRE_LIMIT;
+    let lease = crate::world::SHORT.lease_duration;
+    Won {
+        token,
+        started,
+        valid_until: started + lease - timing::drift(lease),
+        marks: NO_MARKS,
+    }
+}
+
+pub(crate) fn is_loss(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::NotWon(Loss::Refused(_) | Loss::NoQuorum(_) | Loss::TooLate)
+    )
+}

@@ -1,0 +1,131 @@
+//! The way between candidates and masters, and the sockets of a stopped master.
+
+use redlock::lease::Event;
+
+use super::{Request, What, World};
+use crate::checks::deleted;
+
+impl World {
+    pub(super) fn delay(&mut self) -> u64 {
+        let slow = self.rng.f64() < self.weather.slow;
+        let micros = if slow {
+            self.rng.u64(1_000..300_000)
+        } else {
+            self.rng.u64(50..1_500)
+        };
+        micros * 1_000
+    }
+
+    pub(super) fn dispatch(&mut self, master: usize, request: Request) {
+        let candidate = request.candidate;
+        if self.down[master] {
+            return self.at(
+                self.now,
+                What::Answers {
+                    master,
+                    request,
+                    reply: None,
+                },
+            );
+        }
+        if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
+            // Lost bytes are a lost connection.
+            if self.rng.bool() {
+                self.candidates[candidate].connections[master] += 1;
+            }
+            return;
+        }
+        if self.rng.f64() < self.weather.duplicate {
+            let at = self.now + self.delay() * 2;
+            self.at(
+                at,
+                What::Arrives {
+                    master,
+                    request: request.clone(),
+                },
+            );
+        }
+        let delay = self.delay();
+        let last = self
+            .arrivals
+            .entry((candidate, master, request.connection))
+            .or_default();
+        *last = (*last + 1).max(self.now + delay);
+        let at = *last;
+        self.at(at, What::Arrives { master, request });
+    }
+
+    pub(super) fn arrive(&mut self, master: usize, request: Request) {
+        if self.down[master] {
+            return;
+        }
+        if let Some(waiting) = &mut self.hung[master] {
+            return waiting.push(request);
+        }
+        let before = self.masters[master].clone();
+        let reply = self.masters[master].run(self.now, request.not_after, &request.op);
+        if deleted(&before, &self.masters[master], self.now, &self.candidates) {
+            self.checks.fail(
+                "S6",
+                self.now,
+                format!("master {master}: {:?} deleted a lease that is held", request.op),
+            );
+        }
+        if reply.published {
+            self.publish(master);
+        }
+        let candidate = request.candidate;
+        if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
+            return;
+        }
+        let at = self.now + self.delay();
+        if self.rng.f64() < self.weather.duplicate {
+            let (request, reply, at) = (request.clone(), Some(reply.clone()), at + self.delay());
+            self.at(
+                at,
+                What::Answers {
+                    master,
+                    request,
+                    reply,
+                },
+            );
+        }
+        self.at(
+            at,
+            What::Answers {
+                master,
+                request,
+                reply: Some(reply),
+            },
+        );
+    }
+
+    pub(super) fn publish(&mut self, master: usize) {
+        for candidate in 0..self.candidates.len() {
+            if !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
+                let (at, life) = (self.now + self.delay(), self.candidates[candidate].life);
+                self.at(
+                    at,
+                    What::Tell {
+                        candidate,
+                        life,
+                        event: Event::Released { master },
+                    },
+                );
+            }
+        }
+    }
+
+    /// A server that was stopped runs what waits in its sockets, in order on each connection and in any between.
+    pub(crate) fn resume(&mut self, master: usize) {
+        let mut waiting = self.hung[master].take().unwrap_or_default();
+        while !waiting.is_empty() {
+            let pick = self.rng.usize(..waiting.len());
+            let of = |r: &Request| (r.candidate, r.connection);
+            let connection = of(&waiting[pick]);
+            let first = waiting.iter().position(|r| of(r) == connection).unwrap_or(pick);
+            let request = waiting.remove(first);
+            self.arrive(master, request);
+        }
+    }
+}
