@@ -9,6 +9,13 @@
     clippy::panic,
     reason = "a measurement that fails must stop"
 )]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    unreachable_pub,
+    reason = "numbers for people; a program of several files"
+)]
 
 #[path = "lease/floor.rs"]
 mod floor;

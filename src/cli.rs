@@ -1,8 +1,16 @@
 //! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
 
+mod break_lock;
 mod connection;
+mod demo;
+mod doctor;
+mod duration;
 mod exit;
+mod init;
 mod operator;
+mod reseal;
+mod session;
+mod status;
 
 use std::process::ExitCode;
 
@@ -21,7 +29,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Operator(operator::OperatorArgs),
+    Operator(Box<operator::OperatorArgs>),
+    Status(status::StatusArgs),
+    Doctor(doctor::DoctorArgs),
+    Break(break_lock::BreakArgs),
+    Init(init::InitArgs),
+    Reseal(reseal::ResealArgs),
+    Demo(demo::DemoArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -49,7 +63,13 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             );
             Ok(Exit::Ok)
         }
-        Command::Operator(args) => block_on(operator::run(args))?,
+        Command::Operator(args) => block_on(operator::run(*args))?,
+        Command::Status(args) => block_on(status::run(args))?,
+        Command::Doctor(args) => block_on(doctor::run(args))?,
+        Command::Break(args) => block_on(break_lock::run(args))?,
+        Command::Init(args) => block_on(init::run(args))?,
+        Command::Reseal(args) => block_on(reseal::run(args))?,
+        Command::Demo(args) => block_on(demo::run(args))?,
     }
 }
 

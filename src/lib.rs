@@ -9,6 +9,7 @@ pub mod cli;
 pub mod clock;
 pub mod demo;
 pub mod elector;
+pub mod inspect;
 pub mod lease;
 pub mod masters;
 pub mod standalone;

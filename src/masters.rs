@@ -3,9 +3,11 @@
 //! Owns the connections, the scripts and the seals. Refuses to know anything of Kubernetes, and to decide: what votes
 //! mean is said by [`crate::lease`].
 
+mod adopt;
 mod config;
 mod courier;
 mod fingerprint;
+mod first_look;
 mod gate;
 mod keys;
 mod link;
@@ -16,8 +18,11 @@ mod reply;
 mod scripts;
 mod seal;
 mod set;
+mod survey;
+mod trial;
 mod unknown;
 
+pub use adopt::{AdoptError, Adopted, Agreement, adopt};
 pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, Tls, without_credentials};
 pub use courier::{Call, Delivery, Meter, Operation, Request, Tenure};
 pub use fingerprint::{Fingerprint, FingerprintError};
@@ -31,4 +36,6 @@ pub use seal::{
     reseal,
 };
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
+pub use survey::{LockAccount, LockNames};
+pub use trial::TrialError;
 pub use unknown::Unknown;

@@ -3,16 +3,30 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "redis/acl.rs"]
+mod acl;
+#[path = "redis/adopt.rs"]
+mod adopt;
 mod common;
 #[path = "redis/first_start.rs"]
 mod first_start;
 #[path = "redis/fixture.rs"]
 mod fixture;
+#[path = "redis/lease.rs"]
+mod lease;
 #[path = "redis/proxy.rs"]
 mod proxy;
+#[path = "redis/release.rs"]
+mod release;
+#[path = "redis/renew.rs"]
+mod renew;
 #[path = "redis/seal.rs"]
 mod seal;
 #[path = "redis/seal_gate.rs"]
 mod seal_gate;
+#[path = "redis/specification.rs"]
+mod specification;
+#[path = "redis/unknown.rs"]
+mod unknown;
 #[path = "redis/waiting.rs"]
 mod waiting;

@@ -147,9 +147,11 @@ impl QuorumArgs {
                 false,
             ));
         }
-        let masters = self.masters.iter().enumerate().map(|(i, url)| MasterConfig {
+        let urls = self.masters.iter().map(|url| url.trim());
+        let urls = urls.filter(|url| !url.is_empty()).enumerate();
+        let masters = urls.map(|(i, url)| MasterConfig {
             name: format!("m{i}"),
-            url: url.trim().to_owned(),
+            url: url.to_owned(),
         });
         Ok(MastersConfig {
             masters: masters.collect(),

@@ -20,6 +20,8 @@ pub enum Exit {
     Auth,
     /// A configuration, manifest, file or address that cannot be used.
     Config,
+    /// Ended by this signal.
+    Signal(u8),
 }
 
 impl Exit {
@@ -34,6 +36,7 @@ impl Exit {
             Self::NotAcquired => 75,
             Self::Auth => 77,
             Self::Config => 78,
+            Self::Signal(number) => 128 + number,
         }
     }
 }

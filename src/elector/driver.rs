@@ -20,9 +20,14 @@ use slot::{Slot, outcome};
 /// Deliveries taken in one turn; between turns, timers and orders get their chance.
 const AT_ONCE: usize = 1024;
 
+/// The place of a lock in this task. Names are hashed and compared where they come in, not at every event.
+type Place = u32;
+
 #[derive(Debug)]
 struct Pending {
-    lock: LockName,
+    place: Place,
+    /// The slot may be another's by the time of the delivery.
+    generation: u64,
     round: u64,
     started: Moment,
 }
@@ -33,10 +38,13 @@ pub(super) struct Driver {
     holder: HolderIdentity,
     watcher: Arc<dyn Watcher>,
     board: Board,
-    slots: HashMap<LockName, Slot>,
-    timers: BTreeSet<(Moment, LockName)>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<Place>,
+    places: HashMap<LockName, Place>,
+    timers: BTreeSet<(Moment, Place)>,
     pending: HashMap<u64, Pending>,
     next_tag: u64,
+    next_generation: u64,
     deliveries: mpsc::UnboundedSender<(u64, Delivery)>,
     delivered: mpsc::UnboundedReceiver<(u64, Delivery)>,
     voting: bool,
@@ -56,10 +64,13 @@ impl Driver {
             holder,
             watcher,
             board,
-            slots: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            places: HashMap::new(),
             timers: BTreeSet::new(),
             pending: HashMap::new(),
             next_tag: 0,
+            next_generation: 0,
             deliveries,
             delivered,
             voting: false,
@@ -74,7 +85,7 @@ impl Driver {
         mut notices: Notices,
     ) -> Result<(), Closed> {
         let mut arrived = Vec::with_capacity(AT_ONCE);
-        while !(self.closing && self.slots.is_empty()) {
+        while !(self.closing && self.places.is_empty()) {
             let next = self.timers.first().map(|(moment, _)| *moment);
             tokio::select! {
                 // Timers first: after a pause, what has run out is said before anything else is done.
@@ -92,17 +103,25 @@ impl Driver {
         Ok(())
     }
 
+    fn slot(&mut self, place: Place) -> Option<&mut Slot> {
+        self.slots.get_mut(place as usize)?.as_mut()
+    }
+
+    fn all(&self) -> Vec<Place> {
+        self.places.values().copied().collect()
+    }
+
     fn on_timers(&mut self) -> Result<(), Closed> {
         let now = clock::now();
-        while let Some((due, lock)) = self.timers.first().cloned() {
+        while let Some((due, place)) = self.timers.first().copied() {
             if due > now {
                 break;
             }
             self.timers.pop_first();
-            if let Some(slot) = self.slots.get_mut(&lock) {
+            if let Some(slot) = self.slot(place) {
                 slot.timer = None;
             }
-            self.event(&lock, Event::TimerFired)?;
+            self.event(place, Event::TimerFired)?;
         }
         Ok(())
     }
@@ -110,14 +129,9 @@ impl Driver {
     fn on_order(&mut self, order: Command) -> Result<(), Closed> {
         match order {
             Command::Put(lock, terms) => self.put(&lock, terms),
-            Command::Remove(lock) => {
-                if let Some(slot) = self.slots.get_mut(&lock) {
-                    slot.again = None;
-                }
-                self.event(&lock, Event::Shutdown)
-            }
-            Command::StepDown(lock, abstain) => self.event(&lock, Event::StepDown { abstain }),
-            Command::HandOver(lock, to) => self.event(&lock, Event::HandOver { to }),
+            Command::Remove(lock) => self.leave(self.places.get(&lock).copied()),
+            Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
+            Command::HandOver(lock, to) => self.named(&lock, Event::HandOver { to }),
             Command::Ping(asked) => {
                 // Whoever asked may have given up.
                 let _ = asked.send(());
@@ -125,145 +139,155 @@ impl Driver {
             }
             Command::Shutdown => {
                 self.closing = true;
-                let locks: Vec<LockName> = self.slots.keys().cloned().collect();
-                for lock in locks {
-                    if let Some(slot) = self.slots.get_mut(&lock) {
-                        slot.again = None;
-                    }
-                    self.event(&lock, Event::Shutdown)?;
-                }
-                Ok(())
+                self.all()
+                    .into_iter()
+                    .try_for_each(|place| self.leave(Some(place)))
             }
         }
     }
 
     fn put(&mut self, lock: &LockName, terms: Terms) -> Result<(), Closed> {
-        match self.slots.get_mut(lock) {
+        let Some(place) = self.places.get(lock).copied() else {
+            return self.enter(lock, terms);
+        };
+        let Some(slot) = self.slot(place) else {
+            return Ok(());
+        };
+        if slot.leaving {
             // Being given up: contend again once that is done.
-            Some(slot) if slot.leaving => {
-                slot.again = Some(terms);
-                Ok(())
-            }
-            Some(slot) if *slot.machine.terms() == terms => Ok(()),
-            Some(slot) => {
-                slot.publish(|standing| standing.participation = terms.participation);
-                self.event(lock, Event::SpecChanged(terms))
-            }
-            None => {
-                let keys = self.masters.lock(lock);
-                let machine = Machine::new(terms, self.masters.size().majority());
-                let (slot, standing) = Slot::new(keys, machine);
-                self.slots.insert(lock.clone(), slot);
-                self.board
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(lock.clone(), standing);
-                self.event(lock, Event::TimerFired)
-            }
+            slot.again = Some(terms);
+            return Ok(());
         }
+        if *slot.machine.terms() == terms {
+            return Ok(());
+        }
+        slot.publish(|standing| standing.participation = terms.participation);
+        self.event(place, Event::SpecChanged(terms))
+    }
+
+    fn enter(&mut self, lock: &LockName, terms: Terms) -> Result<(), Closed> {
+        let keys = self.masters.lock(lock);
+        let machine = Machine::new(terms, self.masters.size().majority());
+        self.next_generation += 1;
+        let (slot, standing) = Slot::new(lock.clone(), self.next_generation, keys, machine);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Place::try_from(self.slots.len() - 1).unwrap_or(Place::MAX)
+        });
+        self.slots[place as usize] = Some(slot);
+        self.places.insert(lock.clone(), place);
+        self.board
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(lock.clone(), standing);
+        self.event(place, Event::TimerFired)
+    }
+
+    fn leave(&mut self, place: Option<Place>) -> Result<(), Closed> {
+        let Some(place) = place else { return Ok(()) };
+        if let Some(slot) = self.slot(place) {
+            slot.again = None;
+            slot.leaving = true;
+        }
+        self.event(place, Event::Shutdown)
     }
 
     fn on_notice(&mut self, notice: Notice) -> Result<(), Closed> {
         match notice {
-            Notice::Released { master, lock } => self.event(&lock, Event::Released { master }),
+            Notice::Released { master, lock } => self.named(&lock, Event::Released { master }),
             Notice::VotersChanged => {
                 let voting = self.masters.voters() >= self.masters.size().majority();
-                if voting && !std::mem::replace(&mut self.voting, voting) {
-                    let locks: Vec<LockName> = self.slots.keys().cloned().collect();
-                    for lock in locks {
-                        self.event(&lock, Event::QuorumBack)?;
-                    }
-                }
+                let back = voting && !self.voting;
                 self.voting = voting;
+                if back {
+                    self.all()
+                        .into_iter()
+                        .try_for_each(|place| self.event(place, Event::QuorumBack))?;
+                }
                 Ok(())
             }
         }
     }
 
     fn on_delivery(&mut self, tag: u64, delivery: Delivery) -> Result<(), Closed> {
-        let Some(pending) = self.pending.remove(&tag) else {
+        let Some(Pending {
+            place,
+            generation,
+            round,
+            started,
+        }) = self.pending.remove(&tag)
+        else {
             return Ok(());
         };
-        let now = clock::now();
-        let Some(slot) = self.slots.get(&pending.lock) else {
+        let Some(Some(slot)) = self.slots.get(place as usize) else {
             return Ok(());
         };
-        slot.count(
-            self.watcher.as_ref(),
-            &pending.lock,
-            &delivery,
-            pending.started,
-            now,
-        );
+        if slot.generation != generation {
+            return Ok(());
+        }
+        slot.count(self.watcher.as_ref(), &delivery, started, clock::now());
         let Some(outcome) = outcome(delivery, slot.ending_by_reserve) else {
             return Ok(());
         };
-        self.event(
-            &pending.lock,
-            Event::RoundFinished {
-                id: pending.round,
-                outcome,
-            },
-        )
+        self.event(place, Event::RoundFinished { id: round, outcome })
     }
 
-    /// Gives one event to the machine of a lock and carries out what it answers.
-    fn event(&mut self, lock: &LockName, event: Event) -> Result<(), Closed> {
-        let Some(slot) = self.slots.get_mut(lock) else {
-            return Ok(());
-        };
-        if matches!(event, Event::Shutdown) {
-            slot.leaving = true;
-        }
-        let actions = slot.machine.handle(clock::now(), fastrand::u64(..), event);
-        for action in actions {
-            self.act(lock, action)?;
-        }
-        Ok(())
-    }
-
-    fn act(&mut self, lock: &LockName, action: Action) -> Result<(), Closed> {
-        let Some(slot) = self.slots.get_mut(lock) else {
-            return Ok(());
-        };
-        match action {
-            Action::StartRound { id, round } => return self.start(lock, id, round),
-            Action::SleepUntil(moment) => {
-                if let Some(before) = slot.timer.replace(moment) {
-                    self.timers.remove(&(before, lock.clone()));
-                }
-                self.timers.insert((moment, lock.clone()));
-            }
-            Action::PublishActive { authority, won } => {
-                slot.on_active(self.watcher.as_ref(), lock, authority, won)
-            }
-            Action::PublishStandby { ended, holder } => {
-                slot.on_standby(self.watcher.as_ref(), lock, ended, holder)
-            }
-            Action::Stopped => self.on_stopped(lock)?,
-        }
-        Ok(())
-    }
-
-    fn on_stopped(&mut self, lock: &LockName) -> Result<(), Closed> {
-        let Some(slot) = self.slots.remove(lock) else {
-            return Ok(());
-        };
-        if let Some(moment) = slot.timer {
-            self.timers.remove(&(moment, lock.clone()));
-        }
-        self.board
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(lock);
-        match slot.again {
-            Some(terms) => self.put(lock, terms),
+    fn named(&mut self, lock: &LockName, event: Event) -> Result<(), Closed> {
+        match self.places.get(lock).copied() {
+            Some(place) => self.event(place, event),
             None => Ok(()),
         }
     }
 
-    fn start(&mut self, lock: &LockName, id: u64, round: Round) -> Result<(), Closed> {
-        let Some(slot) = self.slots.get_mut(lock) else {
+    /// Gives one event to the machine of a lock and carries out what it answers.
+    fn event(&mut self, place: Place, event: Event) -> Result<(), Closed> {
+        let Some(slot) = self.slot(place) else {
+            return Ok(());
+        };
+        let actions = slot.machine.handle(clock::now(), fastrand::u64(..), event);
+        actions.into_iter().try_for_each(|action| self.act(place, action))
+    }
+
+    fn act(&mut self, place: Place, action: Action) -> Result<(), Closed> {
+        let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
+            return Ok(());
+        };
+        match action {
+            Action::StartRound { id, round } => return self.start(place, id, round),
+            Action::SleepUntil(moment) => {
+                if let Some(before) = slot.timer.replace(moment) {
+                    self.timers.remove(&(before, place));
+                }
+                self.timers.insert((moment, place));
+            }
+            Action::PublishActive { authority, won } => slot.on_active(self.watcher.as_ref(), authority, won),
+            Action::PublishStandby { ended, holder } => slot.on_standby(self.watcher.as_ref(), ended, holder),
+            Action::Stopped => self.on_stopped(place)?,
+        }
+        Ok(())
+    }
+
+    fn on_stopped(&mut self, place: Place) -> Result<(), Closed> {
+        let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) else {
+            return Ok(());
+        };
+        if let Some(moment) = slot.timer {
+            self.timers.remove(&(moment, place));
+        }
+        self.free.push(place);
+        self.places.remove(&slot.lock);
+        self.board
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&slot.lock);
+        match slot.again {
+            Some(terms) => self.put(&slot.lock, terms),
+            None => Ok(()),
+        }
+    }
+
+    fn start(&mut self, place: Place, id: u64, round: Round) -> Result<(), Closed> {
+        let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
             return Ok(());
         };
         slot.ending_by_reserve = matches!(round, Round::Reserve { .. });
@@ -295,7 +319,8 @@ impl Driver {
         };
         self.next_tag += 1;
         let pending = Pending {
-            lock: lock.clone(),
+            place,
+            generation: slot.generation,
             round: id,
             started: clock::now(),
         };

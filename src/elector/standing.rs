@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{Authority, FencingToken, Holder, Moment, Participation, Takeover};
+use crate::lease::{Authority, FencingToken, Holder, Moment, Nonce, Participation, Takeover};
 
 /// A value, replaced at every change. It is good to ask at any time: authority ends by itself.
 #[derive(Clone, Debug)]
@@ -20,6 +20,7 @@ pub struct Standing {
     pub renewed: Option<Moment>,
     pub participation: Participation,
     last_token: Option<FencingToken>,
+    last_seen: Option<Nonce>,
 }
 
 impl Standing {
@@ -33,6 +34,7 @@ impl Standing {
             renewed: None,
             participation,
             last_token: None,
+            last_seen: None,
         }
     }
 
@@ -49,24 +51,31 @@ impl Standing {
     }
 
     pub(super) fn active(&mut self, authority: Authority, now: Moment) {
+        if self.last_token.is_none_or(|last| last < authority.token) {
+            self.changed(authority.token);
+            self.last_seen = None;
+        }
         self.authority = Some(authority);
         self.holder = None;
         self.renewed = Some(now);
-        self.saw(authority.token);
     }
 
-    pub(super) fn standby(&mut self, holder: Option<Holder>) {
+    /// True if the holder is another than before.
+    pub(super) fn standby(&mut self, holder: Option<Holder>) -> bool {
         self.authority = None;
-        if let Some(holder) = &holder {
-            self.saw(holder.token);
+        let new = holder.as_ref().is_some_and(|h| self.last_seen != Some(h.nonce));
+        if let Some(holder) = &holder
+            && new
+        {
+            self.changed(holder.token);
+            self.last_seen = Some(holder.nonce);
         }
         self.holder = holder;
+        new
     }
 
-    fn saw(&mut self, token: FencingToken) {
-        if self.last_token.is_none_or(|last| last < token) {
-            self.transitions += u64::from(self.last_token.is_some());
-            self.last_token = Some(token);
-        }
+    fn changed(&mut self, token: FencingToken) {
+        self.transitions += u64::from(self.last_token.is_some());
+        self.last_token = self.last_token.max(Some(token));
     }
 }

@@ -138,7 +138,7 @@ impl Attempt {
         if !tally.record(master, reply.vote()) {
             return Step::Wait;
         }
-        let verdict = tally.verdict();
+        let (verdict, outstanding) = (tally.verdict(), tally.outstanding());
         match reply {
             GrantReply::Granted { number, marks } => {
                 self.granted[master] = Some(number);
@@ -155,6 +155,8 @@ impl Attempt {
                 let view = self.view.clone();
                 self.lost(Loss::Refused(view))
             }
+            // Lost, but not yet to whom: without a majority's account nobody knows when it can be free.
+            Verdict::Lost if outstanding > 0 && self.view.can_be_decided(outstanding) => Step::Wait,
             Verdict::Lost => {
                 let view = self.view.clone();
                 self.lost(Loss::NoQuorum(view))

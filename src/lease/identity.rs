@@ -132,6 +132,11 @@ impl LockName {
         LockName::checked(&format!("{INTERNAL_MARK}{purpose}/{rest}"))
     }
 
+    /// A name as it is written on a master: a user's or one of the crate's own.
+    pub fn any(text: &str) -> Result<LockName, IdentityError> {
+        LockName::checked(text)
+    }
+
     fn checked(text: &str) -> Result<LockName, IdentityError> {
         check("lock name", text, "|", "\"|\"", LOCK_NAME_LIMIT)?;
         Ok(LockName(text.into()))

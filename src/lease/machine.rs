@@ -147,7 +147,8 @@ struct Held {
     /// Renew deadline after the start of the last won round.
     step_down_at: Moment,
     renew_at: Moment,
-    renewing: bool,
+    /// The lease duration that the renewal under way carries. The answer is worth that, whatever the terms say by then.
+    renewing: Option<Duration>,
 }
 
 /// Each state is left by the events named in it, and by `SpecChanged`, `StepDown` and `Shutdown`.
@@ -158,7 +159,9 @@ enum State {
     /// Left by `Observed`.
     Observing,
     /// Left by `Won` or `NotWon`.
-    Acquiring,
+    Acquiring {
+        lease_duration: Duration,
+    },
     /// Left at the local end, whatever brings it.
     Active(Held),
     /// The local end has come and the masters are being told. Left by `Released` or `Reserved`.
@@ -249,18 +252,21 @@ impl Machine {
         match self.state {
             State::Waiting => self.look_or_take(now, out),
             State::Active(_) => self.renew_if_due(now, out),
-            State::Observing | State::Acquiring | State::Ending | State::Stopped => {}
+            State::Observing | State::Acquiring { .. } | State::Ending | State::Stopped => {}
         }
     }
 
     fn on_outcome(&mut self, outcome: Outcome, now: Moment, entropy: u64, out: &mut Vec<Action>) {
         match (self.state, outcome) {
-            (State::Acquiring, Outcome::Won(won)) => self.on_won(won, now, out),
-            (State::Acquiring, Outcome::NotWon(loss)) => self.on_loss(loss, now, entropy, out),
+            (State::Acquiring { lease_duration }, Outcome::Won(won)) => {
+                self.on_won(won, lease_duration, now, out);
+            }
+            (State::Acquiring { .. }, Outcome::NotWon(loss)) => self.on_loss(loss, now, entropy, out),
             (State::Observing, Outcome::Observed(view)) => self.on_view(&view, now, entropy, out),
-            (State::Active(held), Outcome::Renewed { started }) => self.on_renewed(held, started, out),
+            (State::Active(held), Outcome::Renewed { started }) => self.on_renewed(held, started, now, out),
             (State::Active(_), Outcome::RenewalRefused) => self.end(EndReason::Refused, out),
             (State::Active(held), Outcome::RenewalUndecided) => self.on_undecided(held, now, out),
+            (State::Ending, Outcome::Reserved { majority: false }) => self.on_not_reserved(out),
             (State::Ending, Outcome::Released | Outcome::Reserved { .. }) => self.on_ended(now, out),
             // No round of this kind is under way in this state.
             _ => {}
@@ -278,7 +284,7 @@ impl Machine {
                 self.renew_if_due(now, out);
             }
             State::Waiting => self.look_or_take(now, out),
-            State::Observing | State::Acquiring | State::Ending | State::Stopped => {}
+            State::Observing | State::Acquiring { .. } | State::Ending | State::Stopped => {}
         }
     }
 
@@ -287,7 +293,7 @@ impl Machine {
         match self.state {
             State::Active(_) => self.end(EndReason::Released, out),
             // Also what a grant under way may have left: on the same connections, so after it.
-            State::Acquiring => {
+            State::Acquiring { .. } => {
                 self.state = State::Ending;
                 self.start(Round::Release, out);
             }

@@ -1,6 +1,6 @@
 //! What stands in the way of a standby, and when a majority can be free.
 
-use super::{ClusterId, FencingToken, LeaseValue, Moment, QuorumSize};
+use super::{ClusterId, FencingToken, LeaseValue, Moment, Nonce, QuorumSize};
 
 /// What one master shows in the place of a lease that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +92,12 @@ impl View {
         self.known().count() >= self.size.majority()
     }
 
+    /// Whether a majority will have answered once `outstanding` more masters have.
+    #[must_use]
+    pub fn can_be_decided(&self, outstanding: usize) -> bool {
+        self.known().count() + outstanding >= self.size.majority()
+    }
+
     /// When a majority can be free: the M-th smallest end, where a free master counts as now and an unknown one as
     /// never. `None` while too few masters are known.
     #[must_use]
@@ -121,7 +127,7 @@ impl View {
         self.most().is_some_and(|(_, n)| n >= self.size.majority())
     }
 
-    /// Who holds it: the lease that a majority shows, with the greatest grant number seen of it.
+    /// Who holds it: the lease that a majority shows.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         let (obstacle, count) = self.most()?;
@@ -132,14 +138,19 @@ impl View {
             return None;
         }
         let same = |s: &&Sighting| s.obstacle.as_ref().is_some_and(|o| o.is(obstacle));
-        let grant = |s: &Sighting| match &s.obstacle {
-            Some(Obstacle::Lease(l)) => l.grant,
-            _ => 0,
+        let grants = || {
+            self.known().filter_map(|s| match &s.obstacle {
+                Some(Obstacle::Lease(l)) if l.nonce == lease.nonce => Some(l.grant),
+                _ => None,
+            })
         };
+        // What a majority granted needed no confirm. Else the greatest was confirmed.
+        let shared = grants().find(|g| grants().filter(|other| other == g).count() >= self.size.majority());
         Some(Holder {
             cluster: lease.cluster.clone(),
             identity: lease.identity.to_string(),
-            token: FencingToken(self.known().filter(same).map(grant).max().unwrap_or(lease.grant)),
+            nonce: lease.nonce,
+            token: FencingToken(shared.or_else(|| grants().max()).unwrap_or(lease.grant)),
             ends: self
                 .known()
                 .filter(same)
@@ -161,6 +172,9 @@ impl View {
 pub struct Holder {
     pub cluster: ClusterId,
     pub identity: String,
+    /// Tells one lease from the next of the same holder.
+    pub nonce: Nonce,
+    /// By the grant numbers seen; while some masters are unknown it may not be the holder's own.
     pub token: FencingToken,
     /// When the lease ends if it is not renewed.
     pub ends: Moment,
@@ -169,7 +183,7 @@ pub struct Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{HolderIdentity, Nonce};
+    use crate::lease::HolderIdentity;
 
     fn lease(nonce: u128, grant: u64, ends: u64) -> Sighting {
         let value = LeaseValue {

@@ -81,11 +81,17 @@ impl FromStr for LeaseValue {
         Ok(Self {
             cluster: ClusterId::new(cluster, uid).map_err(|_| bad("cluster", cluster))?,
             identity: HolderIdentity::parse(identity).map_err(|_| bad("identity", identity))?,
-            nonce: (nonce.len() == 32)
-                .then(|| u128::from_str_radix(nonce, 16).ok().map(Nonce))
-                .flatten()
+            // Only the text that would be written: `from_str_radix` and `parse` also take a sign.
+            nonce: u128::from_str_radix(nonce, 16)
+                .map(Nonce)
+                .ok()
+                .filter(|n| n.to_string() == nonce)
                 .ok_or_else(|| bad("nonce", nonce))?,
-            grant: grant.parse().map_err(|_| bad("grant number", grant))?,
+            grant: grant
+                .parse()
+                .ok()
+                .filter(|n: &u64| n.to_string() == grant)
+                .ok_or_else(|| bad("grant number", grant))?,
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use redis::{ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use thiserror::Error;
 
 use super::{Fingerprint, Unknown};
@@ -143,6 +144,7 @@ impl MastersConfig {
         if !master.url.starts_with("rediss://") {
             return redis::Client::open(info).map_err(|e| bad(Unknown::of(&e).to_string()));
         }
+        self.tls.check()?;
         let pem = |secret: &Secret| secret.reveal().as_bytes().to_vec();
         let certificates = TlsCertificates {
             client_tls: self.tls.client.as_ref().map(|(cert, key)| ClientTlsConfig {
@@ -153,6 +155,31 @@ impl MastersConfig {
         };
         redis::Client::build_with_tls(info, certificates)
             .map_err(|e| ConfigError::Tls(e.category().to_owned()))
+    }
+}
+
+impl Tls {
+    /// The client library takes a file without any certificate for one that trusts nobody, and every master would look
+    /// unreachable.
+    fn check(&self) -> Result<(), ConfigError> {
+        let certificates = |what: &str, pem: &Secret| {
+            let mut count = 0;
+            for certificate in CertificateDer::pem_slice_iter(pem.reveal().as_bytes()) {
+                certificate.map_err(|e| ConfigError::Tls(format!("{what}: {e}")))?;
+                count += 1;
+            }
+            match count {
+                0 => Err(ConfigError::Tls(format!("{what}: no certificate in it"))),
+                _ => Ok(()),
+            }
+        };
+        if let Some(ca) = &self.ca {
+            certificates("the authority's certificate", ca)?;
+        }
+        if let Some((certificate, _)) = &self.client {
+            certificates("the client's certificate", certificate)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
+pub(in crate::masters) use flight::Cargo;
 pub(crate) use run::Courier;
 pub use tenure::Tenure;
 

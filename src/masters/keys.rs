@@ -30,6 +30,33 @@ impl Keyspace {
         &self.prefix
     }
 
+    /// A pattern for everything under the prefix, in which nothing of the prefix is special.
+    pub(crate) fn pattern(&self) -> String {
+        let mut pattern = String::new();
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + ":*"
+    }
+
+    /// The name of the lock that a key belongs to; none of a key that is no lease and no reservation.
+    pub(crate) fn lock_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(':')?;
+        rest.strip_prefix("lease:")
+            .or_else(|| rest.strip_prefix("reserved:"))
+    }
+
+    /// Keys below this prefix, at which a trial harms nobody. The channel stays: it is what the user may publish on.
+    pub(crate) fn scratch(&self, name: &str) -> Self {
+        Self {
+            channel: self.channel.clone(),
+            ..Self::new(&format!("{}:doctor:{name}", self.prefix))
+        }
+    }
+
     #[must_use]
     pub fn lock(&self, name: &LockName) -> Arc<LockKeys> {
         Arc::new(LockKeys {
@@ -46,4 +73,25 @@ pub struct LockKeys {
     pub(crate) name: LockName,
     pub(crate) lease: String,
     pub(crate) reserved: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(Keyspace::new("redlock").pattern(), "redlock:*");
+        assert_eq!(Keyspace::new("a*[b]?\\").pattern(), r"a\*\[b\]\?\\:*");
+    }
+
+    #[test]
+    fn keys_name_their_lock() {
+        let keys = Keyspace::new("p");
+        assert_eq!(keys.lock_of("p:lease:a:b/c"), Some("a:b/c"));
+        assert_eq!(keys.lock_of("p:reserved:a"), Some("a"));
+        for other in ["p:meta", "p:doctor:1:lease:a", "pp:lease:a", "lease:a"] {
+            assert_eq!(keys.lock_of(other), None, "{other}");
+        }
+    }
 }

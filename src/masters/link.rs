@@ -337,13 +337,7 @@ impl Link {
 /// The client library gives an error of the server either way.
 fn value(result: redis::RedisResult<Value>) -> Result<Value, Unknown> {
     match result {
-        Ok(Value::ServerError(e)) => {
-            let detail = e.details().unwrap_or_default().chars().take(200).collect();
-            Err(Unknown::Server {
-                code: e.code().to_owned(),
-                detail,
-            })
-        }
+        Ok(Value::ServerError(e)) => Err(Unknown::server(e.code(), e.details().unwrap_or_default())),
         Ok(value) => Ok(value),
         Err(e) => Err(Unknown::of(&e)),
     }

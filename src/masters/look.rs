@@ -1,8 +1,10 @@
 //! What the `look` script tells of a master.
 
+use std::time::Duration;
+
 use redis::Value;
 
-use super::{reply, unknown::Unknown};
+use super::{random, reply, unknown::Unknown};
 
 /// A master's own account of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,15 @@ impl Facts {
     #[must_use]
     pub fn sealed(&self) -> bool {
         !self.run_id.is_empty() && self.seal == self.run_id
+    }
+
+    /// While it carries a probe of its present run: how long that has been there by the wall clock, for people. Whoever
+    /// seals it measures on a clock of its own.
+    #[must_use]
+    pub fn probed_for(&self, unix_now: Duration) -> Option<Duration> {
+        let rest = self.probe.strip_prefix(self.run_id.as_str())?.strip_prefix('|')?;
+        let drawn = random::drawn_at(rest.rsplit('|').next()?)?;
+        Some(unix_now.saturating_sub(drawn))
     }
 
     pub(crate) fn parse(counter: u64, items: &[Value]) -> Result<Self, Unknown> {

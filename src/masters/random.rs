@@ -16,3 +16,29 @@ pub(crate) fn bits() -> u128 {
     }
     u128::from_le_bytes(bytes)
 }
+
+/// The same with the own wall clock in front, as a UUID of version 7 has it: people can read how old it is. Nothing is
+/// decided by it.
+pub(crate) fn timed_bits() -> u128 {
+    crate::clock::unix_time().as_millis() << 80 | bits() >> 48
+}
+
+/// When such bits, written as 32 hex digits, were drawn.
+pub(crate) fn drawn_at(hex: &str) -> Option<std::time::Duration> {
+    let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
+    Some(std::time::Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_bits_reads_back() {
+        let before = crate::clock::unix_time();
+        let drawn = drawn_at(&format!("{:032x}", timed_bits())).unwrap();
+        assert!(drawn.abs_diff(before).as_secs() < 60, "{drawn:?} {before:?}");
+        assert_ne!(timed_bits(), timed_bits());
+        assert_eq!(drawn_at("ab"), None);
+    }
+}

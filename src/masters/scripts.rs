@@ -39,6 +39,8 @@ scripts! {
     LOOK = "look.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";
+    INSPECT = "inspect.lua";
+    SCRATCH = "scratch.lua";
     PROBE = "unsealed.lua" "probe.lua";
     SEAL = "unsealed.lua" "seal.lua";
 }

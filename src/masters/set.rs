@@ -58,10 +58,18 @@ impl Masters {
         config: &MastersConfig,
         meter: Option<Arc<dyn Meter>>,
     ) -> Result<(Self, Notices, Tasks), ConfigError> {
+        Self::open_as(config, config.fingerprint(), meter)
+    }
+
+    /// The same under a fingerprint that names the masters otherwise: the stored one of a quorum that was found.
+    pub(crate) fn open_as(
+        config: &MastersConfig,
+        fingerprint: Fingerprint,
+        meter: Option<Arc<dyn Meter>>,
+    ) -> Result<(Self, Notices, Tasks), ConfigError> {
         let size = config.size()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
-        let fingerprint = config.fingerprint();
         let mut links = Vec::new();
         for (index, master) in config.masters.iter().enumerate() {
             let client = config.client(master)?;
@@ -99,7 +107,7 @@ impl Masters {
         let sealer = config
             .reseal
             .then(|| Sealer::new(links.clone(), size, fingerprint.clone()));
-        let tasks = Tasks::start(peers, courier, sealer, closing.clone());
+        let tasks = Tasks::start(&peers, courier, sealer, closing.clone());
         let inner = Inner {
             links,
             size,
@@ -151,10 +159,6 @@ impl Masters {
 
     pub(crate) fn links(&self) -> &Arc<[Arc<Link>]> {
         &self.inner.links
-    }
-
-    pub(crate) fn keys(&self) -> &Keyspace {
-        &self.inner.keys
     }
 
     /// How many masters can vote now.

@@ -37,11 +37,7 @@ impl Unknown {
     /// and keys, never credentials.
     pub(crate) fn of(error: &RedisError) -> Self {
         if let Some(code) = error.code() {
-            let detail = error.detail().unwrap_or_default().chars().take(200).collect();
-            return Self::Server {
-                code: code.to_owned(),
-                detail,
-            };
+            return Self::server(code, error.detail().unwrap_or_default());
         }
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::Server {
@@ -52,6 +48,20 @@ impl Unknown {
                 Self::ConnectionLost(error.to_string())
             }
             _ => Self::Reply(error.to_string()),
+        }
+    }
+
+    /// An error that the server gave.
+    pub(crate) fn server(code: &str, detail: &str) -> Self {
+        // Redis 7 says it so when a command inside a script is not permitted.
+        let forbidden = code == "ERR" && detail.contains("user executing the script can't");
+        Self::Server {
+            code: if forbidden {
+                "NOPERM".into()
+            } else {
+                code.to_owned()
+            },
+            detail: detail.chars().take(200).collect(),
         }
     }
 

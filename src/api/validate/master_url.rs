@@ -8,7 +8,7 @@ use super::problems::FieldError;
 
 const URL_LIMIT: usize = 512;
 const DEFAULT_PORT: u16 = 6379;
-const SHAPE: &str = "use redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
+const SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
 
 /// A url that may be used.
 #[derive(Debug, PartialEq, Eq)]

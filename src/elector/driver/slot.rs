@@ -14,6 +14,8 @@ use crate::{
 };
 
 pub(super) struct Slot {
+    pub(super) lock: LockName,
+    pub(super) generation: u64,
     pub(super) keys: Arc<LockKeys>,
     pub(super) machine: Machine,
     /// Of the last attempt.
@@ -27,9 +29,16 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(keys: Arc<LockKeys>, machine: Machine) -> (Self, watch::Receiver<Standing>) {
+    pub(super) fn new(
+        lock: LockName,
+        generation: u64,
+        keys: Arc<LockKeys>,
+        machine: Machine,
+    ) -> (Self, watch::Receiver<Standing>) {
         let (standing, receiver) = watch::channel(Standing::new(machine.terms().participation));
         let slot = Self {
+            lock,
+            generation,
             keys,
             machine,
             tenure: None,
@@ -49,7 +58,6 @@ impl Slot {
     pub(super) fn on_active(
         &self,
         watcher: &dyn Watcher,
-        lock: &LockName,
         authority: Authority,
         won: Option<(Won, Option<Takeover>)>,
     ) {
@@ -65,59 +73,51 @@ impl Slot {
             let gap = takeover.map(|t| (t, now.since(t.ended_at)));
             let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
             let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
-            // JSON has no numbers of 128 bits.
             let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);
-            tracing::info!(%lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
-            watcher.acquired(lock, &won, gap);
+            tracing::info!(lock = %self.lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
+            watcher.acquired(&self.lock, &won, gap);
         }
     }
 
-    pub(super) fn on_standby(
-        &self,
-        watcher: &dyn Watcher,
-        lock: &LockName,
-        ended: Option<EndReason>,
-        holder: Option<Holder>,
-    ) {
+    pub(super) fn on_standby(&self, watcher: &dyn Watcher, ended: Option<EndReason>, holder: Option<Holder>) {
         if let Some(reason) = ended {
             let token = self.standing.borrow().last_token().map(|t| t.0);
             match reason {
                 EndReason::Released | EndReason::Reserved | EndReason::SteppedDown => {
-                    tracing::info!(%lock, token, ?reason, "lease given up");
+                    tracing::info!(lock = %self.lock, token, ?reason, "lease given up");
                 }
                 EndReason::Expired | EndReason::QuorumLost | EndReason::Refused => {
-                    tracing::warn!(%lock, token, ?reason, "lease lost");
+                    tracing::warn!(lock = %self.lock, token, ?reason, "lease lost");
                 }
             }
-            watcher.ended(lock, reason);
-        } else if let Some(holder) = &holder
-            && self.standing.borrow().last_token() != Some(holder.token)
-        {
-            // Once for each grant, not at every look at a lease that was renewed meanwhile.
-            let token = holder.token.0;
-            tracing::info!(%lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
+            watcher.ended(&self.lock, reason);
         }
-        self.publish(|standing| standing.standby(holder));
+        let mut new = false;
+        self.publish(|standing| new = standing.standby(holder.clone()));
+        // A look that only shows a renewal is no news.
+        if let Some(holder) = holder.filter(|_| new) {
+            let token = holder.token.0;
+            tracing::info!(lock = %self.lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
+        }
     }
 
     /// Counts a delivery.
-    pub(super) fn count(
-        &self,
-        watcher: &dyn Watcher,
-        lock: &LockName,
-        delivery: &Delivery,
-        started: Moment,
-        now: Moment,
-    ) {
-        let acquired = |result| watcher.acquire_ended(lock, result, now.since(started));
+    pub(super) fn count(&self, watcher: &dyn Watcher, delivery: &Delivery, started: Moment, now: Moment) {
+        let acquired = |result| watcher.acquire_ended(&self.lock, result, now.since(started));
         match delivery {
             Delivery::Won(_) => acquired(AcquireResult::Acquired),
             Delivery::NotWon(Loss::Refused(_)) => acquired(AcquireResult::Contended),
             Delivery::NotWon(Loss::NoQuorum(_)) => acquired(AcquireResult::NoQuorum),
             Delivery::NotWon(Loss::TooLate) => acquired(AcquireResult::Timeout),
-            Delivery::Renewed { .. } => watcher.renew_ended(lock, RenewResult::Renewed, self.margin(now)),
-            Delivery::RenewalRefused => watcher.renew_ended(lock, RenewResult::Refused, self.margin(now)),
-            Delivery::RenewalUndecided => watcher.renew_ended(lock, RenewResult::Undecided, self.margin(now)),
+            Delivery::Renewed { .. } => {
+                watcher.renew_ended(&self.lock, RenewResult::Renewed, self.margin(now))
+            }
+            Delivery::RenewalRefused => {
+                watcher.renew_ended(&self.lock, RenewResult::Refused, self.margin(now))
+            }
+            Delivery::RenewalUndecided => {
+                watcher.renew_ended(&self.lock, RenewResult::Undecided, self.margin(now))
+            }
             Delivery::Observed(_) | Delivery::Done { .. } => {}
         }
     }

@@ -1,21 +1,27 @@
 //! While the lock is held: renew in time, and end before anybody else can begin.
 
+use std::time::Duration;
+
 use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
 use crate::lease::{Authority, ClusterId, Moment, Won, timing};
 
 impl Machine {
-    pub(super) fn on_won(&mut self, won: Won, now: Moment, out: &mut Vec<Action>) {
+    /// `lease_duration` is what the attempt carried.
+    pub(super) fn on_won(&mut self, won: Won, lease_duration: Duration, now: Moment, out: &mut Vec<Action>) {
         let authority = Authority {
             token: won.token,
             valid_until: won.valid_until,
         };
-        self.state = State::Active(self.held(authority, won.started));
+        let held = self.held(authority, won.started, lease_duration);
         let takeover = self.standby.takeover();
-        self.standby.forget();
-        let unwanted = self.terms.participation == Participation::Observe;
-        if unwanted || now < self.standby.abstain_until || now >= won.valid_until {
-            return self.end(EndReason::SteppedDown, out);
+        self.standby.forget(&self.terms.cluster);
+        let unwanted = self.terms.participation == Participation::Observe || now < self.standby.abstain_until;
+        if unwanted || now >= held.end() {
+            // Never said to be held, so there is no end to tell either.
+            self.state = State::Ending;
+            return self.start(Round::Release, out);
         }
+        self.state = State::Active(held);
         out.push(Action::PublishActive {
             authority,
             won: Some((won, takeover)),
@@ -23,37 +29,40 @@ impl Machine {
         self.renew_if_due(now, out);
     }
 
-    fn held(&self, authority: Authority, started: Moment) -> Held {
+    fn held(&self, authority: Authority, started: Moment, lease_duration: Duration) -> Held {
+        let timings = &self.terms.timings;
+        let interval = timings.renew_interval();
         Held {
             authority,
-            step_down_at: started + self.terms.timings.renew_deadline,
-            renew_at: on_grid(
-                started + self.terms.timings.renew_interval(),
-                self.terms.timings.renew_interval(),
-            ),
-            renewing: false,
+            step_down_at: started + timings.renew_deadline,
+            renew_at: if lease_duration == timings.lease_duration {
+                on_grid(started + interval, interval)
+            } else {
+                // The terms changed meanwhile: this lease may end before the new interval does.
+                started
+            },
+            renewing: None,
         }
     }
 
     /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
-    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, out: &mut Vec<Action>) {
-        let lease = self.terms.timings.lease_duration;
+    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, now: Moment, out: &mut Vec<Action>) {
+        let lease = held.renewing.unwrap_or(self.terms.timings.lease_duration);
         let valid_until = started + lease - timing::drift(lease);
         let authority = Authority {
             valid_until,
             ..held.authority
         };
-        let held = self.held(authority, started);
-        self.state = State::Active(held);
+        self.state = State::Active(self.held(authority, started, lease));
         out.push(Action::PublishActive { authority, won: None });
-        out.push(Action::SleepUntil(held.next()));
+        self.renew_if_due(now, out);
     }
 
     /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
     pub(super) fn on_undecided(&mut self, held: Held, now: Moment, out: &mut Vec<Action>) {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
-            renewing: false,
+            renewing: None,
             ..held
         };
         self.state = State::Active(held);
@@ -64,7 +73,7 @@ impl Machine {
         let State::Active(mut held) = self.state else {
             return;
         };
-        if !held.renewing && now >= held.renew_at {
+        if held.renewing.is_none() && now >= held.renew_at {
             let lease_duration = self.terms.timings.lease_duration;
             // A renewal with a shorter duration cuts the keys down, so the authority must be cut down before it.
             let cut = now + lease_duration - timing::drift(lease_duration);
@@ -75,7 +84,9 @@ impl Machine {
                     won: None,
                 });
             }
-            held.renewing = true;
+            // Nor may a shorter renew deadline wait for the renewal to be won.
+            held.step_down_at = held.step_down_at.min(now + self.terms.timings.renew_deadline);
+            held.renewing = Some(lease_duration);
             self.start(
                 Round::Renew {
                     lease_duration,
@@ -122,6 +133,11 @@ impl Machine {
         }
     }
 
+    /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
+    pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
+        self.start(Round::Release, out);
+    }
+
     pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
         if self.closing {
             return self.stop(out);
@@ -132,12 +148,15 @@ impl Machine {
 }
 
 impl Held {
+    fn end(&self) -> Moment {
+        self.step_down_at.min(self.authority.valid_until)
+    }
+
     fn next(&self) -> Moment {
-        let end = self.step_down_at.min(self.authority.valid_until);
-        if self.renewing {
-            end
+        if self.renewing.is_some() {
+            self.end()
         } else {
-            end.min(self.renew_at)
+            self.end().min(self.renew_at)
         }
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Standby {
     not_before: Moment,
     /// The last attempt or look found no quorum.
     no_quorum: bool,
+    /// A majority of the masters came back while a round was under way that may still have missed it.
+    quorum_back: bool,
     pub(super) abstain_until: Moment,
     clashes: u32,
     holder: Option<Holder>,
@@ -31,14 +33,17 @@ pub(super) struct Standby {
     /// Somebody was seen to hold it; and when a release of it was heard of.
     was_held: bool,
     released_at: Option<Moment>,
-    /// Masters that published a release since the last attempt began, a bit each.
+    /// Masters that published a release since the last look or attempt began, a bit each.
     released: u8,
 }
 
 impl Standby {
-    pub(super) fn forget(&mut self) {
+    /// The lock was won, by this candidate of `cluster`.
+    pub(super) fn forget(&mut self, cluster: &ClusterId) {
         *self = Self {
             abstain_until: self.abstain_until,
+            // A frozen candidate may succeed itself.
+            last_cluster: Some(cluster.clone()),
             ..Self::default()
         };
     }
@@ -89,10 +94,11 @@ impl Machine {
             // First visit. With an ordered delay, it begins now.
             self.standby.busy_until = now;
         }
+        self.standby.released = 0;
+        self.standby.quorum_back = false;
         if self.may_take() && now >= self.due() {
-            self.state = State::Acquiring;
-            self.standby.released = 0;
             let lease_duration = self.terms.timings.lease_duration;
+            self.state = State::Acquiring { lease_duration };
             return self.start(Round::Acquire { lease_duration }, out);
         }
         self.state = State::Observing;
@@ -116,26 +122,45 @@ impl Machine {
 
     pub(super) fn on_loss(&mut self, loss: Loss, now: Moment, entropy: u64, out: &mut Vec<Action>) {
         match loss {
-            Loss::Refused(view) => {
-                self.learn(&view, now, entropy, out);
-                if self.standby.released != 0 {
-                    self.standby.released_at.get_or_insert(now);
-                    // Refused by masters that had not run the release yet.
-                    self.standby.released = 0;
-                    self.standby.busy_until = now + RELEASE_SPREAD;
-                }
-            }
+            Loss::Refused(view) => self.learn(&view, now, entropy, out),
             Loss::NoQuorum(_) | Loss::TooLate => self.back_off(now, entropy),
         }
-        self.sleep(now, out);
+        if !self.heed_release(now, out) {
+            self.sleep(now, out);
+        }
     }
 
     pub(super) fn on_view(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
         self.learn(view, now, entropy, out);
+        // Only a look tells: a grant of a reserved lock does not say that it was.
+        if view.decided() {
+            self.standby.reserved_for_us = view.reserved_for_us();
+        }
+        if self.heed_release(now, out) {
+            return;
+        }
         if self.may_take() && !self.standby.no_quorum && now >= self.due() {
             return self.look_or_take(now, out);
         }
         self.sleep(now, out);
+    }
+
+    /// A release was heard while the round that has just ended was under way: its masters may have answered before
+    /// they ran it. Looks again, or tries, once the others have had their time; true if so.
+    fn heed_release(&mut self, now: Moment, out: &mut Vec<Action>) -> bool {
+        if self.standby.released == 0 {
+            return false;
+        }
+        let again = now + RELEASE_SPREAD;
+        self.standby.released_at.get_or_insert(now);
+        self.standby.busy_until = self.standby.busy_until.min(again);
+        if self.standby.no_quorum {
+            self.standby.no_quorum = false;
+            self.standby.not_before = again;
+        }
+        self.state = State::Waiting;
+        out.push(Action::SleepUntil(again));
+        true
     }
 
     fn learn(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
@@ -143,12 +168,19 @@ impl Machine {
             return self.back_off(now, entropy);
         };
         self.standby.no_quorum = false;
-        self.standby.reserved_for_us = view.reserved_for_us();
         if view.blocked() {
+            self.standby.reserved_for_us = false;
             self.standby.clashes = 0;
             self.standby.was_held = true;
             self.standby.released_at = None;
-            self.standby.busy_until = self.standby.busy_until.max(free_at + LAST_MILLISECOND);
+            let ends = if free_at == Moment::NEVER {
+                // A key without an expiry tells nothing of an end, and must not keep this candidate out once it is
+                // gone: look again.
+                now + self.terms.timings.lease_duration / 2
+            } else {
+                free_at + LAST_MILLISECOND
+            };
+            self.standby.busy_until = self.standby.busy_until.max(ends);
         } else if !view.free() {
             self.clash(now, entropy);
         }
@@ -166,7 +198,7 @@ impl Machine {
     fn clash(&mut self, now: Moment, entropy: u64) {
         let ceiling =
             (CLASH_BACKOFF * (1 << self.standby.clashes.min(10))).min(self.terms.timings.retry_period);
-        self.standby.clashes += 1;
+        self.standby.clashes = self.standby.clashes.saturating_add(1);
         self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
     }
 
@@ -174,36 +206,49 @@ impl Machine {
     fn back_off(&mut self, now: Moment, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
+        if std::mem::take(&mut self.standby.quorum_back) {
+            self.standby.not_before = now;
+            return;
+        }
         self.standby.not_before = now + period * 3 / 4 + random(period / 2, entropy);
     }
 
     pub(super) fn on_released(&mut self, master: usize, now: Moment, out: &mut Vec<Action>) {
+        let first = self.standby.released == 0;
         self.standby.released |= 1_u8
             .checked_shl(u32::try_from(master).unwrap_or(u32::MAX))
             .unwrap_or(0);
-        if !matches!(self.state, State::Waiting | State::Observing) {
+        // While a round is under way, its end comes first: see `heed_release`.
+        if !matches!(self.state, State::Waiting) {
             return;
         }
-        self.standby.released_at.get_or_insert(now);
+        if first {
+            self.standby.released_at = Some(now);
+        }
         let all = self.standby.released.count_ones() as usize >= self.majority;
         let free = if all { now } else { now + RELEASE_SPREAD };
         self.standby.busy_until = self.standby.busy_until.min(free);
-        if let State::Waiting = self.state {
-            if all && self.may_take() && now >= self.due() {
-                self.look_or_take(now, out);
-            } else {
-                self.sleep(now, out);
-            }
+        // It was held, so there is nobody to clash with from before, and the masters can be heard.
+        self.standby.not_before = self.standby.not_before.min(free);
+        self.standby.clashes = 0;
+        self.standby.no_quorum = false;
+        if all {
+            // Looks if it may not take it yet: it may be reserved for this cluster.
+            self.look_or_take(now, out);
+        } else {
+            out.push(Action::SleepUntil(free));
         }
     }
 
     pub(super) fn on_quorum_back(&mut self, now: Moment, out: &mut Vec<Action>) {
-        if let State::Waiting = self.state
-            && self.standby.no_quorum
-        {
-            self.standby.no_quorum = false;
-            self.standby.not_before = now;
-            self.look_or_take(now, out);
+        match self.state {
+            State::Waiting if self.standby.no_quorum => {
+                self.standby.no_quorum = false;
+                self.standby.not_before = now;
+                self.look_or_take(now, out);
+            }
+            State::Observing | State::Acquiring { .. } => self.standby.quorum_back = true,
+            State::Waiting | State::Active(_) | State::Ending | State::Stopped => {}
         }
     }
 }

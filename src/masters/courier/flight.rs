@@ -27,7 +27,10 @@ pub(super) struct Entry {
 pub(super) struct Flight {
     pub(super) operation: Operation,
     pub(super) entries: Vec<Entry>,
+    /// Exchanges that have not landed.
     pub(super) outstanding: usize,
+    /// Entries whose delivery is not certain yet.
+    pub(super) undecided: usize,
     pub(super) deadline: Moment,
     /// Cancelled at the deadline: the masters that have not answered by then are unknown.
     pub(super) over: CancellationToken,
@@ -35,16 +38,16 @@ pub(super) struct Flight {
 
 /// What a script call to one master carries; shared by the exchanges of a flight.
 #[derive(Clone, Debug)]
-pub(super) struct Cargo {
-    pub(super) operation: Operation,
-    pub(super) items: Arc<[(Arc<LockKeys>, Request)]>,
-    pub(super) keys: Keyspace,
-    pub(super) cluster: Arc<str>,
-    pub(super) floor: u64,
+pub(in crate::masters) struct Cargo {
+    pub(in crate::masters) operation: Operation,
+    pub(in crate::masters) items: Arc<[(Arc<LockKeys>, Request)]>,
+    pub(in crate::masters) keys: Keyspace,
+    pub(in crate::masters) cluster: Arc<str>,
+    pub(in crate::masters) floor: u64,
 }
 
 impl Cargo {
-    pub(super) fn script(&self) -> &'static Script {
+    pub(in crate::masters) fn script(&self) -> &'static Script {
         match self.operation {
             Operation::Grant => &scripts::GRANT,
             Operation::Confirm => &scripts::CONFIRM,
@@ -74,7 +77,7 @@ impl Cargo {
     }
 
     /// Appends keys and arguments as the script of this operation reads them.
-    pub(super) fn fill(
+    pub(in crate::masters) fn fill(
         &self,
         command: &mut Cmd,
         not_after: u64,

@@ -39,6 +39,12 @@ struct Landed {
     exchange: Exchange,
 }
 
+/// With so many undecided flights, calls that arrive wait for the next landing and travel together: under load, chunks
+/// fill instead of multiplying.
+const IN_THE_AIR: usize = 1;
+/// They wait no longer than this, so that masters that do not answer delay nobody else.
+const HOLD: Duration = Duration::from_millis(1);
+
 type Exchanges = FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send>>>;
 
 /// See the module above. Runs until every sender of calls is gone and what is under way has ended.
@@ -64,6 +70,7 @@ impl Courier {
             cluster,
             floor: 0,
             flights: HashMap::new(),
+            last_take_off: Moment::default(),
             next_flight: 0,
             exchanges: FuturesUnordered::new(),
             repeats: Repeats::default(),
@@ -82,6 +89,7 @@ struct Underway {
     /// The largest counter seen from any master, so that the counters stay together.
     floor: u64,
     flights: HashMap<u64, Flight>,
+    last_take_off: Moment,
     next_flight: u64,
     exchanges: Exchanges,
     repeats: Repeats,
@@ -101,12 +109,13 @@ impl Underway {
         while open || !self.exchanges.is_empty() {
             let repeat = self.repeats.next();
             let check = self.check_at;
+            let hold = open && self.holding();
             tokio::select! {
                 () = self.courier.closing.cancelled(), if !closing => {
                     closing = true;
                     self.courier.calls.close();
                 }
-                count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open => {
+                count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open && !hold => {
                     open = count > 0;
                     if batch.len() > 1 || !self.exchanges.is_empty() {
                         // Callers that were woken together are about to call: let them in.
@@ -129,6 +138,7 @@ impl Underway {
                         self.land(landed);
                     }
                 }
+                () = tokio::time::sleep(HOLD), if hold => {}
                 () = &mut timer, if check.is_some() => {
                     self.check_at = self.end_overdue(clock::now());
                 }
@@ -147,6 +157,12 @@ impl Underway {
             }
         }
         self.repeats.count()
+    }
+
+    fn holding(&self) -> bool {
+        self.flights.len() >= IN_THE_AIR
+            && self.last_take_off + HOLD > clock::now()
+            && self.flights.values().filter(|f| f.undecided > 0).count() >= IN_THE_AIR
     }
 
     /// Ends the flights whose deadline has passed; returns when the next one does.
@@ -214,6 +230,7 @@ impl Underway {
             cluster: self.cluster.clone(),
             floor: self.floor,
         };
+        self.last_take_off = now;
         self.next_flight += 1;
         let flight = self.next_flight;
         let over = CancellationToken::new();
@@ -256,6 +273,12 @@ impl Underway {
             flight,
             Flight {
                 operation,
+                // Nobody waits for an undo.
+                undecided: if operation == Operation::Undo {
+                    0
+                } else {
+                    entries.len()
+                },
                 entries,
                 outstanding,
                 deadline: now + deadline,
@@ -296,6 +319,13 @@ impl Underway {
                 self.clean_up(&entry.call, master, &answer, exchange.incarnation);
                 Self::answered(&mut self.follow_ups, entry, self.courier.size, master, answer);
             }
+        }
+        if flight.undecided > 0 {
+            flight.undecided = flight
+                .entries
+                .iter()
+                .filter(|e| !matches!(e.progress, Progress::Over))
+                .count();
         }
         if let Some(meter) = &self.courier.meter {
             meter.exchanged(master, flight.operation, votes, exchange.took);

@@ -193,19 +193,25 @@ fn released(link: &Link, data: &[Value]) -> Option<LockName> {
     if **channel != *link.keys.channel.as_bytes() {
         return None;
     }
-    LockName::parse(std::str::from_utf8(lock).ok()?).ok()
+    LockName::any(std::str::from_utf8(lock).ok()?).ok()
+}
+
+impl Link {
+    /// Asks for the messages of released locks; once more does no harm.
+    pub(crate) async fn subscribe(&self) -> Result<(), Unknown> {
+        let open = self.state().open.clone();
+        let mut open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
+        let subscribing = open.connection.subscribe(&*self.keys.channel);
+        match time::timeout(self.command_timeout, subscribing).await {
+            Ok(result) => result.map_err(|e| Unknown::of(&e)),
+            Err(_) => Err(Unknown::TimedOut(self.command_timeout.as_millis())),
+        }
+    }
 }
 
 async fn subscribe(link: &Link) {
-    let open = link.state().open.clone();
-    let Some(mut open) = open else { return };
-    let subscribing = open.connection.subscribe(&*link.keys.channel);
-    let result = match time::timeout(link.command_timeout, subscribing).await {
-        Ok(result) => result.map_err(|e| Unknown::of(&e)),
-        Err(_) => Err(Unknown::TimedOut(link.command_timeout.as_millis())),
-    };
     // The slow poll covers it.
-    if let Err(unknown) = result {
+    if let Err(unknown) = link.subscribe().await {
         tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
     }
 }

@@ -8,8 +8,9 @@ for i = 1, (#KEYS - 1) / 2 do
   if hold or (value and string.sub(value, 1, #stem) ~= stem) then
     out[i + 4] = obstacle(lease, reserved, value, hold)
   elseif value then
-    -- Never SET: PEXPIRE works when the memory is full.
-    call('PEXPIRE', lease, duration)
+    -- Never SET: PEXPIRE works when the memory is full. Never shorter: an earlier renewal, of a shorter lease, may run
+    -- after a later one when the connection changed between them.
+    if call('PTTL', lease) < tonumber(duration) then call('PEXPIRE', lease, duration) end
     out[i + 4] = 1
   else
     -- Lost at a sealed master: put back. The counter first, so that no later grant can repeat the token.

@@ -15,7 +15,6 @@ use crate::{
     clock,
     lease::Moment,
     masters::{
-        keys::Keyspace,
         link::{Admission, Link},
         reply::{self, Code, Reply},
         scripts::{PROBE, REGISTERS, SCAN, SEAL, Script},
@@ -50,7 +49,7 @@ pub(super) enum Probing {
 }
 
 pub(super) fn uuid() -> String {
-    format!("{:032x}", crate::masters::random::bits())
+    format!("{:032x}", crate::masters::random::timed_bits())
 }
 
 /// Asks all masters at the same time.
@@ -146,7 +145,7 @@ pub(super) async fn accounts(
 
 /// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
 pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<String>, Unknown> {
-    let pattern = under(&link.keys);
+    let pattern = link.keys.pattern();
     let mut cursor = "0".to_owned();
     loop {
         if clock::now() > until {
@@ -174,18 +173,6 @@ pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<Str
     }
 }
 
-/// The pattern of everything under a prefix, in which nothing of the prefix is special.
-fn under(keys: &Keyspace) -> String {
-    let mut pattern = String::new();
-    for c in keys.prefix().chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern + ":*"
-}
-
 async fn read(
     link: &Link,
     script: &Script,
@@ -199,16 +186,5 @@ async fn read(
     match reply.code {
         Code::Ok => Ok(reply),
         code => Err(Unknown::Reply(format!("{} gave {code:?}", script.name))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_is_no_pattern() {
-        assert_eq!(under(&Keyspace::new("redlock")), "redlock:*");
-        assert_eq!(under(&Keyspace::new("a*[b]?\\")), r"a\*\[b\]\?\\:*");
     }
 }

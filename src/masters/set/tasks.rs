@@ -32,7 +32,7 @@ pub struct Tasks {
 
 impl Tasks {
     pub(super) fn start(
-        peers: Peers,
+        peers: &Peers,
         courier: Courier,
         sealer: Option<Sealer>,
         closing: CancellationToken,

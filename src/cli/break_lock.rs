@@ -1,0 +1,57 @@
+//! `redlock break`.
+
+use clap::Args;
+
+use super::{Exit, Failure, QuorumArgs, session};
+use crate::{
+    inspect::{Reach, break_lock::Plan},
+    lease::LockName,
+    masters::Agreement,
+};
+
+/// Force a lock's holder to stop, and keep everybody out for one longest lease.
+///
+/// Deletes no lease: the holder is refused at its next renewal, and nobody enters before. Without --yes it only says
+/// what it would do, and exits with 64.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  redlock break billing/nightly-report --yes --reason 'node lost, INC-42' --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+pub(super) struct BreakArgs {
+    #[arg(value_name = "LOCK", value_parser = session::lock)]
+    lock: LockName,
+    /// Do it.
+    #[arg(long, requires = "reason")]
+    yes: bool,
+    /// Why, for whoever reads the output later.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    quorum: QuorumArgs,
+}
+
+pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
+    let reason = args.reason.as_deref().unwrap_or_default().trim();
+    if args.yes && reason.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "--reason is empty: say why the lock is broken",
+        ));
+    }
+    let session = session::open(&args.quorum, Agreement::Majority).await?;
+    let plan = Plan::make(&session, &args.lock).await;
+    session::say(&plan.text());
+    if !args.yes {
+        session.close().await;
+        let message = "nothing was done: give --yes and --reason TEXT to break the lock";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let broken = plan.carry_out(&session, reason).await;
+    session.close().await;
+    let broken = broken.map_err(|error| Failure::caused(Exit::Software, &error))?;
+    session::say(&broken.text);
+    Ok(match plan.before().reach {
+        _ if broken.majority => Exit::Ok,
+        Reach::Refused => Exit::Auth,
+        _ => Exit::NoQuorum,
+    })
+}

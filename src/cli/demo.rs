@@ -1,0 +1,77 @@
+//! `redlock demo`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Exit, Failure};
+use crate::demo::{self, DemoError, Report, Screen};
+
+/// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Needs redis-server. Leaves nothing behind.\n\nExample:\n  redlock demo --output json"
+)]
+pub(super) struct DemoArgs {
+    /// How the findings are given; with json, one object and nothing else on the standard output.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Fails the same masters again.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
+    let screen = match args.output {
+        Output::Text => Screen::for_people(),
+        Output::Json => Screen::aside(),
+    };
+    // Listening before anything is started: from here on no signal leaves a process behind.
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let report = tokio::select! {
+        report = demo::run(seed, screen) => report.map_err(|error| failed(&error))?,
+        _ = interrupt.recv() => return Err(interrupted("SIGINT", 2)),
+        _ = terminate.recv() => return Err(interrupted("SIGTERM", 15)),
+    };
+    print(&report, args.output)?;
+    Ok(if report.ok { Exit::Ok } else { Exit::Unhealthy })
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
+}
+
+fn interrupted(signal: &str, number: u8) -> Failure {
+    let message = format!("the demo was ended by {signal}; its processes and its folder are gone");
+    Failure::new(Exit::Signal(number), message)
+}
+
+fn failed(error: &DemoError) -> Failure {
+    let exit = match error {
+        // The machine lacks something, and the message says what.
+        DemoError::Redis(_) | DemoError::Folder { .. } => Exit::Config,
+        _ => Exit::Software,
+    };
+    Failure::caused(exit, error)
+}
+
+fn print(report: &Report, output: Output) -> Result<(), Failure> {
+    let text = match output {
+        Output::Text => report.text(),
+        Output::Json => serde_json::to_string_pretty(report)
+            .map(|text| text + "\n")
+            .map_err(|e| Failure::new(Exit::Software, format!("writing the findings as JSON: {e}")))?,
+    };
+    // Nobody reads any more: the exit code still tells.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `redlock doctor`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    Exit, Failure, QuorumArgs,
+    session::{self, Output},
+};
+use crate::{
+    inspect::{Reach, doctor},
+    lease::timing,
+    masters::Agreement,
+};
+
+/// Check each master: reachable, allowed, sealed, kept as it must be, fast enough.
+///
+/// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when all is well
+/// (`!` is no harm), 1 when a master is not (`✗`), 69 when no majority votes, 77 when user or password are the reason.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  redlock doctor --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+pub(super) struct DoctorArgs {
+    /// The shortest lease that the masters must be fast enough for.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "15s")]
+    lease_duration: Duration,
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Output,
+    #[command(flatten)]
+    quorum: QuorumArgs,
+}
+
+pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
+    if args.lease_duration < timing::MIN_LEASE {
+        let message = format!(
+            "--lease-duration {:?} is too short: the shortest lease is {:?}",
+            args.lease_duration,
+            timing::MIN_LEASE
+        );
+        return Err(Failure::new(Exit::Config, message));
+    }
+    let session = session::open(&args.quorum, Agreement::AllFound).await?;
+    let diagnosis = doctor::examine(&session, args.lease_duration).await;
+    session.close().await;
+    let diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
+    args.output.write(|| diagnosis.text(), &diagnosis)?;
+    Ok(match diagnosis.reach {
+        Reach::Majority if diagnosis.healthy => Exit::Ok,
+        Reach::Majority => Exit::Unhealthy,
+        reach => session::exit(reach),
+    })
+}

@@ -1,0 +1,76 @@
+//! `redlock init`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Exit, Failure, QuorumArgs, session};
+use crate::{
+    inspect::Session,
+    lease::timing,
+    masters::{self, InitError, MasterStatus},
+};
+
+/// Seal new masters at once, so that they vote.
+///
+/// States that no lease can be live at any of them. Refuses masters on which anything stands under the prefix, and to
+/// begin without all of them. Without it an operator seals them after a wait of a little more than the longest lease.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  redlock init --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+pub(super) struct InitArgs {
+    /// The longest lease that these masters will ever grant; it cannot be changed later. 60s unless told.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration)]
+    max_lease_duration: Option<Duration>,
+    #[command(flatten)]
+    quorum: QuorumArgs,
+}
+
+pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
+    let mut config = args.quorum.masters_config()?;
+    if let Some(longest) = args.max_lease_duration {
+        if longest < timing::MIN_LEASE {
+            let message = format!(
+                "--max-lease-duration {longest:?} is too short: the shortest lease is {:?}",
+                timing::MIN_LEASE
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
+        config.longest_lease = longest;
+    }
+    let urls: Vec<String> = config
+        .masters
+        .iter()
+        .map(|m| masters::without_credentials(&m.url))
+        .collect();
+    let session = Session::open(config, None)
+        .await
+        .map_err(|e| Failure::caused(Exit::Config, &e))?;
+    session::say(&format!(
+        "initialising {} masters: {}\nquorum: {}\n",
+        urls.len(),
+        urls.join(", "),
+        session.masters.fingerprint()
+    ));
+    let result = masters::init(&session.masters).await;
+    let auth = session.masters.status().iter().any(MasterStatus::auth);
+    session.close().await;
+    let report = result.map_err(|error| Failure::caused(exit(&error, auth), &error))?;
+    for (name, url) in report.sealed.iter().zip(&urls) {
+        session::say(&format!("  {name} ({url}): sealed\n"));
+    }
+    session::say(&format!(
+        "all {} masters vote; fencing tokens begin above {}\n",
+        report.sealed.len(),
+        report.counter
+    ));
+    Ok(Exit::Ok)
+}
+
+const fn exit(error: &InitError, auth: bool) -> Exit {
+    match error {
+        InitError::Unreachable { .. } if auth => Exit::Auth,
+        InitError::Unfit { .. } | InitError::InUse { .. } => Exit::Config,
+        _ => Exit::NoQuorum,
+    }
+}

@@ -1,0 +1,61 @@
+//! `redlock reseal`.
+
+use clap::Args;
+
+use super::{Exit, Failure, QuorumArgs, session};
+use crate::masters::{self, Agreement, Progress, ResealError};
+
+/// Seal masters again when a sealed one is gone for good, so that no majority can be read ever again.
+///
+/// Gives up what only the lost masters know: the last tokens and claimed slots. Tokens and slots jump above everything
+/// that may have been. Takes the full wait (65 s by default), and refuses while the ordinary way is open.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  redlock reseal --accept-loss --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+pub(super) struct ResealArgs {
+    /// What only the lost masters know is given up.
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    quorum: QuorumArgs,
+}
+
+pub(super) async fn run(args: ResealArgs) -> Result<Exit, Failure> {
+    if !args.accept_loss {
+        return Err(Failure::caused(Exit::Usage, &ResealError::LossNotAccepted));
+    }
+    let session = session::open(&args.quorum, Agreement::AllFound).await?;
+    session::say(&format!("quorum: {}\n", session.masters.fingerprint()));
+    let result = masters::reseal(&session.masters, true, |progress| tell(&progress)).await;
+    session.close().await;
+    let report = result.map_err(|error| Failure::caused(exit(&error), &error))?;
+    for master in &report.sealed {
+        session::say(&format!("  {master}: sealed\n"));
+    }
+    for (master, why) in &report.not_sealed {
+        session::say(&format!("  {master}: not sealed: {why}\n"));
+    }
+    Ok(if report.not_sealed.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Unhealthy
+    })
+}
+
+fn tell(progress: &Progress) {
+    let left = progress.left.as_secs_f64().ceil();
+    session::say(&format!(
+        "sealing {}, {left} s left\n",
+        progress.masters.join(", ")
+    ));
+}
+
+fn exit(error: &ResealError) -> Exit {
+    match error {
+        ResealError::LossNotAccepted => Exit::Usage,
+        // Everything is sealed that can be: done before is as good.
+        ResealError::NothingUnsealed { missing } if missing.is_empty() => Exit::Ok,
+        ResealError::NothingUnsealed { .. } | ResealError::Unsettled { .. } => Exit::NoQuorum,
+        ResealError::OrdinaryWayOpen { .. } => Exit::Unhealthy,
+    }
+}

@@ -1,0 +1,76 @@
+//! Looking at the masters, for the commands that look: opened, and failures with their exit codes.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::{Exit, Failure, QuorumArgs};
+use crate::{
+    inspect::{Reach, Session},
+    lease::LockName,
+    masters::{AdoptError, Agreement},
+};
+
+/// How a result is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    #[default]
+    Table,
+    Json,
+}
+
+impl Output {
+    /// Writes one of the two. A reader that went away needs nothing more.
+    pub(super) fn write(
+        self,
+        text: impl FnOnce() -> String,
+        value: &impl serde::Serialize,
+    ) -> Result<(), Failure> {
+        let text = match self {
+            Self::Table => text(),
+            Self::Json => {
+                let json = serde_json::to_string_pretty(value);
+                json.map_err(|e| Failure::new(Exit::Software, format!("writing JSON: {e}")))? + "\n"
+            }
+        };
+        say(&text);
+        Ok(())
+    }
+}
+
+/// To the standard output. A reader that went away (`| head`) is no failure.
+pub(super) fn say(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Opens the masters; bare urls adopt the fingerprint that the masters carry.
+pub(super) async fn open(quorum: &QuorumArgs, agreement: Agreement) -> Result<Session, Failure> {
+    let config = quorum.masters_config()?;
+    let adopting = quorum.config.is_none().then_some(agreement);
+    Session::open(config, adopting).await.map_err(|error| {
+        let exit = match &error {
+            AdoptError::NoMajority { auth: true, .. } => Exit::Auth,
+            AdoptError::NoMajority { .. } => Exit::NoQuorum,
+            _ => Exit::Config,
+        };
+        Failure::caused(exit, &error)
+    })
+}
+
+pub(super) const fn exit(reach: Reach) -> Exit {
+    match reach {
+        Reach::Majority => Exit::Ok,
+        Reach::TooFew => Exit::NoQuorum,
+        Reach::Refused => Exit::Auth,
+    }
+}
+
+/// Any lock on the masters, redlock's own included.
+pub(super) fn lock(text: &str) -> Result<LockName, String> {
+    LockName::any(text).map_err(|e| e.to_string())
+}
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    super::duration::parse(text)
+}

@@ -1,0 +1,73 @@
+//! What people ask of the masters: who holds what, is everything as it should be, nobody may hold this any more.
+//!
+//! Owns what is gathered, how it is judged and how it is written, as text and as JSON. Refuses to take part: it holds
+//! no lease, seals no master, and writes nothing but what `break` and the trial of `doctor` say they write.
+
+pub mod break_lock;
+pub mod doctor;
+pub mod status;
+mod text;
+
+use crate::masters::{
+    AdoptError, Adopted, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt,
+};
+
+/// Whether enough masters answered for what was shown to mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Majority,
+    TooFew,
+    /// Too few, and user, password or permissions are the reason at one of them.
+    Refused,
+}
+
+impl Reach {
+    fn of(all: &[MasterStatus], majority: usize, counts: impl Fn(&MasterStatus) -> bool) -> Self {
+        if all.iter().filter(|status| counts(status)).count() >= majority {
+            Self::Majority
+        } else if all.iter().any(MasterStatus::auth) {
+            Self::Refused
+        } else {
+            Self::TooFew
+        }
+    }
+}
+
+/// Masters that were looked at once.
+#[derive(Debug)]
+pub struct Session {
+    pub masters: Masters,
+    pub adopted: Adopted,
+    tasks: Tasks,
+    _notices: Notices,
+}
+
+impl Session {
+    /// Connects. Bare urls adopt what the masters carry; a configuration that names its masters stays as it is.
+    ///
+    /// # Errors
+    /// A configuration that cannot work, masters that carry no common fingerprint.
+    pub async fn open(config: MastersConfig, adopting: Option<Agreement>) -> Result<Self, AdoptError> {
+        let config = MastersConfig {
+            reseal: false,
+            ..config
+        };
+        let adopted = match adopting {
+            Some(agreement) => adopt(config, agreement).await?,
+            None => Adopted::as_configured(config),
+        };
+        let (masters, notices, tasks) = adopted.open()?;
+        masters.first_look(Masters::FIRST_LOOK, |_| false).await;
+        Ok(Self {
+            masters,
+            adopted,
+            tasks,
+            _notices: notices,
+        })
+    }
+
+    /// Finishes what is under way and disconnects.
+    pub async fn close(self) {
+        self.tasks.close().await;
+    }
+}

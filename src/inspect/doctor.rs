@@ -1,0 +1,97 @@
+//! `redlock doctor`: is each master as it has to be, for leases of this length, by this user.
+
+mod checks;
+mod report;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use checks::{Check, Level};
+
+use self::checks::Seen;
+use super::{Reach, Session};
+use crate::{
+    clock,
+    lease::{
+        Timings,
+        timing::{GivenTimings, TimingError},
+    },
+    masters::MasterStatus,
+};
+
+/// How many round trips to each master: enough for a median, over before anybody looks at the clock.
+const ROUND_TRIPS: usize = 9;
+
+/// What was found at one master.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Patient {
+    pub name: String,
+    pub url: String,
+    pub checks: Vec<Check>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Diagnosis {
+    pub healthy: bool,
+    pub fingerprint: String,
+    pub fingerprint_stored: bool,
+    pub majority: usize,
+    pub voting: usize,
+    pub masters: Vec<Patient>,
+    #[serde(skip)]
+    pub reach: Reach,
+}
+
+/// Checks all masters. Runs the real scripts on keys of its own at each that answers.
+///
+/// # Errors
+/// A lease duration that this quorum does not grant.
+pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diagnosis, TimingError> {
+    let masters = &session.masters;
+    let longest = masters.fingerprint().longest_lease();
+    let given = GivenTimings {
+        lease_duration: Some(lease_duration),
+        ..GivenTimings::default()
+    };
+    let timings = Timings::resolve(given, Duration::ZERO, None, longest)?;
+    let round_trips = masters.round_trips(ROUND_TRIPS).await;
+    let trials = masters.try_scripts().await;
+    let seen = masters.status();
+    let now = clock::unix_time();
+    let patients = seen
+        .iter()
+        .zip(&round_trips)
+        .zip(&trials)
+        .map(|((status, took), trial)| {
+            let seen = Seen {
+                status,
+                round_trips: took.as_deref().ok(),
+                trial: trial.as_ref(),
+                seal_wait: masters.fingerprint().seal_wait(),
+                unix_now: now,
+                lease_duration,
+                command_timeout: timings.command_timeout(None),
+            };
+            Patient {
+                name: status.name.clone(),
+                url: status.url.clone(),
+                checks: checks::of(&seen),
+            }
+        });
+    let patients: Vec<Patient> = patients.collect();
+    let majority = masters.size().majority();
+    let bad = |patient: &Patient| patient.checks.iter().any(|check| check.level == Level::Bad);
+    Ok(Diagnosis {
+        healthy: !patients.iter().any(bad),
+        fingerprint: masters.fingerprint().to_string(),
+        fingerprint_stored: session.adopted.stored,
+        majority,
+        voting: seen.iter().filter(|status| status.votes()).count(),
+        reach: Reach::of(&seen, majority, MasterStatus::votes),
+        masters: patients,
+    })
+}

@@ -1,0 +1,288 @@
+//! The judgement of one master, from what was seen of it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    inspect::text::milliseconds,
+    masters::{Facts, MasterStatus, TrialError, Unfit, Unknown},
+};
+
+/// Clocks further apart confuse people, and slots of CronJobs that are compared with the time of a total loss. No lease
+/// depends on it.
+const CLOCK_OFFSET_SECONDS: f64 = 1.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Level {
+    Good,
+    Warning,
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    pub name: &'static str,
+    pub level: Level,
+    pub found: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Check {
+    fn good(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            level: Level::Good,
+            found: found.into(),
+            hint: None,
+        }
+    }
+
+    fn but(name: &'static str, level: Level, found: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            name,
+            level,
+            found: found.into(),
+            hint: Some(hint.into()),
+        }
+    }
+}
+
+pub(super) struct Seen<'a> {
+    pub(super) status: &'a MasterStatus,
+    pub(super) round_trips: Option<&'a [Duration]>,
+    pub(super) trial: Result<&'a (), &'a TrialError>,
+    pub(super) seal_wait: Duration,
+    pub(super) unix_now: Duration,
+    pub(super) lease_duration: Duration,
+    pub(super) command_timeout: Duration,
+}
+
+pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
+    let facts = seen.status.facts.as_ref().filter(|_| seen.status.answers());
+    let mut checks = reached(seen.status, seen.trial);
+    let Some(facts) = facts else {
+        return checks;
+    };
+    checks.extend([
+        version(facts, seen.status),
+        role(facts),
+        single(seen.status),
+        trial(facts, seen.trial),
+        eviction(facts),
+        sealed(facts, seen),
+        persistence(facts),
+        clock(seen.status),
+        latency(seen),
+    ]);
+    checks
+}
+
+fn reached(status: &MasterStatus, trial: Result<&(), &TrialError>) -> Vec<Check> {
+    let connected = || Check::good("reachable", "connected");
+    match &status.trouble {
+        None if status.answers() => vec![
+            connected(),
+            Check::good("authenticated", "user and password accepted"),
+        ],
+        None => vec![Check::but("reachable", Level::Bad, "no answer", UNREACHABLE)],
+        Some(trouble @ Unknown::Server { code, .. }) if code == "NOPERM" => vec![
+            connected(),
+            Check::but(
+                "authenticated",
+                Level::Bad,
+                // The trial's own first look failed in the same way, and says at which command.
+                trial
+                    .err()
+                    .map_or_else(|| trouble.to_string(), ToString::to_string),
+                "the user lacks permissions: give it the line of docs/redis-acl.md",
+            ),
+        ],
+        Some(trouble) if trouble.is_auth() => vec![
+            connected(),
+            Check::but(
+                "authenticated",
+                Level::Bad,
+                trouble.to_string(),
+                "check --username, and --password-file or REDLOCK_PASSWORD",
+            ),
+        ],
+        Some(trouble) => vec![Check::but(
+            "reachable",
+            Level::Bad,
+            trouble.to_string(),
+            UNREACHABLE,
+        )],
+    }
+}
+
+const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
+
+fn version(facts: &Facts, status: &MasterStatus) -> Check {
+    match &status.unfit {
+        Some(unfit @ Unfit::TooOld(_)) => {
+            Check::but("version", Level::Bad, unfit.to_string(), "upgrade the server")
+        }
+        _ => Check::good("version", format!("Redis {}", facts.version)),
+    }
+}
+
+fn role(facts: &Facts) -> Check {
+    if facts.role != "master" {
+        let found = format!("it is a {}", facts.role);
+        let hint = "each master must be independent: REPLICAOF NO ONE here, and no failover in front of it";
+        return Check::but("role", Level::Bad, found, hint);
+    }
+    if facts.cluster_mode {
+        let hint = "each master must be a server of its own: cluster-enabled no";
+        return Check::but("role", Level::Bad, "it runs in cluster mode", hint);
+    }
+    Check::good("role", "master")
+}
+
+fn single(status: &MasterStatus) -> Check {
+    let shown = status
+        .facts
+        .as_ref()
+        .map_or("", |facts| facts.run_id.get(..8).unwrap_or(""));
+    match &status.unfit {
+        Some(unfit @ Unfit::Duplicate) => Check::but(
+            "own server",
+            Level::Bad,
+            unfit.to_string(),
+            "two urls lead to one server, which would have two votes: give each master's own url",
+        ),
+        _ => Check::good("own server", format!("run_id {shown}…")),
+    }
+}
+
+fn trial(facts: &Facts, trial: Result<&(), &TrialError>) -> Check {
+    match trial {
+        Ok(()) => Check::good(
+            "scripts",
+            "every script ran on keys of its own, which are deleted",
+        ),
+        Err(error) if facts.role != "master" => Check::but(
+            "scripts",
+            Level::Bad,
+            error.to_string(),
+            "a replica takes no writes: see the role",
+        ),
+        Err(error) => {
+            let hint = if error.reason.is_auth() {
+                "the user lacks a permission: give it the line of docs/redis-acl.md"
+            } else {
+                "see the server's log; with MISCONF or OOM its disk or memory is full"
+            };
+            Check::but("scripts", Level::Bad, error.to_string(), hint)
+        }
+    }
+}
+
+fn eviction(facts: &Facts) -> Check {
+    if facts.eviction_policy != "noeviction" {
+        let unfit = Unfit::EvictionPolicy(facts.eviction_policy.clone());
+        return Check::but(
+            "eviction",
+            Level::Bad,
+            unfit.to_string(),
+            "CONFIG SET maxmemory-policy noeviction, and in its configuration file",
+        );
+    }
+    if facts.sealed() && facts.evicted > facts.evicted_at_seal {
+        let unfit = Unfit::Evicted(facts.evicted - facts.evicted_at_seal);
+        return Check::but(
+            "eviction",
+            Level::Bad,
+            unfit.to_string(),
+            "restart it; give it more memory",
+        );
+    }
+    Check::good("eviction", "noeviction")
+}
+
+fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
+    match &seen.status.unfit {
+        Some(unfit @ Unfit::OtherFingerprint(_)) => {
+            let hint = "it belongs to another quorum: give that one's masters, or another --key-prefix";
+            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
+        }
+        Some(unfit @ Unfit::ClockStep(_)) => {
+            let hint = "let its clock be slewed (chrony, ntpd -x), not stepped";
+            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
+        }
+        _ if facts.sealed() => return Check::good("sealed", "it may vote"),
+        _ => {}
+    }
+    let Some(since) = facts.probed_for(seen.unix_now) else {
+        let found = "not sealed, and nobody is about to seal it: it has no vote";
+        let hint = "an operator seals it by itself after a wait; on new masters `redlock init` seals at once";
+        return Check::but("sealed", Level::Bad, found, hint);
+    };
+    let left = seen.seal_wait.saturating_sub(since).as_secs_f64().ceil();
+    if left > 0.0 {
+        return Check::but("sealed", Level::Bad, format!("sealing, {left} s left"), "wait");
+    }
+    let found = "not sealed, though its wait is over: it has no vote";
+    let hint = "is an operator running, and can a majority of sealed masters be read? If one is gone for good: `redlock reseal --accept-loss`";
+    Check::but("sealed", Level::Bad, found, hint)
+}
+
+fn persistence(facts: &Facts) -> Check {
+    if facts.aof {
+        return Check::good("persistence", "append-only file");
+    }
+    Check::but(
+        "persistence",
+        Level::Warning,
+        "no append-only file: a restart forgets the registers of this master",
+        "appendonly yes, so that a restart of all masters at once loses no token and no slot",
+    )
+}
+
+fn clock(status: &MasterStatus) -> Check {
+    match status.clock_offset_seconds {
+        None => Check::but("clock", Level::Warning, "not known", "look again"),
+        Some(offset) if offset.abs() > CLOCK_OFFSET_SECONDS => Check::but(
+            "clock",
+            Level::Warning,
+            format!("{offset:+.3} s from the clock here"),
+            "run chrony or ntpd at both; leases do not depend on it, the slots of CronJobs do",
+        ),
+        Some(offset) => Check::good("clock", format!("{offset:+.3} s from the clock here")),
+    }
+}
+
+/// An attempt may take four command timeouts; a master that needs a quarter of one fits with everything that can
+/// happen, one that needs a whole one never votes.
+fn latency(seen: &Seen<'_>) -> Check {
+    let mut took = seen.round_trips.unwrap_or_default().to_vec();
+    took.sort_unstable();
+    let (Some(median), Some(most)) = (took.get(took.len() / 2), took.last()) else {
+        return Check::but(
+            "latency",
+            Level::Bad,
+            "it did not answer each time",
+            "see its log and the network",
+        );
+    };
+    let found = format!(
+        "median {}, most {}; a command may take {} with leases of {} s",
+        milliseconds(*median),
+        milliseconds(*most),
+        milliseconds(seen.command_timeout),
+        seen.lease_duration.as_secs_f64()
+    );
+    let hint = "a nearer master, or a longer lease";
+    if *median >= seen.command_timeout {
+        Check::but("latency", Level::Bad, found, hint)
+    } else if *most * 4 >= seen.command_timeout {
+        Check::but("latency", Level::Warning, found, hint)
+    } else {
+        Check::good("latency", found)
+    }
+}

@@ -1,0 +1,113 @@
+//! `redlock status`: who holds each lock by each master's own account, and how the masters are.
+
+mod lock;
+mod master;
+mod table;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde::Serialize;
+
+pub use lock::{LockStatus, MasterAccount};
+pub use master::MasterReport;
+
+use super::{Reach, Session};
+use crate::{
+    clock,
+    lease::LockName,
+    masters::{LockAccount, MasterStatus, Unknown},
+};
+
+/// How long the keys of one master are looked through for names of locks: some million keys.
+const SCAN: Duration = Duration::from_secs(5);
+
+/// Everything that `status` shows.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub fingerprint: String,
+    /// False if no master carries a fingerprint yet.
+    pub fingerprint_stored: bool,
+    pub majority: usize,
+    pub answering: usize,
+    pub voting: usize,
+    pub masters: Vec<MasterReport>,
+    pub locks: Vec<LockStatus>,
+    /// False if a master has more keys than could be looked through in time: locks may be missing.
+    pub complete: bool,
+    #[serde(skip)]
+    pub reach: Reach,
+    /// Whether every master's account is written out for each lock, or only those that differ.
+    #[serde(skip)]
+    every_account: bool,
+}
+
+/// Gathers it; all locks when none is named.
+pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> Status {
+    let masters = &session.masters;
+    let majority = masters.size().majority();
+    let (names, complete) = if locks.is_empty() {
+        all_names(session).await
+    } else {
+        (locks.to_vec(), true)
+    };
+    let accounts = masters.accounts(&names).await;
+    let registers = if registers {
+        masters.registers().await.into_iter().map(Some).collect()
+    } else {
+        vec![None; majority * 2 - 1]
+    };
+    let seen = masters.status();
+    let wait = masters.fingerprint().seal_wait();
+    let now = clock::unix_time();
+    let of_masters = seen.iter().zip(registers);
+    let reports = of_masters.map(|(status, registers)| MasterReport::of(status, registers, wait, now));
+    Status {
+        fingerprint: masters.fingerprint().to_string(),
+        fingerprint_stored: session.adopted.stored,
+        majority,
+        answering: seen.iter().filter(|status| status.answers()).count(),
+        voting: seen.iter().filter(|status| status.votes()).count(),
+        masters: reports.collect(),
+        locks: lock_statuses(&names, &accounts, &seen, masters.size()),
+        complete,
+        reach: Reach::of(&seen, majority, MasterStatus::answers),
+        every_account: !locks.is_empty(),
+    }
+}
+
+async fn all_names(session: &Session) -> (Vec<LockName>, bool) {
+    let (mut names, mut complete) = (BTreeSet::new(), true);
+    for found in session.masters.lock_names(SCAN).await.into_iter().flatten() {
+        complete &= found.complete;
+        names.extend(found.names);
+    }
+    (names.into_iter().collect(), complete)
+}
+
+fn lock_statuses(
+    names: &[LockName],
+    accounts: &[Result<Vec<LockAccount>, Unknown>],
+    seen: &[MasterStatus],
+    size: crate::lease::QuorumSize,
+) -> Vec<LockStatus> {
+    let now = clock::now();
+    let one = |(index, name): (usize, &LockName)| {
+        let of_lock = accounts.iter().zip(seen).map(|(account, status)| {
+            let account = account.as_ref().map_err(Clone::clone);
+            // As many as were asked for, or an error.
+            let account = account.map(|all| all.get(index).cloned().unwrap_or_default());
+            (status.name.clone(), account)
+        });
+        LockStatus::of(name, &of_lock.collect::<Vec<_>>(), size, now)
+    };
+    names.iter().enumerate().map(one).collect()
+}
+
+impl Status {
+    /// As a table.
+    #[must_use]
+    pub fn text(&self) -> String {
+        table::write(self)
+    }
+}

@@ -1,0 +1,160 @@
+//! The tables.
+
+use std::{fmt::Write, time::Duration};
+
+use super::{
+    super::text::{or_dash, seconds, table},
+    LockStatus, MasterAccount, MasterReport, Status,
+};
+
+pub(super) fn write(status: &Status) -> String {
+    let mut text = masters(&status.masters);
+    for (master, why) in status.masters.iter().filter_map(trouble) {
+        let _ = writeln!(text, "  {master}: {why}");
+    }
+    let _ = writeln!(
+        text,
+        "\n{} of {} masters vote, {} are needed; {} answer",
+        status.voting,
+        status.masters.len(),
+        status.majority,
+        status.answering
+    );
+    let origin = if status.fingerprint_stored {
+        ""
+    } else {
+        " (not read from the masters)"
+    };
+    let _ = writeln!(text, "quorum: {}{origin}\n", status.fingerprint);
+    registers(&mut text, &status.masters);
+    if status.locks.is_empty() {
+        text.push_str("no lock is held or reserved\n");
+    } else {
+        text.push_str(&locks(status));
+    }
+    if !status.complete {
+        text.push_str("\nnot all keys were looked through in time: locks may be missing; name the lock\n");
+    }
+    text
+}
+
+fn trouble(master: &MasterReport) -> Option<(&str, &str)> {
+    let why = master.trouble.as_deref().or(master.refused.as_deref())?;
+    Some((&master.name, why))
+}
+
+fn masters(all: &[MasterReport]) -> String {
+    let header = [
+        "MASTER",
+        "URL",
+        "VOTE",
+        "ROLE",
+        "VERSION",
+        "PERSISTENCE",
+        "EVICTION",
+        "LATENCY",
+        "COUNTER",
+    ];
+    let row = |master: &MasterReport| {
+        vec![
+            master.name.clone(),
+            master.url.clone(),
+            master.standing(),
+            or_dash(master.role.clone()),
+            or_dash(master.version.clone()),
+            or_dash(master.persistence.map(str::to_owned)),
+            or_dash(master.eviction_policy.clone()),
+            or_dash(master.latency_milliseconds.map(|took| format!("{took:.1} ms"))),
+            or_dash(master.counter.map(|counter| counter.to_string())),
+        ]
+    };
+    table(&header, all.iter().map(row))
+}
+
+fn registers(text: &mut String, all: &[MasterReport]) {
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .flat_map(|master| {
+            let registers = master.registers.iter().flatten();
+            registers.map(|(field, value)| vec![master.name.clone(), field.clone(), value.clone()])
+        })
+        .collect();
+    if !rows.is_empty() {
+        text.push_str(&table(&["MASTER", "REGISTER", "VALUE"], rows));
+        text.push('\n');
+    }
+}
+
+fn locks(status: &Status) -> String {
+    let header = [
+        "LOCK", "STATE", "HOLDER", "CLUSTER", "TOKEN", "LEFT", "RESERVED", "MASTERS",
+    ];
+    let mut rows = Vec::new();
+    for lock in &status.locks {
+        rows.push(vec![
+            lock.lock_name.clone(),
+            lock.state.word().to_owned(),
+            or_dash(lock.holder_identity.clone()),
+            or_dash(lock.holder_cluster.clone()),
+            or_dash(lock.fencing_token.map(|token| token.to_string())),
+            or_dash(
+                lock.holder_identity
+                    .as_ref()
+                    .map(|_| left(lock.remaining_milliseconds)),
+            ),
+            reserved(lock.reserved.as_ref(), lock.reserved_milliseconds),
+            format!("{}/{}", lock.agreeing, lock.accounts.len()),
+        ]);
+        let shown = lock
+            .accounts
+            .iter()
+            .filter(|account| status.every_account || differs(lock, account));
+        rows.extend(shown.map(account));
+    }
+    table(&header, rows)
+}
+
+fn differs(lock: &LockStatus, account: &MasterAccount) -> bool {
+    account.unreadable.is_some()
+        || account.holder != lock.holder_identity
+        || account.reserved != lock.reserved
+}
+
+fn account(account: &MasterAccount) -> Vec<String> {
+    let state = match account {
+        MasterAccount { error: Some(_), .. } => "unknown",
+        MasterAccount { holder: Some(_), .. } => "held",
+        MasterAccount {
+            unreadable: Some(_), ..
+        } => "unreadable",
+        MasterAccount {
+            reserved: Some(_), ..
+        } => "reserved",
+        _ => "free",
+    };
+    let lease = account.holder.is_some() || account.unreadable.is_some();
+    vec![
+        format!("  at {}", account.master),
+        state.to_owned(),
+        or_dash(
+            account
+                .error
+                .clone()
+                .or_else(|| account.holder.clone())
+                .or_else(|| account.unreadable.clone()),
+        ),
+        or_dash(account.cluster.clone()),
+        or_dash(account.grant.map(|grant| grant.to_string())),
+        or_dash(lease.then(|| left(account.remaining_milliseconds))),
+        reserved(account.reserved.as_ref(), account.reserved_milliseconds),
+        String::new(),
+    ]
+}
+
+fn left(milliseconds: Option<u64>) -> String {
+    seconds(milliseconds.map(Duration::from_millis))
+}
+
+fn reserved(cluster: Option<&String>, milliseconds: Option<u64>) -> String {
+    or_dash(cluster.map(|cluster| format!("{cluster}, {}", left(milliseconds))))
+}

@@ -1,0 +1,107 @@
+//! Giving the lock up, passing it on, shutting down.
+
+use super::*;
+
+#[test]
+fn the_local_end_comes_before_the_first_byte_of_the_release() {
+    for (event, round) in [
+        (Event::Shutdown, Round::Release),
+        (Event::StepDown { abstain: ms(9) }, Round::Release),
+        (
+            Event::HandOver { to: cluster("there") },
+            Round::Reserve {
+                cluster: cluster("there"),
+            },
+        ),
+    ] {
+        let mut rig = Rig::active(terms(LEASE));
+        rig.event(100, event);
+        assert!(
+            matches!(&rig.actions[..], [Action::PublishStandby { ended: Some(_), .. }, Action::StartRound { round: r, .. }] if *r == round),
+            "{:?}",
+            rig.actions
+        );
+        assert!(rig.machine.authority_at(at(100)).is_none());
+    }
+}
+
+#[test]
+fn shutdown_stops_once_nothing_is_held_or_under_way() {
+    let observe = Terms {
+        participation: Participation::Observe,
+        ..terms(LEASE)
+    };
+    let mut observing = Rig::new(observe);
+    observing.timer(0);
+    for (name, mut rig) in [
+        ("new", Rig::new(terms(LEASE))),
+        ("waiting", Rig::standby(terms(LEASE), 9_000)),
+        ("observing", observing),
+    ] {
+        assert!(rig.event(100, Event::Shutdown).stopped(), "{name}");
+        assert!(rig.timer(200).actions.is_empty(), "{name}");
+        assert!(rig.event(200, Event::Shutdown).actions.is_empty(), "{name}");
+    }
+    let mut acquiring = Rig::new(terms(LEASE));
+    acquiring.timer(0);
+    let mut ending = Rig::active(terms(LEASE));
+    ending.event(50, Event::StepDown { abstain: ms(0) });
+    for (name, mut rig) in [
+        ("acquiring", acquiring),
+        ("active", Rig::active(terms(LEASE))),
+        ("ending", ending),
+    ] {
+        assert!(!rig.event(100, Event::Shutdown).stopped(), "{name}");
+        assert_eq!(rig.asked(), Some(&Round::Release), "{name}");
+        assert!(rig.outcome(200, Outcome::Released).stopped(), "{name}");
+    }
+}
+
+#[test]
+fn an_attempt_won_after_the_shutdown_is_not_held() {
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0);
+    let (id, _) = rig.round.clone().unwrap();
+    rig.event(1, Event::Shutdown);
+    let outcome = Outcome::Won(won(0, LEASE));
+    rig.event(2, Event::RoundFinished { id, outcome });
+    assert!(rig.actions.is_empty());
+}
+
+#[test]
+fn who_steps_down_abstains() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::StepDown { abstain: ms(3_000) })
+        .outcome(101, Outcome::Released);
+    assert_eq!(
+        rig.asked(),
+        Some(&Round::Observe),
+        "it looks, and does not take it"
+    );
+    rig.outcome(102, Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE])));
+    assert_eq!(rig.wake, Some(at(3_100)));
+    rig.timer(3_100);
+    assert!(matches!(rig.asked(), Some(Round::Acquire { .. })));
+}
+
+#[test]
+fn an_attempt_won_after_stepping_down_is_given_back() {
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0)
+        .event(1, Event::StepDown { abstain: ms(3_000) })
+        .won(0, 2, LEASE);
+    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Release)));
+}
+
+#[test]
+fn after_a_hand_over_the_lock_is_waited_for_again() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::HandOver { to: cluster("there") })
+        .outcome(101, Outcome::Reserved { majority: true });
+    let reserved = || Sighting::blocked(Obstacle::Reserved("there".into()), at(9_000));
+    rig.outcome(
+        102,
+        Outcome::NotWon(Loss::Refused(view(&[reserved(), reserved()]))),
+    );
+    assert!(rig.wake.unwrap() > at(6_000), "{:?}", rig.wake);
+}

@@ -1,0 +1,97 @@
+//! Terms that change under way.
+
+use super::*;
+
+fn drifted(start: u64, lease: u64) -> Moment {
+    at(start + lease) - timing::drift(ms(lease))
+}
+
+#[test]
+fn new_terms_are_renewed_with_at_once() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::SpecChanged(terms(30_000)));
+    assert!(
+        matches!(rig.asked(), Some(Round::Renew { lease_duration, .. }) if *lease_duration == ms(30_000))
+    );
+    assert_eq!(rig.published_end(), None, "longer only once a majority said so");
+}
+
+#[test]
+fn a_shorter_lease_is_published_before_the_masters_are_told() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::SpecChanged(terms(3_000)));
+    assert!(matches!(
+        rig.actions[..],
+        [Action::PublishActive { authority, .. }, Action::StartRound { .. }, Action::SleepUntil(wake)]
+            if authority.valid_until == drifted(100, 3_000) && wake == at(2_100)
+    ));
+}
+
+#[test]
+fn a_renewal_is_worth_the_duration_that_it_carried() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.timer(5_000);
+    let (id, _) = rig.round.clone().unwrap();
+    rig.event(5_001, Event::SpecChanged(terms(60_000)));
+    let outcome = Outcome::Renewed { started: at(5_000) };
+    rig.event(5_002, Event::RoundFinished { id, outcome });
+    assert_eq!(rig.published_end(), Some(drifted(5_000, LEASE)));
+    assert!(
+        matches!(rig.asked(), Some(Round::Renew { lease_duration, .. }) if *lease_duration == ms(60_000))
+    );
+}
+
+#[test]
+fn a_lease_won_with_the_old_duration_is_renewed_before_it_ends() {
+    let mut rig = Rig::new(terms(2_000));
+    rig.timer(0)
+        .event(1, Event::SpecChanged(terms(60_000)))
+        .won(0, 2, 2_000);
+    assert_eq!(rig.published_end(), Some(drifted(0, 2_000)));
+    assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
+}
+
+#[test]
+fn a_shorter_renew_deadline_counts_from_now_on() {
+    let mut rig = Rig::active(terms(60_000));
+    let mut short = terms(60_000);
+    short.timings.renew_deadline = ms(6_000);
+    rig.event(100, Event::SpecChanged(short))
+        .outcome(600, Outcome::RenewalUndecided)
+        .timer(2_600);
+    assert_eq!(rig.wake, Some(at(6_100)));
+}
+
+#[test]
+fn whoever_may_not_hold_it_any_more_gives_it_up() {
+    let observe = Terms {
+        participation: Participation::Observe,
+        ..terms(LEASE)
+    };
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::SpecChanged(observe.clone()));
+    assert_eq!(rig.ended(), Some(EndReason::SteppedDown));
+    assert_eq!(rig.asked(), Some(&Round::Release));
+    rig.outcome(101, Outcome::Released);
+    assert_eq!(rig.asked(), Some(&Round::Observe));
+
+    let mut rig = Rig::new(terms(LEASE));
+    rig.timer(0)
+        .event(1, Event::SpecChanged(observe))
+        .won(0, 2, LEASE);
+    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Release)));
+}
+
+#[test]
+fn a_frozen_holder_stays_and_may_succeed_itself() {
+    let frozen = Terms {
+        participation: Participation::SucceedSibling,
+        ..terms(LEASE)
+    };
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::SpecChanged(frozen));
+    assert_eq!(rig.ended(), None);
+    rig.outcome(101, Outcome::RenewalRefused)
+        .outcome(102, Outcome::Released);
+    assert!(matches!(rig.asked(), Some(Round::Acquire { .. })));
+}

@@ -1,0 +1,164 @@
+//! The stored fingerprint, for those who were given bare urls: names, longest lease and T_acquire stand on the masters.
+//!
+//! Refuses to guess: what the masters say must agree, and N must be the number of urls.
+
+use thiserror::Error;
+
+use super::{
+    ConfigError, Fingerprint, FingerprintError, MasterStatus, Masters, MastersConfig, Notices, Tasks,
+};
+
+/// How many masters must carry the same fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// To take part.
+    Majority,
+    /// To look or to repair, when a majority may be gone: all that carry one carry the same.
+    AllFound,
+}
+
+/// A configuration under the fingerprint that its masters carry.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// Longest lease and T_acquire are the stored ones. The names stay those that were given with the urls: which of
+    /// the stored names belongs to which url is not known, and a wrong one would mislead.
+    pub config: MastersConfig,
+    pub fingerprint: Fingerprint,
+    /// False if no master carries one: it is the given configuration's own.
+    pub stored: bool,
+}
+
+/// Why the masters' fingerprint was not adopted.
+#[derive(Debug, Error)]
+pub enum AdoptError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("no majority of the masters answers: {found}")]
+    NoMajority {
+        found: String,
+        /// User, password or permissions are the reason at one of them.
+        auth: bool,
+    },
+    #[error("the masters do not carry one fingerprint: {found}; are these urls the masters of one quorum?")]
+    Disagree { found: String },
+    #[error(
+        "{urls} urls given, but the quorum that is stored there has {stored} masters ({names}): give the urls of all of them"
+    )]
+    Count {
+        urls: usize,
+        stored: usize,
+        names: String,
+    },
+    #[error(transparent)]
+    Unreadable(#[from] FingerprintError),
+}
+
+impl Adopted {
+    /// A configuration that names its masters: nothing has to be found.
+    #[must_use]
+    pub fn as_configured(config: MastersConfig) -> Self {
+        Self {
+            fingerprint: config.fingerprint(),
+            config,
+            stored: false,
+        }
+    }
+
+    /// As [`Masters::open`].
+    ///
+    /// # Errors
+    /// A configuration that cannot work.
+    pub fn open(&self) -> Result<(Masters, Notices, Tasks), ConfigError> {
+        Masters::open_as(&self.config, self.fingerprint.clone(), None)
+    }
+}
+
+/// Reads the fingerprint that the masters carry. Without any, the one of `config` stays.
+///
+/// # Errors
+/// Too few masters answer, they disagree, or they are another number than the urls.
+pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopted, AdoptError> {
+    let only_look = MastersConfig {
+        reseal: false,
+        ..config.clone()
+    };
+    let (masters, _notices, tasks) = Masters::open(&only_look, None)?;
+    let majority = masters.size().majority();
+    let all = masters
+        .first_look(Masters::FIRST_LOOK, |all| agreed(all, majority).is_some())
+        .await;
+    tasks.close().await;
+    let Some(text) = choose(&all, majority, agreement)? else {
+        return Ok(Adopted::as_configured(config));
+    };
+    let fingerprint: Fingerprint = text.parse()?;
+    let (urls, stored) = (config.masters.len(), fingerprint.names().len());
+    if urls != stored {
+        let names = fingerprint.names().join(", ");
+        return Err(AdoptError::Count { urls, stored, names });
+    }
+    Ok(Adopted {
+        config: MastersConfig {
+            longest_lease: fingerprint.longest_lease(),
+            acquire_limit: fingerprint.acquire_limit(),
+            ..config
+        },
+        fingerprint,
+        stored: true,
+    })
+}
+
+fn choose(all: &[MasterStatus], majority: usize, agreement: Agreement) -> Result<Option<String>, AdoptError> {
+    if let Some(text) = agreed(all, majority) {
+        return Ok(Some(text));
+    }
+    let found = || all.iter().map(account).collect::<Vec<_>>().join("; ");
+    let mut texts: Vec<&str> = all.iter().filter_map(carried).map(|(_, text)| text).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    let answering = all.iter().filter(|status| status.answers()).count();
+    match (agreement, &texts[..]) {
+        (_, [_, _, ..]) => Err(AdoptError::Disagree { found: found() }),
+        (Agreement::AllFound, texts) => Ok(texts.first().map(|text| (*text).to_owned())),
+        (Agreement::Majority, []) if answering >= majority => Ok(None),
+        (Agreement::Majority, [_]) if answering >= majority => Err(AdoptError::Disagree { found: found() }),
+        (Agreement::Majority, _) => Err(AdoptError::NoMajority {
+            found: found(),
+            auth: all.iter().any(MasterStatus::auth),
+        }),
+    }
+}
+
+/// The run_id and the fingerprint of a master that carries one.
+fn carried(status: &MasterStatus) -> Option<(&str, &str)> {
+    let facts = status.facts.as_ref().filter(|_| status.answers())?;
+    (!facts.fingerprint.is_empty()).then_some((&facts.run_id, &facts.fingerprint))
+}
+
+/// The text that so many servers carry; one server under two urls is one server.
+fn agreed(all: &[MasterStatus], majority: usize) -> Option<String> {
+    let mut carried: Vec<(&str, &str)> = all.iter().filter_map(carried).collect();
+    carried.sort_unstable();
+    carried.dedup();
+    let of = |text: &str| carried.iter().filter(|(_, other)| *other == text).count();
+    let found = carried.iter().find(|(_, text)| of(text) >= majority)?;
+    Some(found.1.to_owned())
+}
+
+fn account(status: &MasterStatus) -> String {
+    let what = match (&status.trouble, carried(status)) {
+        (Some(trouble), _) => trouble.to_string(),
+        (None, Some((_, text))) => text.chars().take(300).collect(),
+        (None, None) if status.answers() => "no fingerprint (never sealed)".into(),
+        (None, None) => "no answer".into(),
+    };
+    format!("{} ({}): {what}", status.name, status.url)
+}
+
+impl MasterStatus {
+    /// Whether user, password or permissions are not accepted.
+    #[must_use]
+    pub fn auth(&self) -> bool {
+        self.trouble.as_ref().is_some_and(super::Unknown::is_auth)
+    }
+}

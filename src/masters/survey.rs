@@ -1,0 +1,150 @@
+//! Which locks there are and what each master shows of them, for people.
+//!
+//! Asks every master that answers, whether it may vote or not. Refuses to decide who holds what.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures_util::future::join_all;
+use redis::Value;
+
+use super::{
+    Masters,
+    courier::CHUNK,
+    keys::LockKeys,
+    link::{Admission, Link},
+    reply::{self, Reply},
+    scripts::{INSPECT, SCAN},
+    unknown::Unknown,
+};
+use crate::{
+    clock,
+    lease::{LeaseValue, LockName, Moment, Obstacle},
+};
+
+/// Keys looked at in one step of a walk: some milliseconds of a busy server.
+const SCAN_COUNT: u32 = 1_000;
+
+/// The names of the locks that one master knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockNames {
+    pub names: BTreeSet<LockName>,
+    /// False if there were more keys than could be looked at in time.
+    pub complete: bool,
+}
+
+/// What one master shows of one lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockAccount {
+    /// [`Obstacle::Lease`] or [`Obstacle::Foreign`], and what is left of it; without expiry, `None`.
+    pub lease: Option<(Obstacle, Option<Duration>)>,
+    /// A cluster id, or `nobody`.
+    pub reservation: Option<(String, Option<Duration>)>,
+}
+
+impl Masters {
+    /// The locks with a lease or a reservation, by each master; the walk through a master takes at most `bound`.
+    pub async fn lock_names(&self, bound: Duration) -> Vec<Result<LockNames, Unknown>> {
+        let until = clock::now() + bound;
+        join_all(self.links().iter().map(|link| lock_names(link, until))).await
+    }
+
+    /// What each master shows of these locks, in their order.
+    pub async fn accounts(&self, locks: &[LockName]) -> Vec<Result<Vec<LockAccount>, Unknown>> {
+        let keys: Vec<_> = locks.iter().map(|lock| self.lock(lock)).collect();
+        join_all(self.links().iter().map(|link| accounts(link, &keys))).await
+    }
+
+    /// How long each master takes to answer, so many times one after the other.
+    pub async fn round_trips(&self, count: usize) -> Vec<Result<Vec<Duration>, Unknown>> {
+        join_all(self.links().iter().map(|link| async move {
+            let mut took = Vec::new();
+            for _ in 0..count {
+                let sent = clock::now();
+                link.look().await?;
+                took.push(clock::now().since(sent));
+            }
+            Ok(took)
+        }))
+        .await
+    }
+}
+
+async fn lock_names(link: &Link, until: Moment) -> Result<LockNames, Unknown> {
+    let pattern = link.keys.pattern();
+    let mut found = LockNames::default();
+    let mut cursor = "0".to_owned();
+    while clock::now() < until {
+        let fill = |command: &mut redis::Cmd, _| {
+            command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
+        };
+        let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout, fill);
+        let reply = exchange.await.reply?;
+        let [next, keys @ ..] = &reply.items[..] else {
+            return Err(Unknown::Reply("scan without cursor".into()));
+        };
+        // What is no text, or no name, was written by somebody else: no lock of ours.
+        let names = keys
+            .iter()
+            .filter_map(|key| LockName::any(link.keys.lock_of(reply::text(key).ok()?)?).ok());
+        found.names.extend(names);
+        reply::text(next)?.clone_into(&mut cursor);
+        if cursor == "0" {
+            found.complete = true;
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn accounts(link: &Link, locks: &[std::sync::Arc<LockKeys>]) -> Result<Vec<LockAccount>, Unknown> {
+    let mut all = Vec::new();
+    for chunk in locks.chunks(CHUNK) {
+        let fill = |command: &mut redis::Cmd, _| {
+            command.arg(2 * chunk.len());
+            for lock in chunk {
+                command.arg(&lock.lease).arg(&lock.reserved);
+            }
+        };
+        let exchange = link.call(&INSPECT, Admission::Connected, link.command_timeout, fill);
+        let Reply { items, .. } = exchange.await.reply?;
+        if items.len() != chunk.len() {
+            return Err(Unknown::Reply(format!(
+                "{} locks asked for, {} answered",
+                chunk.len(),
+                items.len()
+            )));
+        }
+        for item in &items {
+            all.push(account(item)?);
+        }
+    }
+    Ok(all)
+}
+
+fn account(item: &Value) -> Result<LockAccount, Unknown> {
+    let bad = || Unknown::Reply("account of a lock not understood".into());
+    let Value::Array(parts) = item else {
+        return Err(bad());
+    };
+    let [lease, lease_left, reserved, reserved_left] = &parts[..] else {
+        return Err(bad());
+    };
+    let (lease, reserved) = (reply::text(lease)?, reply::text(reserved)?);
+    let shown = |text: &str, most| text.chars().take(most).collect::<String>();
+    let obstacle = match lease.parse::<LeaseValue>() {
+        Ok(value) => Obstacle::Lease(value),
+        Err(_) => Obstacle::Foreign(shown(lease, 600)),
+    };
+    Ok(LockAccount {
+        lease: (!lease.is_empty()).then_some((obstacle, left(lease_left)?)),
+        reservation: (!reserved.is_empty()).then_some((shown(reserved, 200), left(reserved_left)?)),
+    })
+}
+
+fn left(value: &Value) -> Result<Option<Duration>, Unknown> {
+    match value {
+        Value::Int(-1) => Ok(None),
+        Value::Int(-2) => Ok(Some(Duration::ZERO)),
+        _ => Ok(Some(Duration::from_millis(reply::number(value)?))),
+    }
+}

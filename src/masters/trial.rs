@@ -1,0 +1,263 @@
+//! The real scripts, run at a master on keys of a trial: what this user may not do shows by name, before it matters.
+//!
+//! Touches no lease, no reservation and no register of anybody. The keys stand under `<prefix>:doctor:`, are deleted at
+//! the end and expire by themselves soon after, should the end not come.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use redis::Cmd;
+use thiserror::Error;
+
+use super::{
+    Keyspace, LockKeys, Masters, Request, Tenure,
+    courier::Cargo,
+    link::{Admission, Link},
+    random,
+    reply::{Code, Reply},
+    scripts::{self, Script},
+    unknown::Unknown,
+};
+use crate::lease::{ClusterId, FencingToken, HolderIdentity, LeaseStem, LockName, Nonce};
+
+/// What a trial leaves behind that was killed in its middle, for so long.
+const LIFE: Duration = Duration::from_secs(60);
+/// Below the first grant number.
+const FLOOR: u64 = 1;
+const FINGERPRINT: &str = "trial";
+
+/// The first script that did not do what it does.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{script}{}: {reason}", if commands.is_empty() { String::new() } else { format!(" ({commands})") })]
+pub struct TrialError {
+    pub script: String,
+    /// What stands on the line of the script at which the server stopped; its own message names only the line.
+    pub commands: String,
+    pub reason: Unknown,
+}
+
+impl Masters {
+    /// Runs every script at every master. Those that were not looked at yet answer with their trouble.
+    pub async fn try_scripts(&self) -> Vec<Result<(), TrialError>> {
+        let (holder, name) = (
+            HolderIdentity::parse("doctor"),
+            LockName::internal("doctor", "trial"),
+        );
+        let (Ok(holder), Ok(name)) = (holder, name) else {
+            // Both texts are constants that fit.
+            return Vec::new();
+        };
+        let trials = self.links().iter().map(|link| {
+            let nonce = random::bits();
+            let trial = Trial {
+                link,
+                keys: link.keys.scratch(&format!("{nonce:032x}")),
+                lock: link.keys.scratch(&format!("{nonce:032x}")).lock(&name),
+                probe: format!("{nonce:032x}"),
+                cluster: self.cluster().clone(),
+                stem: LeaseStem::new(self.cluster(), &holder, Nonce(nonce)),
+            };
+            async move { trial.run().await }
+        });
+        join_all(trials).await
+    }
+}
+
+struct Trial<'a> {
+    link: &'a Link,
+    keys: Keyspace,
+    lock: Arc<LockKeys>,
+    cluster: ClusterId,
+    stem: LeaseStem,
+    probe: String,
+}
+
+impl Trial<'_> {
+    async fn run(&self) -> Result<(), TrialError> {
+        let facts = self.link.look().await.map_err(|reason| TrialError {
+            script: scripts::LOOK.name.to_lowercase(),
+            commands: commands(&scripts::LOOK, &reason),
+            reason,
+        })?;
+        let tried = self.try_all(&facts.run_id).await;
+        let cleaned = self.end(Duration::ZERO).await;
+        tried.and(cleaned)
+    }
+
+    async fn try_all(&self, run_id: &str) -> Result<(), TrialError> {
+        let probe = format!("{run_id}|{}", self.probe);
+        let (meta, probe_key) = (&*self.keys.meta, &*self.keys.probe);
+        let lock = [&*self.lock.lease, &*self.lock.reserved];
+
+        self.call(&scripts::PROBE, &[meta, probe_key], &[&probe, "replace"])
+            .await?;
+        self.call(
+            &scripts::SEAL,
+            &[meta, probe_key],
+            &[&probe, FINGERPRINT, "counter", "1"],
+        )
+        .await?;
+        self.end(LIFE).await?;
+        for request in self.requests() {
+            self.ask(request).await?;
+        }
+        self.read(&scripts::REGISTERS, &[meta], &[]).await?;
+        self.read(&scripts::INSPECT, &lock, &[]).await?;
+        self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern(), "10"])
+            .await?;
+        let subscribed = self.link.subscribe().await;
+        subscribed.map_err(|reason| TrialError {
+            script: "subscribe".into(),
+            commands: String::new(),
+            reason,
+        })
+    }
+
+    /// A life of a lease, its requests written down as they always are.
+    fn requests(&self) -> [Request; 9] {
+        let tenure = Arc::new(Tenure::new(self.stem.clone(), LIFE));
+        let acquire = Request::Acquire {
+            tenure: tenure.clone(),
+            lease_duration: LIFE,
+        };
+        // The floor makes the number known: the next after it.
+        let (number, token) = (FLOOR + 1, FencingToken(FLOOR + 1));
+        [
+            acquire.clone(),
+            Request::Confirm {
+                tenure: tenure.clone(),
+                token,
+                granted: vec![(self.link.index, number)],
+            },
+            Request::Renew {
+                tenure: tenure.clone(),
+                token,
+                lease_duration: LIFE,
+            },
+            Request::Mark {
+                tenure: tenure.clone(),
+                token,
+                clean: false,
+            },
+            Request::Claim {
+                target: "trial".into(),
+                slot: 1,
+                job: "trial".into(),
+            },
+            Request::Reserve {
+                tenure: tenure.clone(),
+                cluster: self.cluster.clone(),
+            },
+            acquire,
+            Request::Release { tenure },
+            Request::Break { longest_lease: LIFE },
+        ]
+    }
+
+    async fn ask(&self, request: Request) -> Result<(), TrialError> {
+        let cargo = Cargo {
+            operation: request.operation(),
+            items: Arc::new([(self.lock.clone(), request)]),
+            keys: self.keys.clone(),
+            cluster: self.cluster.to_string().into(),
+            floor: FLOOR,
+        };
+        self.exchange(cargo.script(), |command, not_after| {
+            cargo.fill(command, not_after, FINGERPRINT, self.link.index, &[0]);
+        })
+        .await
+    }
+
+    /// Deletes the trial's keys, or lets them expire.
+    async fn end(&self, after: Duration) -> Result<(), TrialError> {
+        let keys = [
+            &*self.keys.meta,
+            &*self.keys.probe,
+            &*self.lock.lease,
+            &*self.lock.reserved,
+        ];
+        self.read(&scripts::SCRATCH, &keys, &[&after.as_millis().to_string()])
+            .await
+    }
+
+    /// A script whose first argument is `not_after`.
+    async fn call(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<(), TrialError> {
+        self.exchange(script, |command, not_after| {
+            command.arg(keys.len()).arg(keys).arg(not_after).arg(args);
+        })
+        .await
+    }
+
+    async fn read(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<(), TrialError> {
+        self.exchange(script, |command, _| {
+            command.arg(keys.len()).arg(keys).arg(args);
+        })
+        .await
+    }
+
+    async fn exchange(
+        &self,
+        script: &'static Script,
+        fill: impl Fn(&mut Cmd, u64),
+    ) -> Result<(), TrialError> {
+        let deadline = self.link.command_timeout;
+        let exchange = self.link.call(script, Admission::Connected, deadline, fill).await;
+        let done = exchange.reply.and_then(done);
+        done.map_err(|reason| TrialError {
+            script: script.name.to_lowercase(),
+            commands: commands(script, &reason),
+            reason,
+        })
+    }
+}
+
+/// The commands on the line that an error of a script names: `…@user_script:33…`.
+fn commands(script: &Script, reason: &Unknown) -> String {
+    let Unknown::Server { detail, .. } = reason else {
+        return String::new();
+    };
+    let number = detail.split("user_script:").nth(1).map(str::trim_start);
+    let number = number.and_then(|rest| {
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse::<usize>()
+            .ok()
+    });
+    let line = number.and_then(|number| script.source.lines().nth(number.checked_sub(1)?));
+    let called = line.unwrap_or_default().split("call('").skip(1);
+    let mut called: Vec<&str> = called.filter_map(|rest| rest.split('\'').next()).collect();
+    called.dedup();
+    called.join(", ")
+}
+
+fn done(reply: Reply) -> Result<(), Unknown> {
+    match reply.code {
+        Code::Ok => Ok(()),
+        code => Err(Unknown::Reply(format!("it said {code:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_an_error_names_the_command() {
+        let line = scripts::RESERVE
+            .source
+            .lines()
+            .position(|line| line.contains("'PUBLISH'"))
+            .unwrap()
+            + 1;
+        for detail in [
+            format!("can't run this command script: cf04, on @user_script:{line}."),
+            format!("Error running script (f_cf04): @user_script:{line}: @user_script: {line}: denied"),
+        ] {
+            let reason = Unknown::server("ERR", &detail);
+            assert_eq!(commands(&scripts::RESERVE, &reason), "PUBLISH", "{detail}");
+        }
+        for detail in ["", "on @user_script:x", "on @user_script:9999."] {
+            assert_eq!(commands(&scripts::RESERVE, &Unknown::server("ERR", detail)), "");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The commands that look at the masters and repair them: the real program on real servers.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "commands/bad_input.rs"]
+mod bad_input;
+#[path = "commands/break_lock.rs"]
+mod break_lock;
+mod common;
+#[path = "commands/doctor.rs"]
+mod doctor;
+#[path = "commands/init.rs"]
+mod init;
+#[path = "commands/program.rs"]
+mod program;
+#[path = "commands/status.rs"]
+mod status;
+#[path = "commands/tls.rs"]
+mod tls;

@@ -1,0 +1,79 @@
+//! Bad input: a clear message and an exit code, no panic, no secret.
+
+use crate::program::redlock;
+
+const COMMANDS: [&[&str]; 5] = [
+    &["status"],
+    &["doctor"],
+    &["break", "l", "--yes", "--reason", "x"],
+    &["init"],
+    &["reseal", "--accept-loss"],
+];
+
+#[test]
+fn masters_that_cannot_be_are_named() {
+    for command in COMMANDS {
+        for (masters, code, texts) in [
+            ("", 78, &["0 masters given", "3, 5 or 7"][..]),
+            (",", 78, &["0 masters given"]),
+            ("redis://a:1,redis://b:1", 78, &["2 masters given", "3, 5 or 7"]),
+            (
+                "redis://a:1,redis://b:1,redis://a:1/",
+                78,
+                &["m0 and m2", "same url", "redis://a:1"],
+            ),
+            (
+                "http://a:1,redis://b:1,redis://c:1",
+                78,
+                &["m0", "http://a:1", "redis://HOST:PORT"],
+            ),
+            (
+                "redis://a:1,nonsense,redis://c:1",
+                78,
+                &["m1", "nonsense", "redis://HOST:PORT"],
+            ),
+            (
+                "redis://a:1,redis://b:99999,redis://c:1",
+                78,
+                &["m1", "redis://b:99999"],
+            ),
+            (
+                "redis://a:1,redis://u:hunter2@b:1,redis://c:1",
+                78,
+                &["m1", "redis://…@b:1", "password"],
+            ),
+        ] {
+            let arguments: Vec<&str> = command.iter().copied().chain(["--masters", masters]).collect();
+            redlock(&arguments).expect(code, texts).keeps("hunter2");
+        }
+        let arguments: Vec<&str> = command.to_vec();
+        redlock(&arguments).expect(64, &["--masters"]);
+    }
+}
+
+#[test]
+fn locks_and_formats_that_cannot_be_are_named() {
+    let masters = ["--masters", "redis://a:1,redis://b:1,redis://c:1"];
+    for (arguments, texts) in [
+        (&["status", "a b"][..], &["a b", "white space"][..]),
+        (&["break", "a|b"], &["a|b"]),
+        (&["break", ""], &["lock name"]),
+        (&["status", "-o", "yaml"], &["yaml", "table", "json"]),
+        (&["init", "--max-lease-duration", "60"], &["60", "15s"]),
+        (&["status", "--tls-cert", "x"], &["--tls-key"]),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(masters).collect();
+        redlock(&arguments).expect(64, texts);
+    }
+    let arguments = ["status", "--tls-ca", "/nonexistent/ca"]
+        .into_iter()
+        .chain(masters);
+    redlock(&arguments.collect::<Vec<_>>()).expect(78, &["--tls-ca /nonexistent/ca: cannot be read"]);
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in ["status", "doctor", "break", "init", "reseal"] {
+        redlock(&[command, "--help"]).expect(0, &["Example:", &format!("redlock {command}"), "--masters"]);
+    }
+}

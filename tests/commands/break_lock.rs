@@ -1,0 +1,86 @@
+//! `redlock break`.
+
+use std::time::Duration;
+
+use redlock::masters::{Acquired, Agreement, Renewal, adopt};
+
+use crate::common::masters::{config, identity, lock_name};
+use crate::program::{admin, quorum, redlock};
+
+#[tokio::test]
+async fn the_holder_is_refused_at_its_next_renewal_and_nobody_enters() {
+    let (servers, urls) = quorum();
+    let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
+    let (masters, _notices, _tasks) = adopted.open().unwrap();
+    masters.first_look(Duration::from_secs(20), |_| false).await;
+    let (lock, lease_duration) = (lock_name("l"), Duration::from_secs(30));
+    let Acquired::Won(mut lease) = masters
+        .acquire(&lock, &identity("me"), lease_duration)
+        .await
+        .unwrap()
+    else {
+        panic!("not won");
+    };
+
+    let ran = redlock(&["break", "l", "--masters", &urls]);
+    ran.expect(
+        64,
+        &[
+            "held by me of cluster test/test",
+            "60.0 s",
+            "nothing was done",
+            "--yes",
+        ],
+    );
+    redlock(&["break", "l", "--yes", "--masters", &urls]).expect(64, &["--reason"]);
+    redlock(&["break", "l", "--yes", "--reason", " ", "--masters", &urls]).expect(64, &["--reason is empty"]);
+    assert_eq!(
+        lease.renew().await.unwrap(),
+        Renewal::Renewed,
+        "so far only words"
+    );
+
+    servers[1].pause().unwrap();
+    let ran = redlock(&["break", "l", "--yes", "--reason", "INC-42", "--masters", &urls]);
+    servers[1].resume().unwrap();
+    ran.expect(
+        0,
+        &[
+            "held by me",
+            "reason: INC-42",
+            "m0 (redis://",
+            "): reserved for nobody",
+            "not reserved: not connected",
+            "can be taken again at 2",
+        ],
+    );
+    for server in [&servers[0], &servers[2]] {
+        let lease: Option<String> = admin(server, &["GET", "redlock:lease:l"]).await;
+        assert!(lease.is_some(), "no lease is deleted");
+        let left: i64 = admin(server, &["PTTL", "redlock:reserved:l"]).await;
+        assert!((50_000..=60_000).contains(&left), "{left}");
+    }
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Lost);
+    drop(lease);
+    let again = masters
+        .acquire(&lock, &identity("you"), lease_duration)
+        .await
+        .unwrap();
+    assert!(matches!(again, Acquired::Lost(_)));
+    redlock(&["status", "l", "--masters", &urls]).expect(0, &["nobody, "]);
+}
+
+#[test]
+fn without_a_majority_it_is_not_broken() {
+    let (servers, urls) = quorum();
+    servers[0].kill();
+    servers[1].kill();
+    redlock(&["break", "l", "--yes", "--reason", "x", "--masters", &urls]).expect(
+        69,
+        &[
+            "no majority of the masters answers",
+            "m0 (redis://127.0.0.1:",
+            "m2 (redis://127.0.0.1:",
+        ],
+    );
+}

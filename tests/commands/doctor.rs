@@ -1,0 +1,121 @@
+//! `redlock doctor`.
+
+use crate::common::{Persistence, RedisServers, ServerOptions};
+use crate::program::{admin, quorum, redlock, redlock_with, urls};
+
+#[tokio::test]
+async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
+    let options = ServerOptions {
+        persistence: Persistence::Aof,
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = urls(&servers);
+    redlock(&["doctor", "--masters", &urls]).expect(69, &["✗ sealed", "redlock init", "0 of 3 masters vote"]);
+    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    let ran = redlock(&["doctor", "--masters", &urls]);
+    ran.expect(
+        0,
+        &[
+            "✓ scripts",
+            "✓ sealed",
+            "✓ persistence",
+            "healthy: 3 of 3 masters vote",
+        ],
+    );
+    assert!(!ran.stdout.contains('✗') && !ran.stdout.contains('!'), "{ran:#?}");
+    let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
+    assert_eq!(keys, ["redlock:meta"]);
+
+    let json = redlock(&["doctor", "-o", "json", "--masters", &urls])
+        .expect(0, &[])
+        .json();
+    assert_eq!(json["healthy"], true);
+    assert_eq!(json["masters"][2]["checks"][0]["name"], "reachable");
+    assert_eq!(json["masters"][2]["checks"][0]["level"], "good");
+}
+
+#[test]
+fn a_hung_master_and_then_no_majority() {
+    let (servers, urls) = quorum();
+    servers[2].pause().unwrap();
+    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ reachable", "timed out", "→", "2 of 3"]);
+    servers[1].pause().unwrap();
+    redlock(&["doctor", "--masters", &urls]).expect(69, &["1 of 3"]);
+}
+
+#[tokio::test]
+async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
+    let (servers, urls) = quorum();
+    let port = servers[0].port().to_string();
+    let _: String = admin(&servers[1], &["REPLICAOF", "127.0.0.1", &port]).await;
+    crate::common::eventually(std::time::Duration::from_secs(20), "a replica", async || {
+        let ran = redlock(&["doctor", "--masters", &urls]);
+        if ran.stdout.contains("it is a slave") {
+            Ok(())
+        } else {
+            Err(ran)
+        }
+    })
+    .await;
+    redlock(&["doctor", "--masters", &urls])
+        .expect(1, &["✗ role", "REPLICAOF NO ONE", "✗ scripts", "READONLY"]);
+    let _: String = admin(&servers[1], &["REPLICAOF", "NO", "ONE"]).await;
+    let _: String = admin(&servers[2], &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ eviction", "allkeys-lru", "CONFIG SET"]);
+
+    let twice = format!(
+        "{},redis://localhost:{port},{}",
+        servers[0].url(),
+        servers[1].url()
+    );
+    redlock(&["doctor", "--masters", &twice]).expect(69, &["✗ own server", "same server"]);
+}
+
+#[test]
+fn a_wrong_password_is_said_and_never_shown() {
+    let options = ServerOptions {
+        password: Some("the-right-one".into()),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = urls(&servers);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "the-wrong-one\n").unwrap();
+    let file = file.to_str().unwrap();
+    for command in ["doctor", "status", "init"] {
+        let arguments = [command, "--masters", &urls, "--password-file", file];
+        redlock(&arguments)
+            .expect(77, &["WRONGPASS"])
+            .keeps("the-wrong-one");
+        redlock(&[command, "--masters", &urls]).expect(77, &["NOAUTH"]);
+    }
+    let with = |arguments: &[&str]| redlock_with(arguments, &[("REDLOCK_PASSWORD", "the-right-one")]);
+    with(&["init", "--masters", &urls])
+        .expect(0, &[])
+        .keeps("the-right-one");
+    with(&["doctor", "--masters", &urls])
+        .expect(0, &[])
+        .keeps("the-right-one");
+    let arguments = ["break", "l", "--yes", "--reason", "x", "--masters", &urls];
+    redlock(&arguments).expect(77, &["NOAUTH"]);
+    // One server knows another password: the others vote.
+    let missing = [
+        "status",
+        "--masters",
+        &urls,
+        "--password-file",
+        "/nonexistent/password",
+    ];
+    redlock(&missing).expect(78, &["--password-file /nonexistent/password: cannot be read"]);
+}
+
+#[test]
+fn a_lease_that_the_quorum_does_not_grant_is_refused() {
+    let (_servers, urls) = quorum();
+    let with = |duration| redlock(&["doctor", "--lease-duration", duration, "--masters", &urls]);
+    with("61s").expect(78, &["61 s", "60 s"]);
+    with("1s").expect(78, &["--lease-duration 1s", "2s"]);
+    with("15").expect(64, &["15s, 1500ms or 2m"]);
+}

@@ -1,0 +1,87 @@
+//! Running the program.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{ChildGuard, RedisServer, RedisServers, ServerOptions};
+
+/// More than any command takes that does not wait for a seal.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// What it said, and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs it to its end, without any REDLOCK_ variable but the given ones.
+pub fn redlock_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    let mut child = ChildGuard::spawn(&format!("redlock {arguments:?}"), &mut command);
+    let (status, _) = child.wait(BOUND);
+    let (stdout, stderr) = (child.stdout().join("\n"), child.stderr().join("\n"));
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    Ran {
+        code: status.code(),
+        stdout,
+        stderr,
+    }
+}
+
+pub fn redlock(arguments: &[&str]) -> Ran {
+    redlock_with(arguments, &[])
+}
+
+impl Ran {
+    /// Ended with this code; what it said must contain all of these.
+    pub fn expect(&self, code: i32, texts: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for text in texts {
+            let said = self.stdout.contains(text) || self.stderr.contains(text);
+            assert!(said, "{text:?} was not said: {self:#?}");
+        }
+        self
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// Nothing of this in any output.
+    pub fn keeps(&self, secret: &str) -> &Self {
+        let all = format!("{}{}", self.stdout, self.stderr);
+        assert!(!all.contains(secret), "a secret is shown: {all}");
+        self
+    }
+}
+
+pub fn urls(servers: &[RedisServer]) -> String {
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    urls.join(",")
+}
+
+/// Three servers that vote, and their urls.
+pub fn quorum() -> (RedisServers, String) {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = urls(&servers);
+    redlock(&["init", "--masters", &urls]).expect(0, &["all 3 masters vote"]);
+    (servers, urls)
+}
+
+/// As nobody checks: on the server itself.
+pub async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection).await.unwrap()
+}

@@ -1,0 +1,114 @@
+//! `redlock status`.
+
+use std::time::Duration;
+
+use redlock::masters::{Acquired, Agreement, adopt};
+
+use crate::common::masters::{config, identity, lock_name};
+use crate::common::{RedisServers, ServerOptions};
+use crate::program::{admin, quorum, redlock, urls};
+
+#[tokio::test]
+async fn shows_who_holds_what_by_each_masters_own_account() {
+    let (servers, urls) = quorum();
+    let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
+    let (masters, _notices, _tasks) = adopted.open().unwrap();
+    masters.first_look(Duration::from_secs(20), |_| false).await;
+    let lease_duration = Duration::from_secs(30);
+    let acquired = masters
+        .acquire(&lock_name("billing/nightly"), &identity("pod-1"), lease_duration)
+        .await;
+    let Acquired::Won(lease) = acquired.unwrap() else {
+        panic!("not won");
+    };
+    let _: i64 = admin(&servers[2], &["DEL", "redlock:lease:billing/nightly"]).await;
+    let _: String = admin(&servers[2], &["SET", "redlock:lease:other", "by hand"]).await;
+
+    let table = redlock(&["status", "--masters", &urls]);
+    table.expect(
+        0,
+        &[
+            "3 of 3 masters vote",
+            "billing/nightly",
+            "pod-1",
+            "test/test",
+            "2/3",
+            "  at m2",
+            "noeviction",
+        ],
+    );
+    assert!(
+        !table.stdout.contains("at m0"),
+        "m0 shows what all show: {table:#?}"
+    );
+
+    let json = redlock(&[
+        "status",
+        "billing/nightly",
+        "other",
+        "--registers",
+        "-o",
+        "json",
+        "--masters",
+        &urls,
+    ]);
+    let json = json.expect(0, &[]).json();
+    let lock = &json["locks"][0];
+    assert_eq!(lock["state"], "held");
+    assert_eq!(lock["holderIdentity"], "pod-1");
+    assert_eq!(lock["holderCluster"], "test/test");
+    assert_eq!(lock["fencingToken"], json["masters"][0]["counter"]);
+    let left = lock["remainingMilliseconds"].as_u64().unwrap();
+    assert!((1..=30_000).contains(&left), "{left}");
+    assert_eq!(lock["accounts"][2]["holder"], serde_json::Value::Null);
+    assert_eq!(json["locks"][1]["accounts"][2]["unreadable"], "by hand");
+    assert!(json["masters"][0]["registers"]["slotFloor"].is_string());
+    assert_eq!(json["masters"][1]["sealed"], true);
+    drop(lease);
+}
+
+#[tokio::test]
+async fn one_master_away_is_shown_and_two_are_no_quorum() {
+    let (servers, urls) = quorum();
+    servers[1].pause().unwrap();
+    redlock(&["status", "--masters", &urls]).expect(
+        0,
+        &[
+            "2 of 3 masters vote",
+            "unreachable",
+            "m1: connection lost: timed out",
+        ],
+    );
+    servers[0].kill();
+    redlock(&["status", "--masters", &urls]).expect(69, &["1 of 3 masters vote", "refused"]);
+    servers[1].kill();
+    servers[2].kill();
+    redlock(&["status", "x", "--masters", &urls]).expect(69, &["unknown"]);
+}
+
+#[test]
+fn new_masters_are_not_sealed_and_say_so() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = urls(&servers);
+    redlock(&["status", "--masters", &urls])
+        .expect(0, &["not sealed", "no lock is held", "not read from the masters"]);
+}
+
+#[tokio::test]
+async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
+    let (servers, urls) = quorum();
+    let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
+    // Somebody who seals.
+    let (_masters, _notices, _tasks) = adopted.open().unwrap();
+    servers[1].restart_empty().unwrap();
+    crate::common::eventually(Duration::from_secs(20), "sealing", async || {
+        let ran = redlock(&["status", "-o", "json", "--masters", &urls]);
+        match ran.json()["masters"][1]["sealSecondsLeft"].as_u64() {
+            Some(left) if (1..=66).contains(&left) => Ok(()),
+            _ => Err(ran),
+        }
+    })
+    .await;
+    redlock(&["status", "--masters", &urls]).expect(0, &["sealing, 6", " s left"]);
+    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ sealed", "sealing, 6"]);
+}

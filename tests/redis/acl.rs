@@ -1,0 +1,200 @@
+//! The line of docs/redis-acl.md is enough for everything, and nothing in it is too much.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock::inspect::{Session, break_lock, doctor, status};
+use redlock::masters::{
+    self, Credentials, Delivery, MastersConfig, Notice, Renewal, Request, Secret, Tenure,
+};
+
+use crate::common::masters::{LONGEST_LEASE, config, identity, lock_name, open};
+use crate::common::{RedisServer, RedisServers, ServerOptions, eventually};
+
+const BOUND: Duration = Duration::from_secs(30);
+const PASSWORD: &str = "of-the-documented-user";
+
+/// The words of the documented line behind `user`, with a password.
+fn line() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/redis-acl.md");
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("user "));
+    let line = lines.next().expect("a line that begins with user");
+    assert_eq!(lines.next(), None, "one line");
+    line.replace("PASSWORD", PASSWORD)
+}
+
+fn granted(line: &str) -> Vec<&str> {
+    line.split(' ').filter(|word| word.starts_with('+')).collect()
+}
+
+fn servers(users: Vec<String>) -> RedisServers {
+    let options = ServerOptions {
+        users,
+        ..ServerOptions::default()
+    };
+    RedisServers::start(3, &options).unwrap()
+}
+
+fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
+    let credentials = Credentials {
+        username: Some(user.to_owned()),
+        password: Some(Secret::new(PASSWORD.to_owned())),
+    };
+    MastersConfig {
+        credentials,
+        ..config(servers)
+    }
+}
+
+/// As the user that may do everything.
+async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_documented_user_can_do_everything() {
+    let servers = servers(vec![line()]);
+    let config = as_user(&servers, "redlock");
+    let mut opened = open(&config);
+    masters::init(&opened.masters).await.unwrap();
+    opened.voters(3).await;
+
+    // Acquire, renew, heal.
+    let mut lease = opened.try_acquire("a/b", "me").await.expect("acquired");
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    let _: i64 = admin(&servers[0], &["DEL", "redlock:lease:a/b"]).await;
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    eventually(BOUND, "the lease is put back", async || {
+        match admin::<i64>(&servers[0], &["EXISTS", "redlock:lease:a/b"]).await {
+            1 => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+
+    // Release, and the message of it.
+    assert!(lease.release().await.unwrap());
+    eventually(BOUND, "the release is heard", async || {
+        match opened.notices.try_recv() {
+            Ok(Notice::Released { lock, .. }) if lock == lock_name("a/b") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+
+    // Mark, claim, observe, reserve, break.
+    let lock = opened.lock(&lock_name("c/d"));
+    let tenure = Arc::new(Tenure::new(opened.stem(&identity("me")), LONGEST_LEASE));
+    let acquire = Request::Acquire {
+        tenure: tenure.clone(),
+        lease_duration: LONGEST_LEASE,
+    };
+    let Delivery::Won(won) = opened.ask(&lock, acquire).await.unwrap() else {
+        panic!("not won");
+    };
+    let mark = Request::Mark {
+        tenure: tenure.clone(),
+        token: won.token,
+        clean: false,
+    };
+    let claim = Request::Claim {
+        target: "t".into(),
+        slot: redlock::clock::unix_time().as_secs() + 3_600,
+        job: "job".into(),
+    };
+    let reserve = Request::Reserve {
+        tenure,
+        cluster: opened.cluster().clone(),
+    };
+    let longest_lease = LONGEST_LEASE;
+    for request in [mark, claim, reserve, Request::Break { longest_lease }] {
+        let said = format!("{request:?}");
+        match opened.ask(&lock, request).await.unwrap() {
+            Delivery::Done { majority: true, .. } => {}
+            other => panic!("{said}: {other:?}"),
+        }
+    }
+    match opened.ask(&lock, Request::Observe).await.unwrap() {
+        Delivery::Observed(view) => assert!(view.blocked()),
+        other => panic!("{other:?}"),
+    }
+
+    // The seal of a master that lost its memory.
+    servers[1].restart_empty().unwrap();
+    opened.voters(2).await;
+    opened.voters(3).await;
+
+    // The commands that look.
+    let session = Session::open(config, None).await.unwrap();
+    let status = status::gather(&session, &[], true).await;
+    assert_eq!((status.voting, status.complete), (3, true), "{}", status.text());
+    let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
+    assert!(diagnosis.healthy, "{}", diagnosis.text());
+    let plan = break_lock::Plan::make(&session, &lock_name("e/f")).await;
+    assert!(plan.carry_out(&session, "test").await.unwrap().majority);
+    session.close().await;
+    for server in servers.iter() {
+        let left: Vec<String> = admin(server, &["KEYS", "redlock:doctor:*"]).await;
+        assert_eq!(left, [""; 0], "what doctor leaves behind");
+    }
+}
+
+#[tokio::test]
+async fn each_command_of_the_line_is_needed_and_doctor_names_it() {
+    let line = line();
+    let without = |word: &str| {
+        let name = format!("without-{}", &word[1..]);
+        let words: Vec<&str> = line.split(' ').filter(|other| *other != word).collect();
+        words.join(" ").replacen("redlock", &name, 1)
+    };
+    let servers = servers(granted(&line).into_iter().map(without).collect());
+    for word in granted(&line) {
+        let command = &word[1..];
+        for server in servers.iter() {
+            let _: String = admin(server, &["SCRIPT", "FLUSH"]).await;
+        }
+        let config = as_user(&servers, &format!("without-{command}"));
+        let session = Session::open(config, None).await.unwrap();
+        let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
+        session.close().await;
+        let text = diagnosis.text().to_lowercase();
+        assert!(text.contains("noperm"), "{command} is not needed:\n{text}");
+        assert!(text.contains(command), "{command} is not named:\n{text}");
+        assert!(text.contains("docs/redis-acl.md"), "{text}");
+        assert!(!text.contains(PASSWORD), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn other_keys_and_channels_are_refused() {
+    let documented = line();
+    let silent = documented
+        .replacen("redlock", "silent", 1)
+        .replace("&redlock:released", "&other:released");
+    let servers = servers(vec![documented, silent]);
+    for (user, prefix, script) in [
+        // Not even the first look.
+        ("redlock", "other", "look"),
+        ("redlock", "redlock2", "look"),
+        ("silent", "redlock", "reserve"),
+    ] {
+        let config = MastersConfig {
+            key_prefix: prefix.to_owned(),
+            ..as_user(&servers, user)
+        };
+        let opened = open(&config);
+        opened.first_look(BOUND, |_| false).await;
+        for trial in opened.try_scripts().await {
+            let error = trial.unwrap_err();
+            assert_eq!(error.script, script, "{user} {prefix}: {error}");
+            assert!(error.reason.is_auth(), "{user} {prefix}: {error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Fingerprint: bare urls adopt the stored one when a majority agrees and N equals the number of urls.
+
+use std::time::Duration;
+
+use redlock::masters::{self, AdoptError, Adopted, Agreement, MasterConfig, MastersConfig, adopt};
+
+use crate::common::masters::{config, open};
+use crate::common::{RedisServer, RedisServers, ServerOptions};
+
+fn servers(count: usize) -> RedisServers {
+    RedisServers::start(count, &ServerOptions::default()).unwrap()
+}
+
+/// What `--masters` gives.
+fn bare(servers: &[RedisServer]) -> MastersConfig {
+    MastersConfig {
+        longest_lease: Duration::from_secs(60),
+        acquire_limit: Duration::from_secs(2),
+        ..config(servers)
+    }
+}
+
+async fn seal(config: &MastersConfig) {
+    masters::init(&open(config).masters).await.unwrap();
+}
+
+fn named(servers: &[RedisServer]) -> MastersConfig {
+    let names = ["eu", "us", "ap", "af", "sa"];
+    let masters = servers.iter().zip(names).map(|(server, name)| MasterConfig {
+        name: name.to_owned(),
+        url: server.url(),
+    });
+    MastersConfig {
+        masters: masters.collect(),
+        ..config(servers)
+    }
+}
+
+#[tokio::test]
+async fn bare_urls_vote_under_the_names_and_lengths_that_are_stored() {
+    let servers = servers(3);
+    let stored = named(&servers);
+    seal(&stored).await;
+    // One of them may be away.
+    servers[1].pause().unwrap();
+    let adopted = adopt(bare(&servers), Agreement::Majority).await.unwrap();
+    servers[1].resume().unwrap();
+    assert!(adopted.stored);
+    assert_eq!(adopted.fingerprint, stored.fingerprint());
+    assert_eq!(adopted.config.longest_lease, stored.longest_lease);
+    assert_eq!(adopted.config.acquire_limit, stored.acquire_limit);
+    assert_eq!(
+        adopted.config.masters[0].name, "m0",
+        "which is which is not known"
+    );
+
+    let (masters, _notices, _tasks) = adopted.open().unwrap();
+    crate::common::eventually(Duration::from_secs(20), "all vote", async || {
+        match masters.voters() {
+            3 => Ok(()),
+            _ => Err(masters.status()),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_stored_leaves_what_was_given() {
+    let servers = servers(3);
+    for agreement in [Agreement::Majority, Agreement::AllFound] {
+        let Adopted {
+            config,
+            fingerprint,
+            stored,
+        } = adopt(bare(&servers), agreement).await.unwrap();
+        assert!(!stored);
+        assert_eq!(fingerprint, bare(&servers).fingerprint());
+        assert_eq!(config.longest_lease, Duration::from_secs(60));
+    }
+}
+
+#[tokio::test]
+async fn another_number_of_masters_is_refused_with_both_numbers() {
+    let servers = servers(5);
+    seal(&named(&servers)).await;
+    let error = adopt(bare(&servers[..3]), Agreement::Majority).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            AdoptError::Count {
+                urls: 3,
+                stored: 5,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("af, ap, eu, sa, us"), "{error}");
+}
+
+#[tokio::test]
+async fn masters_that_disagree_are_named_with_what_they_carry() {
+    let servers = servers(5);
+    seal(&config(&servers[..3])).await;
+    // The third prefix of three others: two carry one fingerprint, one another, two none.
+    let other = MastersConfig {
+        longest_lease: Duration::from_secs(3),
+        ..config(&servers[2..])
+    };
+    let error = masters::init(&open(&other).masters).await.unwrap_err();
+    assert!(error.to_string().contains("m0"), "{error}");
+    let error = adopt(bare(&servers), Agreement::Majority).await.unwrap_err();
+    assert!(
+        matches!(error, AdoptError::Count { .. }),
+        "three of five agree: {error}"
+    );
+
+    let error = adopt(bare(&servers[1..4]), Agreement::Majority).await;
+    assert!(error.is_ok(), "two of three agree: {error:?}");
+    let error = adopt(bare(&servers[2..]), Agreement::Majority).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, AdoptError::Disagree { .. }), "{text}");
+    assert!(
+        text.contains("m0 (redis://127.0.0.1:") && text.contains("masters=m0,m1,m2"),
+        "{text}"
+    );
+    assert!(text.contains("m1 (") && text.contains("no fingerprint"), "{text}");
+}
+
+#[tokio::test]
+async fn one_server_under_two_urls_is_no_majority() {
+    let servers = servers(3);
+    seal(&config(&servers)).await;
+    servers[1].kill();
+    servers[2].kill();
+    let mut twice = bare(&servers);
+    twice.masters[1].url = format!("redis://localhost:{}", servers[0].port());
+    let error = adopt(twice, Agreement::Majority).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            AdoptError::Disagree { .. } | AdoptError::NoMajority { auth: false, .. }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn repair_takes_what_the_only_one_left_carries() {
+    let servers = servers(3);
+    seal(&named(&servers)).await;
+    servers[1].kill();
+    servers[2].kill();
+    let error = adopt(bare(&servers), Agreement::Majority).await.unwrap_err();
+    assert!(
+        matches!(error, AdoptError::NoMajority { auth: false, .. }),
+        "{error}"
+    );
+    let adopted = adopt(bare(&servers), Agreement::AllFound).await.unwrap();
+    assert_eq!(adopted.fingerprint, named(&servers).fingerprint());
+}

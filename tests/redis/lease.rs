@@ -1,0 +1,258 @@
+//! Design §3, "Acquire", "Validity" and "Lost, cancelled or timed-out round", on real servers.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redlock::clock;
+use redlock::lease::{Authority, LeaseValue, Loss};
+use redlock::masters::{Acquired, Lease};
+
+use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::seal::{BOUND, raw, register, sealed};
+
+pub(crate) async fn three() -> (crate::common::RedisServers, Opened) {
+    sealed(3, &ServerOptions::default()).await
+}
+
+pub(crate) async fn value(server: &RedisServer, lock: &str) -> Option<String> {
+    raw(server)
+        .await
+        .get(format!("redlock:lease:{lock}"))
+        .await
+        .unwrap()
+}
+
+pub(crate) fn authority(lease: &Lease) -> Authority {
+    lease.authority_at(clock::now()).expect("the lease is held")
+}
+
+pub(crate) async fn eventually_values(servers: &[RedisServer], lock: &str, count: usize) {
+    eventually(
+        BOUND,
+        &format!("{count} masters with a lease of {lock}"),
+        async || {
+            let mut found = Vec::new();
+            for server in servers {
+                found.extend(value(server, lock).await);
+            }
+            if found.len() == count { Ok(()) } else { Err(found) }
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_grant_is_the_documented_text_on_every_master_with_an_expiry() {
+    let (servers, masters) = three().await;
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    for server in servers.iter() {
+        let text = value(server, "a/b").await.unwrap();
+        let parsed: LeaseValue = text.parse().unwrap();
+        assert_eq!((parsed.cluster.name(), parsed.identity.as_str()), ("test", "me"));
+        assert_eq!(parsed.grant, authority(&lease).token.0, "{text}");
+        let left: i64 = raw(server).await.pttl("redlock:lease:a/b").await.unwrap();
+        assert!((1..=2_000).contains(&left), "{left}");
+    }
+}
+
+#[tokio::test]
+async fn equal_numbers_of_a_majority_take_one_round_trip() {
+    let (servers, masters) = three().await;
+    let _first = masters.try_acquire("a/warm", "me").await.unwrap();
+    let calls = async |server: &RedisServer| -> u64 {
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut raw(server).await)
+            .await
+            .unwrap();
+        let stats = |name: &str| {
+            let line = info
+                .lines()
+                .find_map(|l| l.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
+            line.split(',').next()?.parse::<u64>().ok()
+        };
+        stats("set").unwrap_or(0)
+    };
+    let before = calls(&servers[0]).await;
+    let confirmed = register(&servers[0], "counter").await;
+    let lease = masters.try_acquire("a/one", "me").await.unwrap();
+    eventually_values(&servers, "a/one", 3).await;
+    assert_eq!(calls(&servers[0]).await - before, 1, "one SET, of the grant");
+    assert!(Some(authority(&lease).token.0.to_string()) > confirmed);
+}
+
+#[tokio::test]
+async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
+    let (servers, masters) = three().await;
+    let base = authority(&masters.try_acquire("a/first", "me").await.unwrap())
+        .token
+        .0;
+    // Somebody else's grants moved two counters, each to a place of its own; this process has not seen them.
+    for (server, ahead) in servers.iter().zip([0_u64, 1_000, 2_000]) {
+        let _: i64 = raw(server)
+            .await
+            .hset("redlock:meta", "counter", base + ahead)
+            .await
+            .unwrap();
+    }
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    let lease = other.acquire_soon("a/second", "you").await;
+    let token = authority(&lease).token.0;
+    assert!(token > base, "{token} {base}");
+    let mut counters = Vec::new();
+    for server in servers.iter() {
+        counters.push(register(server, "counter").await.unwrap().parse::<u64>().unwrap());
+    }
+    let confirmed = counters.iter().filter(|c| **c >= token).count();
+    assert!(confirmed >= 2, "token {token}, counters {counters:?}");
+}
+
+#[tokio::test]
+async fn a_held_lock_is_refused_with_its_holder_and_what_is_left() {
+    let (servers, masters) = three().await;
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    let acquired = masters
+        .acquire(&lock_name("a/b"), &identity("you"), LONGEST_LEASE)
+        .await
+        .unwrap();
+    let Acquired::Lost(Loss::Refused(view)) = acquired else {
+        panic!("{acquired:?}")
+    };
+    let holder = view.holder().unwrap();
+    assert_eq!(
+        (holder.identity.as_str(), holder.token),
+        ("me", authority(&lease).token)
+    );
+    assert!(holder.ends.left(clock::now()) <= LONGEST_LEASE);
+    assert!(
+        authority(&lease).valid_until <= view.free_at().unwrap(),
+        "S3: valid for no longer than it is kept"
+    );
+}
+
+#[tokio::test]
+async fn authority_ends_before_the_keys_do() {
+    let (servers, masters) = three().await;
+    let before = clock::now();
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let valid_until = authority(&lease).valid_until;
+    // One per cent of two seconds, and two milliseconds.
+    assert!(valid_until >= before + LONGEST_LEASE - Duration::from_millis(22));
+    clock::sleep_until(valid_until).await;
+    assert!(lease.authority_at(clock::now()).is_none());
+    // A key that went already would mean that a lease outlives its key.
+    let left: i64 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
+    assert!(left <= 22, "{left}");
+}
+
+#[tokio::test]
+async fn s5_a_lost_attempt_leaves_no_key_behind() {
+    let (servers, masters) = three().await;
+    // Two of three masters show somebody else's lease.
+    for server in &servers[..2] {
+        let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
+        let _: () = raw(server)
+            .await
+            .pset_ex("redlock:lease:a/b", theirs, 60_000)
+            .await
+            .unwrap();
+    }
+    assert!(masters.try_acquire("a/b", "me").await.is_none());
+    eventually(BOUND, "the third master free again", async || {
+        match value(&servers[2], "a/b").await {
+            None => Ok(()),
+            Some(left) => Err(left),
+        }
+    })
+    .await;
+    assert!(
+        value(&servers[0], "a/b").await.unwrap().contains("|them|"),
+        "nobody else's lease was touched"
+    );
+}
+
+#[tokio::test]
+async fn s5_a_cancelled_attempt_leaves_no_key_behind() {
+    let (servers, masters) = three().await;
+    for round in 0..50 {
+        let (lock, holder) = (lock_name(&format!("a/{round}")), identity("me"));
+        let attempt = masters.acquire(&lock, &holder, LONGEST_LEASE);
+        // Dropped at a different moment each time: before, while and after it is won.
+        let patience = Duration::from_micros(20 * round);
+        if let Ok(Ok(Acquired::Won(lease))) = tokio::time::timeout(patience, attempt).await {
+            drop(lease);
+        }
+    }
+    for round in 0..50 {
+        eventually_values(&servers, &format!("a/{round}"), 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_does_not_answer_does_not_slow_an_attempt() {
+    let (servers, masters) = sealed(5, &ServerOptions::default()).await;
+    servers[0].pause().unwrap();
+    let started = std::time::Instant::now();
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    // The deadline of a command is 150 ms here; an answer of four takes well under one.
+    assert!(
+        started.elapsed() < Duration::from_millis(140),
+        "{:?}",
+        started.elapsed()
+    );
+    drop(lease);
+    servers[0].resume().unwrap();
+}
+
+#[tokio::test]
+async fn no_majority_is_an_outcome_in_bounded_time() {
+    let (servers, masters) = three().await;
+    servers[0].pause().unwrap();
+    servers[1].kill();
+    let acquired = masters
+        .acquire(&lock_name("a/b"), &identity("me"), LONGEST_LEASE)
+        .await
+        .unwrap();
+    assert!(
+        matches!(acquired, Acquired::Lost(Loss::NoQuorum(_) | Loss::TooLate)),
+        "{acquired:?}"
+    );
+    eventually_values(&servers[2..], "a/b", 0).await;
+    servers[0].resume().unwrap();
+}
+
+#[tokio::test]
+async fn a_grant_queued_in_the_socket_of_a_stopped_master_writes_nothing_when_it_resumes() {
+    let (servers, masters) = three().await;
+    let one = &servers[2];
+    one.pause().unwrap();
+    // Sent to all three, won on two.
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    assert!(lease.authority_at(clock::now()).is_some());
+    // The client dies: no undo, no release, its connections are reset.
+    std::mem::forget(lease);
+    drop(masters);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    one.resume().unwrap();
+    let mut connection = raw(one).await;
+    // Everything that was queued has been run once a later command is answered.
+    let _: String = redis::cmd("PING").query_async(&mut connection).await.unwrap();
+    let left: Option<String> = connection.get("redlock:lease:a/b").await.unwrap();
+    assert_eq!(left, None, "the late grant wrote a key");
+}
+
+#[tokio::test]
+async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
+    let (servers, masters) = three().await;
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    // The connections go, the leases stay; then the lease is given back while one master cannot be reached.
+    servers[0].pause().unwrap();
+    let _ = lease.release().await.unwrap();
+    servers[0].resume().unwrap();
+    eventually_values(&servers, "a/b", 0).await;
+}

@@ -1,0 +1,249 @@
+//! Design §3, "Release" and "Reserve", and what a standby observes.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::AsyncCommands;
+use redlock::lease::ClusterId;
+use redlock::masters::{Call, Delivery, Masters, Notice, Request, Tenure};
+
+use crate::common::eventually;
+use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use crate::lease::{eventually_values, three};
+use crate::seal::{BOUND, raw};
+
+const KEY: &str = "redlock:lease:a/b";
+const RESERVED: &str = "redlock:reserved:a/b";
+
+async fn hold(masters: &Masters, lock: &str) -> Arc<Tenure> {
+    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
+    let request = Request::Acquire {
+        tenure: tenure.clone(),
+        lease_duration: LONGEST_LEASE,
+    };
+    let delivery = masters
+        .ask(&masters.lock(&lock_name(lock)), request)
+        .await
+        .unwrap();
+    assert!(matches!(delivery, Delivery::Won(_)), "{delivery:?}");
+    tenure
+}
+
+async fn ask(masters: &Masters, request: Request) -> bool {
+    match masters
+        .ask(&masters.lock(&lock_name("a/b")), request)
+        .await
+        .unwrap()
+    {
+        Delivery::Done { majority, .. } => majority,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn of_cluster(servers: &[crate::common::RedisServer], name: &str) -> Opened {
+    let opened = open(&redlock::masters::MastersConfig {
+        cluster: ClusterId::new(name, name).unwrap(),
+        ..config(servers)
+    });
+    opened.voters(servers.len()).await;
+    opened
+}
+
+#[tokio::test]
+async fn a_release_deletes_only_what_is_mine_and_tells_everybody() {
+    let (servers, masters) = three().await;
+    let mut standby = open(&config(&servers));
+    standby.voters(3).await;
+    let subscribers = || async {
+        let mut heard = 0;
+        for server in servers.iter() {
+            let (_, n): (String, u64) = redis::cmd("PUBSUB")
+                .arg("NUMSUB")
+                .arg("redlock:released")
+                .query_async(&mut raw(server).await)
+                .await
+                .unwrap();
+            heard += n;
+        }
+        heard
+    };
+    eventually(
+        BOUND,
+        "both processes subscribed everywhere",
+        async || match subscribers().await {
+            6 => Ok(()),
+            other => Err(other),
+        },
+    )
+    .await;
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(lease.release().await.unwrap());
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        match tokio::time::timeout(BOUND, standby.notices.recv())
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            Notice::Released { master, lock } if lock == lock_name("a/b") => told.push(master),
+            _ => {}
+        }
+    }
+    told.sort_unstable();
+    assert_eq!(told, [0, 1, 2]);
+    eventually_values(&servers, "a/b", 0).await;
+}
+
+#[tokio::test]
+async fn a_release_is_idempotent_and_leaves_the_lease_of_another() {
+    let (servers, masters) = three().await;
+    let tenure = hold(&masters, "a/b").await;
+    assert!(
+        ask(
+            &masters,
+            Request::Release {
+                tenure: tenure.clone()
+            }
+        )
+        .await
+    );
+    let _theirs = masters.acquire_soon("a/b", "them").await;
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(
+        !ask(&masters, Request::Release { tenure }).await,
+        "nothing of mine is left"
+    );
+    eventually_values(&servers, "a/b", 3).await;
+}
+
+#[tokio::test]
+async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
+    let (servers, masters) = three().await;
+    let (here, there) = (
+        of_cluster(&servers, "eu-1").await,
+        of_cluster(&servers, "us-1").await,
+    );
+    let tenure = hold(&masters, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let cluster = ClusterId::new("us-1", "us-1").unwrap();
+    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    for server in servers.iter() {
+        let (text, left): (Option<String>, i64) = redis::pipe()
+            .get(RESERVED)
+            .pttl(RESERVED)
+            .query_async(&mut raw(server).await)
+            .await
+            .unwrap();
+        assert_eq!(text.as_deref(), Some("us-1/us-1"));
+        assert!((1..=2_000).contains(&left), "the rest of the lease, not {left}");
+    }
+    assert!(here.try_acquire("a/b", "here").await.is_none());
+    let lease = there.try_acquire("a/b", "there").await.unwrap();
+    // The release takes the reservation of the own cluster with it.
+    assert!(lease.release().await.unwrap());
+    let _theirs = here.acquire_soon("a/b", "here").await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
+    let (servers, masters) = three().await;
+    let here = of_cluster(&servers, "eu-1").await;
+    let tenure = hold(&masters, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
+    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    // Two masters are taken by somebody: the sibling's attempt is lost and undone.
+    for server in &servers[..2] {
+        let theirs = "1|x|x|them|000000000000000000000000000000ff|1";
+        let _: () = raw(server).await.pset_ex(KEY, theirs, 300).await.unwrap();
+    }
+    assert!(here.try_acquire("a/b", "sibling").await.is_none());
+    let left: Option<String> = raw(&servers[2]).await.get(RESERVED).await.unwrap();
+    assert_eq!(left.as_deref(), Some("eu-1/eu-1"));
+}
+
+#[tokio::test]
+async fn a_reserve_needs_a_majority_of_leases_that_are_mine() {
+    let (servers, masters) = three().await;
+    let tenure = hold(&masters, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    for server in &servers[..2] {
+        let _: () = raw(server).await.del(KEY).await.unwrap();
+    }
+    let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
+    assert!(!ask(&masters, Request::Reserve { tenure, cluster }).await);
+}
+
+#[tokio::test]
+async fn observe_reads_holder_and_remaining_time_and_writes_nothing() {
+    let (servers, masters) = three().await;
+    let lock = masters.lock(&lock_name("a/b"));
+    let Delivery::Observed(view) = masters.ask(&lock, Request::Observe).await.unwrap() else {
+        panic!()
+    };
+    assert!(view.free() && view.holder().is_none());
+    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    let dirty = async || -> Vec<String> {
+        let mut all = Vec::new();
+        for server in servers.iter() {
+            let info: String = redis::cmd("INFO")
+                .arg("persistence")
+                .query_async(&mut raw(server).await)
+                .await
+                .unwrap();
+            all.extend(
+                info.lines()
+                    .filter(|l| l.starts_with("rdb_changes_since_last_save"))
+                    .map(str::to_owned),
+            );
+        }
+        all
+    };
+    let before = dirty().await;
+    let Delivery::Observed(view) = masters.ask(&lock, Request::Observe).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(view.holder().unwrap().identity, "me");
+    assert_eq!(dirty().await, before);
+    drop(lease);
+}
+
+#[tokio::test]
+async fn calls_of_many_locks_that_arrive_together_travel_together() {
+    let (servers, masters) = three().await;
+    let calls = async || -> u64 {
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut raw(&servers[0]).await)
+            .await
+            .unwrap();
+        let line = info
+            .lines()
+            .find_map(|l| l.strip_prefix("cmdstat_evalsha:calls="));
+        line.and_then(|l| l.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    let _warm = masters.try_acquire("warm/up", "me").await.unwrap();
+    let before = calls().await;
+    let (sender, mut delivered) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..1_000_u64 {
+        let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
+        let request = Request::Acquire {
+            tenure,
+            lease_duration: LONGEST_LEASE,
+        };
+        let lock = masters.lock(&lock_name(&format!("many/{number}")));
+        masters
+            .submit(Call::tagged(lock, request, number, sender.clone()))
+            .unwrap();
+    }
+    for _ in 0..1_000 {
+        let (tag, delivery) = tokio::time::timeout(Duration::from_secs(5), delivered.recv())
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(matches!(delivery, Delivery::Won(_)), "{tag}: {delivery:?}");
+    }
+    let spent = calls().await - before;
+    assert!(spent < 100, "{spent} script calls for 1,000 locks at one master");
+}

@@ -1,0 +1,138 @@
+//! Design §3, "Renew".
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redlock::clock;
+use redlock::masters::{Delivery, Renewal, Request};
+
+use crate::common::ServerOptions;
+use crate::common::masters::{LONGEST_LEASE, lock_name};
+use crate::lease::{authority, eventually_values, three, value};
+use crate::seal::{raw, register, sealed};
+
+const KEY: &str = "redlock:lease:a/b";
+
+#[tokio::test]
+async fn a_renewal_moves_the_end_and_the_expiry_of_every_key() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let before = authority(&lease);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    let after = authority(&lease);
+    assert!(after.valid_until >= before.valid_until + Duration::from_millis(300));
+    assert_eq!(after.token, before.token, "a renewal is no new grant");
+    for server in servers.iter() {
+        let left: i64 = raw(server).await.pttl(KEY).await.unwrap();
+        assert!(left > 1_700, "{left}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_missing_at_a_sealed_master_is_put_back_with_the_token() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    let token = authority(&lease).token.0;
+    let mut connection = raw(&servers[1]).await;
+    let _: () = connection.del(KEY).await.unwrap();
+    let _: () = connection
+        .hset("redlock:meta", "counter", token - 1)
+        .await
+        .unwrap();
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(
+        value(&servers[1], "a/b")
+            .await
+            .unwrap()
+            .ends_with(&format!("|{token}"))
+    );
+    assert_eq!(
+        register(&servers[1], "counter").await,
+        Some(token.to_string()),
+        "no later grant repeats the token"
+    );
+}
+
+#[tokio::test]
+async fn more_than_a_minority_of_refusals_is_lost_now() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    for server in &servers[..2] {
+        let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
+        let _: () = raw(server).await.pset_ex(KEY, theirs, 60_000).await.unwrap();
+    }
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Lost);
+    assert!(lease.authority_at(clock::now()).is_none());
+}
+
+#[tokio::test]
+async fn s6_a_failed_renewal_deletes_nothing_and_moves_nothing() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    let before = authority(&lease);
+    servers[0].pause().unwrap();
+    servers[1].pause().unwrap();
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Undecided);
+    assert_eq!(authority(&lease), before);
+    servers[0].resume().unwrap();
+    servers[1].resume().unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+}
+
+#[tokio::test]
+async fn a_renewal_works_when_the_memory_of_the_masters_is_full() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    for server in servers.iter() {
+        let mut connection = raw(server).await;
+        let _: () = redis::cmd("CONFIG")
+            .arg("SET")
+            .arg("maxmemory")
+            .arg("1")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+    }
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
+    assert!(
+        masters.try_acquire("a/other", "me").await.is_none(),
+        "a grant needs memory: unknown, not refused"
+    );
+}
+
+#[tokio::test]
+async fn a_reservation_for_nobody_refuses_the_holder_at_its_next_renewal() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    let request = Request::Break {
+        longest_lease: LONGEST_LEASE,
+    };
+    let Delivery::Done { majority: true, .. } = masters
+        .ask(&masters.lock(&lock_name("a/b")), request)
+        .await
+        .unwrap()
+    else {
+        panic!("the reservation was not set on a majority")
+    };
+    assert!(lease.authority_at(clock::now()).is_some());
+    eventually_values(&servers, "a/b", 3).await;
+    assert_eq!(
+        lease.renew().await.unwrap(),
+        Renewal::Lost,
+        "`break` deletes no lease, it refuses the holder"
+    );
+    drop(lease);
+    eventually_values(&servers, "a/b", 0).await;
+    assert!(
+        masters.try_acquire("a/b", "you").await.is_none(),
+        "and nobody enters before the reservation ends"
+    );
+    let _theirs = masters.acquire_soon("a/b", "you").await;
+}
