@@ -147,9 +147,12 @@ impl QuorumArgs {
                 false,
             ));
         }
-        let urls = self.masters.iter().map(|url| url.trim());
-        let urls = urls.filter(|url| !url.is_empty()).enumerate();
-        let masters = urls.map(|(i, url)| MasterConfig {
+        let urls = self
+            .masters
+            .iter()
+            .map(|url| url.trim())
+            .filter(|url| !url.is_empty());
+        let masters = urls.enumerate().map(|(i, url)| MasterConfig {
             name: format!("m{i}"),
             url: url.to_owned(),
         });

@@ -73,6 +73,7 @@ impl Slot {
             let gap = takeover.map(|t| (t, now.since(t.ended_at)));
             let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
             let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
+            // JSON has no numbers of 128 bits.
             let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);
             tracing::info!(lock = %self.lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
             watcher.acquired(&self.lock, &won, gap);
