@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Operator(operator::OperatorArgs),
+    Operator(Box<operator::OperatorArgs>),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Break(break_lock::BreakArgs),
@@ -63,7 +63,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             );
             Ok(Exit::Ok)
         }
-        Command::Operator(args) => block_on(operator::run(args))?,
+        Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Status(args) => block_on(status::run(args))?,
         Command::Doctor(args) => block_on(doctor::run(args))?,
         Command::Break(args) => block_on(break_lock::run(args))?,

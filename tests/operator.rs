@@ -6,6 +6,8 @@
 #[path = "operator/bad_input.rs"]
 mod bad_input;
 mod common;
+#[path = "operator/config.rs"]
+mod config;
 #[path = "operator/election.rs"]
 mod election;
 #[path = "operator/folder.rs"]

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Whatever happens, the process has ended so long after it was told to: less than the 2 s that it promises.
-const ENDING: Duration = Duration::from_millis(1_700);
+const ENDING: Duration = Duration::from_millis(1_600);
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]

@@ -19,10 +19,10 @@ use crate::{
     telemetry::{QuorumMeter, Telemetry},
 };
 
-/// How long giving up every lock of a quorum may take: one release to masters of which some hang.
-const GIVING_UP: Duration = Duration::from_millis(1_000);
+/// How long giving up every lock of a quorum may take: one release to masters of which some hang, or thousands.
+const GIVING_UP: Duration = Duration::from_millis(1_200);
 /// How long clean-ups may take after that. Together they stay below the 2 s in which the process must have ended.
-const CLEANING_UP: Duration = Duration::from_millis(500);
+const CLEANING_UP: Duration = Duration::from_millis(300);
 
 const ELECTS: &str = "runs the elections";
 

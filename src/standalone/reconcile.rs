@@ -62,7 +62,10 @@ impl Reconciler {
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 let reason = format!("{error}: {}", cause.unwrap_or_default());
-                self.findings = BTreeSet::from([Finding::Folder(reason)]);
+                // What was wrong with the manifests has not been looked at again.
+                self.findings
+                    .retain(|finding| !matches!(finding, Finding::Folder(_)));
+                self.findings.insert(Finding::Folder(reason));
             }
         }
         self.reconcile();

@@ -102,3 +102,20 @@ async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
     folder.remove("a.yaml");
     wait_gone(&first, "a");
 }
+
+#[tokio::test]
+async fn a_folder_that_vanishes_changes_nothing_until_it_is_back() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    let token = first.wait_active("a");
+    let aside = folder.path().with_extension("aside");
+    fs::rename(folder.path(), &aside).unwrap();
+    first.child.wait_for_line(BOUND, "folder cannot be read");
+    assert_eq!(first.wait_active("a"), token);
+    fs::rename(&aside, folder.path()).unwrap();
+    first.child.wait_for_line(BOUND, "problem resolved");
+    folder.write("b.yaml", &lock("b", ""));
+    first.wait_active("b");
+    assert_eq!(first.wait_active("a"), token);
+}

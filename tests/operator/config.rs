@@ -1,0 +1,62 @@
+//! `--config FILE`: the commands that look at masters read the operator's own manifest.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::ChildGuard;
+use crate::replica::{BOUND, Folder, Replica, lock, quorum, servers};
+
+fn redlock(command: &str, config: &Path) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    program.args([command, "--config"]).arg(config);
+    let mut child = ChildGuard::spawn(command, &mut program);
+    let (status, _) = child.wait(BOUND);
+    let said = [child.stdout(), child.stderr()].concat().join("\n");
+    (status.code(), said)
+}
+
+#[tokio::test]
+async fn masters_that_were_initialised_by_the_manifest_are_those_of_the_operator() {
+    let servers = servers(3);
+    let folder = Folder::new(&[(
+        "all.yaml",
+        &format!("{}---\n{}", quorum(&servers, ""), lock("a", "")),
+    )]);
+    let file = folder.path().join("all.yaml");
+    let (code, said) = redlock("init", &file);
+    assert_eq!(code, Some(0), "{said}");
+    let replica = Replica::start("r", &folder);
+    replica.wait_active("a");
+    let (code, said) = redlock("status", &file);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("ns/a") || said.contains("m2"), "{said}");
+}
+
+#[test]
+fn a_file_without_one_usable_quorum_is_named() {
+    let servers = servers(3);
+    let good = quorum(&servers, "");
+    let folder = Folder::new(&[
+        ("none.yaml", &lock("a", "")),
+        ("two.yaml", &two(&good)),
+        ("bad.yaml", &good.replace("name: m1", "name: m0")),
+    ]);
+    for (file, part) in [
+        ("none.yaml", "no usable RedisQuorum"),
+        ("two.yaml", "2 RedisQuorums"),
+        ("bad.yaml", "spec.masters[1].name"),
+        ("gone.yaml", "cannot be read"),
+    ] {
+        let (code, said) = redlock("status", &folder.path().join(file));
+        assert_eq!(code, Some(78), "{file}: {said}");
+        assert!(said.contains(file) && said.contains(part), "{file}: {said}");
+    }
+}
+
+/// Two quorums that share no master.
+fn two(quorum: &str) -> String {
+    let other = quorum
+        .replace("{name: default}", "{name: other}")
+        .replace("127.0.0.1", "127.0.0.2");
+    format!("{quorum}---\n{other}")
+}
