@@ -3,7 +3,7 @@
 use crate::{master::Plant, simulation::run};
 
 /// More than any of them needs.
-const SEEDS: u64 = 4000;
+const SEEDS: u64 = 2_000;
 
 fn is_found(plant: Plant, by: &[&str]) {
     // A planted bug may also cost time; what has to be seen is the broken promise of safety.
