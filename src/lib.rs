@@ -14,3 +14,8 @@ pub mod lease;
 pub mod masters;
 pub mod standalone;
 pub mod telemetry;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
