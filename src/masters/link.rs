@@ -280,7 +280,7 @@ impl Link {
         {
             self.poke();
         }
-        let reply = self.note(reply, sent, received);
+        let reply = self.note(admission, reply, sent, received);
         Exchange {
             reply,
             incarnation: open.incarnation,
@@ -290,7 +290,13 @@ impl Link {
     }
 
     /// Learns from a reply: the clock, whether it is sealed, that it answers.
-    fn note(&self, reply: Result<Reply, Unknown>, sent: Moment, received: Moment) -> Result<Reply, Unknown> {
+    fn note(
+        &self,
+        admission: Admission,
+        reply: Result<Reply, Unknown>,
+        sent: Moment,
+        received: Moment,
+    ) -> Result<Reply, Unknown> {
         let reply = reply?;
         let mut state = self.state();
         state.answered = received;
@@ -304,6 +310,13 @@ impl Link {
                 master = self.name,
                 "clock of the master stepped, it does not count for now"
             );
+        }
+        // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
+        // before anything else was learned against this master.
+        if admission == Admission::Voting
+            && let Some(unfit) = state.unfit(received)
+        {
+            return Err(Unknown::Unfit(unfit.to_string()));
         }
         let unknown = match reply.code {
             Code::Ok | Code::Other(_) => return Ok(reply),
@@ -375,3 +388,6 @@ impl State {
         Ok(open.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;
