@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
 use redlock::lease::{Authority, LeaseValue, Loss};
@@ -255,4 +256,25 @@ async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
     let _ = lease.release().await.unwrap();
     servers[0].resume().unwrap();
     eventually_values(&servers, "a/b", 0).await;
+}
+
+/// Long before the keys would end by themselves.
+async fn soon_no_values(servers: &[RedisServer], lock: &str) {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for server in servers {
+        assert_eq!(value(server, lock).await, None);
+    }
+}
+
+#[tokio::test]
+async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
+    let (servers, masters) = three().await;
+    let (lock, holder) = (lock_name("a/b"), identity("me"));
+    let mut attempt = Box::pin(masters.acquire(&lock, &holder, LONGEST_LEASE));
+    assert!(attempt.as_mut().now_or_never().is_none());
+    // It is won and delivered meanwhile; nobody reads it.
+    eventually_values(&servers, "a/b", 3).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(attempt);
+    soon_no_values(&servers, "a/b").await;
 }

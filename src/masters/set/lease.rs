@@ -40,6 +40,27 @@ pub struct Lease {
     over: bool,
 }
 
+/// An attempt whose caller may go away. The courier undoes what nobody takes; it cannot know of a delivery that was
+/// taken by a future which is dropped before it reads it.
+struct Unread<'a> {
+    masters: &'a Masters,
+    lock: &'a Arc<LockKeys>,
+    tenure: Option<Arc<Tenure>>,
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if let Some(tenure) = self.tenure.take() {
+            // Without a courier there is nobody to tell; the lease runs out.
+            let _ = self.masters.submit(Call {
+                lock: self.lock.clone(),
+                request: Request::Undo { tenure, only: None },
+                sink: Sink::Nobody,
+            });
+        }
+    }
+}
+
 impl Masters {
     /// One attempt to acquire a lock.
     ///
@@ -57,7 +78,15 @@ impl Masters {
             tenure: tenure.clone(),
             lease_duration,
         };
-        match self.ask(&lock, request).await? {
+        let mut unread = Unread {
+            masters: self,
+            lock: &lock,
+            tenure: Some(tenure.clone()),
+        };
+        let delivery = self.ask(&lock, request).await;
+        unread.tenure = None;
+        drop(unread);
+        match delivery? {
             Delivery::Won(won) => Ok(Acquired::Won(Lease {
                 masters: self.clone(),
                 lock,
