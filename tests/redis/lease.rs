@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
 use redlock::lease::{Authority, LeaseValue, Loss};
-use redlock::masters::{Acquired, Lease};
+use redlock::masters::{Acquired, Lease, Renewal};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, eventually};
@@ -277,4 +277,23 @@ async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(attempt);
     soon_no_values(&servers, "a/b").await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_lost_is_given_back_where_it_is_left() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    for server in &servers[..2] {
+        let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
+        let _: () = raw(server)
+            .await
+            .pset_ex("redlock:lease:a/b", theirs, 60_000)
+            .await
+            .unwrap();
+    }
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Lost);
+    drop(lease);
+    soon_no_values(&servers[2..], "a/b").await;
+    assert!(value(&servers[0], "a/b").await.unwrap().contains("|them|"));
 }

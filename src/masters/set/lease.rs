@@ -37,7 +37,10 @@ pub struct Lease {
     tenure: Arc<Tenure>,
     authority: Authority,
     lease_duration: Duration,
+    /// The local end has come.
     over: bool,
+    /// A release was asked for.
+    given_back: bool,
 }
 
 /// An attempt whose caller may go away. The courier undoes what nobody takes; it cannot know of a delivery that was
@@ -97,6 +100,7 @@ impl Masters {
                 },
                 lease_duration,
                 over: false,
+                given_back: false,
             })),
             Delivery::NotWon(loss) => Ok(Acquired::Lost(loss)),
             _ => Ok(Acquired::Lost(Loss::TooLate)),
@@ -150,6 +154,7 @@ impl Lease {
     /// [`Closed`]; the lease runs out then.
     pub async fn release(mut self) -> Result<bool, Closed> {
         self.over = true;
+        self.given_back = true;
         let request = Request::Release {
             tenure: self.tenure.clone(),
         };
@@ -162,7 +167,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if !std::mem::replace(&mut self.over, true) {
+        // Also of a lease that was lost: what is left of it on some masters would keep everybody out.
+        if !self.given_back {
             let request = Request::Release {
                 tenure: self.tenure.clone(),
             };
