@@ -297,3 +297,18 @@ async fn a_lease_that_was_lost_is_given_back_where_it_is_left() {
     soon_no_values(&servers[2..], "a/b").await;
     assert!(value(&servers[0], "a/b").await.unwrap().contains("|them|"));
 }
+
+#[tokio::test]
+async fn no_lease_is_longer_than_a_seal_waits_for() {
+    let (servers, masters) = three().await;
+    let (lock, holder) = (lock_name("a/b"), identity("me"));
+    let acquired = masters.acquire(&lock, &holder, Duration::from_secs(3_600)).await;
+    let Acquired::Won(lease) = acquired.unwrap() else {
+        panic!("not won")
+    };
+    assert!(authority(&lease).valid_until < clock::now() + LONGEST_LEASE);
+    let left: i64 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
+    assert!(left <= 2_000, "{left}");
+    let none = masters.acquire(&lock_name("a/c"), &holder, Duration::ZERO).await;
+    assert!(matches!(none, Ok(Acquired::Lost(Loss::TooLate))), "{none:?}");
+}

@@ -65,7 +65,7 @@ impl Drop for Unread<'_> {
 }
 
 impl Masters {
-    /// One attempt to acquire a lock.
+    /// One attempt to acquire a lock, for at most the longest lease: no master that lost its memory waits longer.
     ///
     /// # Errors
     /// [`Closed`]; everything else is an outcome.
@@ -76,6 +76,11 @@ impl Masters {
         lease_duration: Duration,
     ) -> Result<Acquired, Closed> {
         let lock = self.lock(lock);
+        let lease_duration = lease_duration.min(self.fingerprint().longest_lease());
+        if lease_duration <= timing::drift(lease_duration) {
+            // Over before it could be won; and a key that lives for no time is an error to a master.
+            return Ok(Acquired::Lost(Loss::TooLate));
+        }
         let tenure = Arc::new(Tenure::new(self.stem(holder), lease_duration));
         let request = Request::Acquire {
             tenure: tenure.clone(),
