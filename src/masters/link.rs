@@ -6,6 +6,7 @@
 mod keep;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -76,6 +77,8 @@ struct State {
 struct Open {
     connection: MultiplexedConnection,
     incarnation: u32,
+    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
+    ran: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl std::fmt::Debug for Open {
@@ -247,11 +250,13 @@ impl Link {
                 fill(&mut command, not_after);
                 command
             };
-            let reply = value(
-                open.connection
-                    .send_packed_command(&command("EVALSHA", &script.sha))
-                    .await,
-            );
+            let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
+            let (verb, body) = script.call(ran().contains(script.name));
+            let first = command(verb, body);
+            let reply = value(open.connection.clone().send_packed_command(&first).await);
+            if reply.is_ok() {
+                ran().insert(script.name);
+            }
             match reply {
                 // The same attempt: only this master had forgotten the script.
                 Err(unknown) if unknown.is_no_script() => value(
