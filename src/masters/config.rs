@@ -117,7 +117,7 @@ impl MastersConfig {
         if !master.url.starts_with("redis://") && !master.url.starts_with("rediss://") {
             return Err(bad("the scheme is neither redis nor rediss".into()));
         }
-        if has_credentials(&master.url) {
+        if credentials(&master.url).is_some() {
             return Err(bad(
                 "a user or password in a url would be seen by everybody who lists it".into(),
             ));
@@ -183,22 +183,20 @@ impl Tls {
     }
 }
 
-fn authority(url: &str) -> &str {
+/// Everything before the last `@`, wherever it is: a password with a `/`, `?` or `#` in it makes the url end early for
+/// a parser, and is a password all the same.
+fn credentials(url: &str) -> Option<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or(rest)
-}
-
-fn has_credentials(url: &str) -> bool {
-    authority(url).contains('@')
+    rest.rsplit_once('@')
 }
 
 /// The url as it may be shown.
 #[must_use]
 pub fn without_credentials(url: &str) -> String {
-    let shown = authority(url);
-    match shown.rsplit_once('@') {
-        Some((_, host)) => url.replacen(shown, &format!("…@{host}"), 1),
-        None => url.to_owned(),
+    match (credentials(url), url.split_once("://")) {
+        (Some((_, host)), Some((scheme, _))) => format!("{scheme}://…@{host}"),
+        (Some((_, host)), None) => format!("…@{host}"),
+        (None, _) => url.to_owned(),
     }
 }
 
@@ -214,5 +212,16 @@ mod tests {
             "redis://…@host:1/0"
         );
         assert_eq!(without_credentials("redis://host:1/0"), "redis://host:1/0");
+        for secret in [
+            "hun/ter2",
+            "hun?ter2",
+            "hun#ter2",
+            "1/hunter2",
+            "hun@ter2",
+            "hun://ter2",
+        ] {
+            let shown = without_credentials(&format!("redis://u:{secret}@host:1/0"));
+            assert_eq!(shown, "redis://…@host:1/0");
+        }
     }
 }

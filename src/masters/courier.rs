@@ -5,6 +5,7 @@
 //! deadline of its own, also when the caller is gone.
 
 mod flight;
+mod order;
 mod progress;
 mod repeat;
 mod run;
@@ -125,6 +126,16 @@ impl Sink {
 }
 
 impl Call {
+    /// Deletes what this call may have left of its lease, on all masters. Nobody waits for it.
+    fn undo(&self) -> Option<Self> {
+        let tenure = self.request.tenure()?.clone();
+        Some(Self {
+            lock: self.lock.clone(),
+            request: Request::Undo { tenure, only: None },
+            sink: Sink::Nobody,
+        })
+    }
+
     /// The delivery goes to `sender`, marked with `tag`.
     #[must_use]
     pub fn tagged(

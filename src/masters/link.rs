@@ -6,6 +6,7 @@
 mod keep;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -76,6 +77,8 @@ struct State {
 struct Open {
     connection: MultiplexedConnection,
     incarnation: u32,
+    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
+    ran: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl std::fmt::Debug for Open {
@@ -247,11 +250,13 @@ impl Link {
                 fill(&mut command, not_after);
                 command
             };
-            let reply = value(
-                open.connection
-                    .send_packed_command(&command("EVALSHA", &script.sha))
-                    .await,
-            );
+            let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
+            let (verb, body) = script.call(ran().contains(script.name));
+            let first = command(verb, body);
+            let reply = value(open.connection.clone().send_packed_command(&first).await);
+            if reply.is_ok() {
+                ran().insert(script.name);
+            }
             match reply {
                 // The same attempt: only this master had forgotten the script.
                 Err(unknown) if unknown.is_no_script() => value(
@@ -280,7 +285,7 @@ impl Link {
         {
             self.poke();
         }
-        let reply = self.note(reply, sent, received);
+        let reply = self.note(admission, reply, sent, received);
         Exchange {
             reply,
             incarnation: open.incarnation,
@@ -290,7 +295,13 @@ impl Link {
     }
 
     /// Learns from a reply: the clock, whether it is sealed, that it answers.
-    fn note(&self, reply: Result<Reply, Unknown>, sent: Moment, received: Moment) -> Result<Reply, Unknown> {
+    fn note(
+        &self,
+        admission: Admission,
+        reply: Result<Reply, Unknown>,
+        sent: Moment,
+        received: Moment,
+    ) -> Result<Reply, Unknown> {
         let reply = reply?;
         let mut state = self.state();
         state.answered = received;
@@ -304,6 +315,13 @@ impl Link {
                 master = self.name,
                 "clock of the master stepped, it does not count for now"
             );
+        }
+        // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
+        // before anything else was learned against this master.
+        if admission == Admission::Voting
+            && let Some(unfit) = state.unfit(received)
+        {
+            return Err(Unknown::Unfit(unfit.to_string()));
         }
         let unknown = match reply.code {
             Code::Ok | Code::Other(_) => return Ok(reply),
@@ -375,3 +393,6 @@ impl State {
         Ok(open.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

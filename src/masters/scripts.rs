@@ -17,6 +17,15 @@ impl Script {
         let sha = redis::Script::new(&source).get_hash().to_owned();
         Self { name, source, sha }
     }
+
+    /// The command that runs it and what names it, whether or not it ran on this connection before.
+    pub(crate) fn call(&self, before: bool) -> (&'static str, &str) {
+        if before {
+            ("EVALSHA", &self.sha)
+        } else {
+            ("EVAL", &self.source)
+        }
+    }
 }
 
 macro_rules! scripts {

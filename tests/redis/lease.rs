@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
 use redlock::lease::{Authority, LeaseValue, Loss};
-use redlock::masters::{Acquired, Lease};
+use redlock::masters::{Acquired, Lease, Renewal};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, eventually};
@@ -258,4 +259,68 @@ async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
     let _ = lease.release().await.unwrap();
     servers[0].resume().unwrap();
     eventually_values(&servers, "a/b", 0).await;
+}
+
+/// Long before the keys would end by themselves.
+async fn soon_no_values(servers: &[RedisServer], lock: &str) {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for server in servers {
+        assert_eq!(value(server, lock).await, None);
+    }
+}
+
+#[tokio::test]
+async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
+    let (servers, masters) = three().await;
+    let (lock, holder) = (lock_name("a/b"), identity("me"));
+    let mut attempt = Box::pin(masters.acquire(&lock, &holder, LONGEST_LEASE));
+    assert!(attempt.as_mut().now_or_never().is_none());
+    // It is won and delivered meanwhile; nobody reads it.
+    eventually_values(&servers, "a/b", 3).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(attempt);
+    soon_no_values(&servers, "a/b").await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_lost_is_given_back_where_it_is_left() {
+    let (servers, masters) = three().await;
+    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    eventually_values(&servers, "a/b", 3).await;
+    for server in &servers[..2] {
+        let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
+        let _: () = raw(server)
+            .await
+            .pset_ex("redlock:lease:a/b", theirs, 60_000)
+            .await
+            .unwrap();
+    }
+    assert_eq!(lease.renew().await.unwrap(), Renewal::Lost);
+    drop(lease);
+    soon_no_values(&servers[2..], "a/b").await;
+    assert!(value(&servers[0], "a/b").await.unwrap().contains("|them|"));
+}
+
+#[tokio::test]
+async fn no_lease_is_longer_than_a_seal_waits_for() {
+    let (servers, masters) = three().await;
+    let (lock, holder) = (lock_name("a/b"), identity("me"));
+    let acquired = masters.acquire(&lock, &holder, Duration::from_secs(3_600)).await;
+    let Acquired::Won(lease) = acquired.unwrap() else {
+        panic!("not won")
+    };
+    assert!(authority(&lease).valid_until < clock::now() + LONGEST_LEASE);
+    let left: i64 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
+    assert!(left <= 2_000, "{left}");
+    let none = masters.acquire(&lock_name("a/c"), &holder, Duration::ZERO).await;
+    assert!(matches!(none, Ok(Acquired::Lost(Loss::TooLate))), "{none:?}");
+}
+
+#[tokio::test]
+async fn whoever_gives_a_lease_back_may_have_it_again_at_once() {
+    let (_servers, masters) = three().await;
+    for _ in 0..20 {
+        let lease = masters.try_acquire("a/b", "me").await.expect("free");
+        drop(lease);
+    }
 }

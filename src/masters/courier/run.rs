@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Answer, CHUNK, Call, Delivery, Meter, Operation, Request, Sink,
     flight::{Cargo, Entry, Flight},
+    order,
     progress::{Change, Progress, vote},
     repeat::Repeats,
 };
@@ -182,19 +183,13 @@ impl Underway {
         self.follow_ups.push(Entry { call, progress });
     }
 
-    /// Sends everything that waits, in chunks of one kind each. Undos first: what is tried again after one must not
-    /// meet its own remains.
+    /// Sends everything that waits, in chunks of one kind each.
     fn depart(&mut self) {
         if self.follow_ups.is_empty() {
             return;
         }
         let mut entries = std::mem::take(&mut self.follow_ups);
-        entries.sort_by_key(|e| {
-            (
-                e.call.request.operation() != Operation::Undo,
-                e.call.request.operation(),
-            )
-        });
+        order::sort(&mut entries);
         let mut chunk: Vec<Entry> = Vec::new();
         for entry in entries {
             let operation = entry.call.request.operation();
@@ -369,17 +364,6 @@ impl Underway {
         let change = entry
             .progress
             .on_answer(&entry.call, size, master, answer, clock::now());
-        let undo = |call: &Call| {
-            let tenure = call.request.tenure()?.clone();
-            let request = Request::Undo { tenure, only: None };
-            let call = Call {
-                lock: call.lock.clone(),
-                request,
-                sink: Sink::Nobody,
-            };
-            let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
-            Some(Entry { call, progress })
-        };
         match change {
             Change::None => {}
             Change::Confirm(request, attempt) => {
@@ -401,7 +385,10 @@ impl Underway {
                 );
                 let taken = entry.call.sink.deliver(delivery);
                 if lost || (won && !taken) {
-                    follow_ups.extend(undo(&entry.call));
+                    follow_ups.extend(entry.call.undo().map(|call| {
+                        let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
+                        Entry { call, progress }
+                    }));
                 }
             }
         }

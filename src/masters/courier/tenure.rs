@@ -7,6 +7,10 @@ use std::{
 
 use crate::lease::{LeaseStem, vote::MAX_MASTERS};
 
+/// In the place of a connection: more than one carried grants or renewals. What was sent on those that are gone may
+/// still be on its way, so an undo on none of them comes after all of it.
+const SEVERAL: u32 = u32::MAX;
+
 /// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;
 /// on another one it may run before it, and must be repeated.
 ///
@@ -40,7 +44,9 @@ impl Tenure {
     pub(crate) fn sent(&self, master: usize, incarnation: u32) {
         self.pending[master].fetch_sub(1, Relaxed);
         if incarnation != 0 {
-            self.sent[master].store(incarnation, Relaxed);
+            let before = self.sent[master].load(Relaxed);
+            let one = before == 0 || before == incarnation;
+            self.sent[master].store(if one { incarnation } else { SEVERAL }, Relaxed);
         }
     }
 
@@ -74,5 +80,20 @@ mod tests {
         tenure.sending(1);
         tenure.sent(1, 0);
         assert!(!tenure.may_be_left(1, None), "it never left this process");
+    }
+    #[test]
+    fn an_undo_on_the_last_of_several_connections_is_repeated() {
+        let stem = LeaseStem::new(
+            &ClusterId::new("a", "b").unwrap(),
+            &HolderIdentity::parse("c").unwrap(),
+            Nonce(1),
+        );
+        let tenure = Tenure::new(stem, Duration::from_secs(1));
+        // A renewal without an answer on the first connection, then one on the second.
+        for connection in [1, 2] {
+            tenure.sending(0);
+            tenure.sent(0, connection);
+        }
+        assert!(tenure.may_be_left(0, Some(2)), "the first may still heal");
     }
 }

@@ -117,6 +117,7 @@ async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown>
     state.open = Some(Open {
         connection,
         incarnation,
+        ran: Arc::default(),
     });
     Ok(pushes)
 }

@@ -37,11 +37,35 @@ pub struct Lease {
     tenure: Arc<Tenure>,
     authority: Authority,
     lease_duration: Duration,
+    /// The local end has come.
     over: bool,
+    /// A release was asked for.
+    given_back: bool,
+}
+
+/// An attempt whose caller may go away. The courier undoes what nobody takes; it cannot know of a delivery that was
+/// taken by a future which is dropped before it reads it.
+struct Unread<'a> {
+    masters: &'a Masters,
+    lock: &'a Arc<LockKeys>,
+    tenure: Option<Arc<Tenure>>,
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if let Some(tenure) = self.tenure.take() {
+            // Without a courier there is nobody to tell; the lease runs out.
+            let _ = self.masters.submit(Call {
+                lock: self.lock.clone(),
+                request: Request::Undo { tenure, only: None },
+                sink: Sink::Nobody,
+            });
+        }
+    }
 }
 
 impl Masters {
-    /// One attempt to acquire a lock.
+    /// One attempt to acquire a lock, for at most the longest lease: no master that lost its memory waits longer.
     ///
     /// # Errors
     /// [`Closed`]; everything else is an outcome.
@@ -52,12 +76,25 @@ impl Masters {
         lease_duration: Duration,
     ) -> Result<Acquired, Closed> {
         let lock = self.lock(lock);
+        let lease_duration = lease_duration.min(self.fingerprint().longest_lease());
+        if lease_duration <= timing::drift(lease_duration) {
+            // Over before it could be won; and a key that lives for no time is an error to a master.
+            return Ok(Acquired::Lost(Loss::TooLate));
+        }
         let tenure = Arc::new(Tenure::new(self.stem(holder), lease_duration));
         let request = Request::Acquire {
             tenure: tenure.clone(),
             lease_duration,
         };
-        match self.ask(&lock, request).await? {
+        let mut unread = Unread {
+            masters: self,
+            lock: &lock,
+            tenure: Some(tenure.clone()),
+        };
+        let delivery = self.ask(&lock, request).await;
+        unread.tenure = None;
+        drop(unread);
+        match delivery? {
             Delivery::Won(won) => Ok(Acquired::Won(Lease {
                 masters: self.clone(),
                 lock,
@@ -68,6 +105,7 @@ impl Masters {
                 },
                 lease_duration,
                 over: false,
+                given_back: false,
             })),
             Delivery::NotWon(loss) => Ok(Acquired::Lost(loss)),
             _ => Ok(Acquired::Lost(Loss::TooLate)),
@@ -121,6 +159,7 @@ impl Lease {
     /// [`Closed`]; the lease runs out then.
     pub async fn release(mut self) -> Result<bool, Closed> {
         self.over = true;
+        self.given_back = true;
         let request = Request::Release {
             tenure: self.tenure.clone(),
         };
@@ -133,7 +172,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if !std::mem::replace(&mut self.over, true) {
+        // Also of a lease that was lost: what is left of it on some masters would keep everybody out.
+        if !self.given_back {
             let request = Request::Release {
                 tenure: self.tenure.clone(),
             };

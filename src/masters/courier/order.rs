@@ -1,0 +1,33 @@
+//! In which order calls leave that arrived together.
+
+use std::collections::HashMap;
+
+use super::{Operation, flight::Entry};
+
+/// Puts calls of one kind together, so that they travel together; undos first, since what is tried again after one must
+/// not meet its own remains. Of one lock, none overtakes another: a release comes after the renewal that was asked for
+/// before it, and before the attempt that was asked for after it.
+pub(super) fn sort(entries: &mut Vec<Entry>) {
+    let first = entries.first().map(operation);
+    if entries.iter().all(|entry| Some(operation(entry)) == first) {
+        return;
+    }
+    let mut last: HashMap<&str, (usize, Operation)> = HashMap::new();
+    let mut waves = Vec::with_capacity(entries.len());
+    for entry in entries.iter() {
+        let operation = operation(entry);
+        let wave = match last.get(entry.call.lock.lease.as_str()) {
+            None => 0,
+            Some((wave, before)) => wave + usize::from(*before != operation),
+        };
+        last.insert(&entry.call.lock.lease, (wave, operation));
+        waves.push((wave, operation != Operation::Undo, operation));
+    }
+    let mut sorted: Vec<_> = waves.into_iter().zip(entries.drain(..)).collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    entries.extend(sorted.into_iter().map(|(_, entry)| entry));
+}
+
+fn operation(entry: &Entry) -> Operation {
+    entry.call.request.operation()
+}
