@@ -1,4 +1,6 @@
-//! The courier's task.
+//! The courier's task: takes calls, sends them in chunks, keeps the deadlines.
+
+mod landing;
 
 use std::{
     collections::HashMap,
@@ -13,20 +15,18 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer, CHUNK, Call, Delivery, Meter, Operation, Request, Sink,
+    CHUNK, Call, Meter, Operation,
     flight::{Cargo, Entry, Flight},
     order,
-    progress::{Change, Progress, vote},
+    progress::Progress,
     repeat::Repeats,
 };
 use crate::{
     clock,
-    lease::{ClusterId, Moment, QuorumSize, Vote},
+    lease::{ClusterId, Moment, QuorumSize},
     masters::{
         keys::Keyspace,
         link::{Exchange, Link},
-        reply,
-        unknown::Unknown,
     },
 };
 
@@ -40,10 +40,8 @@ struct Landed {
     exchange: Exchange,
 }
 
-/// With so many undecided flights, calls that arrive wait for the next landing and travel together: under load, chunks
-/// fill instead of multiplying.
-const IN_THE_AIR: usize = 1;
-/// They wait no longer than this, so that masters that do not answer delay nobody else.
+/// While a flight is in the air, calls that arrive wait for its landing and travel together: under load, chunks fill
+/// instead of multiplying. They wait no longer than this, so that masters that do not answer delay nobody else.
 const HOLD: Duration = Duration::from_millis(1);
 
 type Exchanges = FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send>>>;
@@ -76,7 +74,8 @@ impl Courier {
             exchanges: FuturesUnordered::new(),
             repeats: Repeats::default(),
             check_at: None,
-            follow_ups: Vec::new(),
+            held: Vec::new(),
+            departing: Vec::new(),
             courier: self,
         }
         .run()
@@ -97,8 +96,10 @@ struct Underway {
     /// When to look for flights past their deadline. Set once for many flights: arming a timer for each exchange
     /// costs more than the exchange.
     check_at: Option<Moment>,
-    /// Confirms and undos that the answers of this turn led to.
-    follow_ups: Vec<Entry>,
+    /// Calls that arrived while a flight was in the air: see [`HOLD`].
+    held: Vec<Entry>,
+    /// What departs at the end of this turn: calls, and the confirms and undos that the answers led to.
+    departing: Vec<Entry>,
 }
 
 impl Underway {
@@ -107,16 +108,16 @@ impl Underway {
         let mut open = true;
         let mut closing = false;
         let mut timer = pin!(clock::sleep_until(Moment::NEVER));
-        while open || !self.exchanges.is_empty() {
+        while open || !self.exchanges.is_empty() || !self.held.is_empty() {
             let repeat = self.repeats.next();
             let check = self.check_at;
-            let hold = open && self.holding();
+            let release = (!self.held.is_empty()).then(|| self.last_take_off + HOLD);
             tokio::select! {
                 () = self.courier.closing.cancelled(), if !closing => {
                     closing = true;
                     self.courier.calls.close();
                 }
-                count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open && !hold => {
+                count = self.courier.calls.recv_many(&mut batch, AT_ONCE), if open && self.held.len() < AT_ONCE => {
                     open = count > 0;
                     if batch.len() > 1 || !self.exchanges.is_empty() {
                         // Callers that were woken together are about to call: let them in.
@@ -127,7 +128,7 @@ impl Underway {
                     }
                     let started = clock::now();
                     let (size, limit) = (self.courier.size, self.courier.acquire_limit);
-                    self.follow_ups.extend(batch.drain(..).map(|call| {
+                    self.held.extend(batch.drain(..).map(|call| {
                         let progress = Progress::new(&call, size, started, limit);
                         Entry { call, progress }
                     }));
@@ -139,16 +140,19 @@ impl Underway {
                         self.land(landed);
                     }
                 }
-                () = tokio::time::sleep(HOLD), if hold => {}
+                () = clock::sleep_until(release.unwrap_or(Moment::NEVER)), if release.is_some() => {}
                 () = &mut timer, if check.is_some() => {
                     self.check_at = self.end_overdue(clock::now());
                 }
-                () = clock::sleep_until(repeat.unwrap_or(crate::lease::Moment::NEVER)), if repeat.is_some() => {
+                () = clock::sleep_until(repeat.unwrap_or(Moment::NEVER)), if repeat.is_some() => {
                     let now = clock::now();
                     for call in self.repeats.take_due(now) {
                         self.enqueue(call);
                     }
                 }
+            }
+            if !self.in_the_air() {
+                self.departing.append(&mut self.held);
             }
             self.depart();
             if self.check_at != check
@@ -160,10 +164,9 @@ impl Underway {
         self.repeats.count()
     }
 
-    fn holding(&self) -> bool {
-        self.flights.len() >= IN_THE_AIR
-            && self.last_take_off + HOLD > clock::now()
-            && self.flights.values().filter(|f| f.undecided > 0).count() >= IN_THE_AIR
+    /// Whether a flight that somebody waits for is on its way, and has not been for long.
+    fn in_the_air(&self) -> bool {
+        self.last_take_off + HOLD > clock::now() && self.flights.values().any(|f| f.undecided > 0)
     }
 
     /// Ends the flights whose deadline has passed; returns when the next one does.
@@ -180,15 +183,15 @@ impl Underway {
 
     fn enqueue(&mut self, call: Call) {
         let progress = Progress::new(&call, self.courier.size, clock::now(), self.courier.acquire_limit);
-        self.follow_ups.push(Entry { call, progress });
+        self.departing.push(Entry { call, progress });
     }
 
     /// Sends everything that waits, in chunks of one kind each.
     fn depart(&mut self) {
-        if self.follow_ups.is_empty() {
+        if self.departing.is_empty() {
             return;
         }
-        let mut entries = std::mem::take(&mut self.follow_ups);
+        let mut entries = std::mem::take(&mut self.departing);
         order::sort(&mut entries);
         let mut chunk: Vec<Entry> = Vec::new();
         for entry in entries {
@@ -225,7 +228,9 @@ impl Underway {
             cluster: self.cluster.clone(),
             floor: self.floor,
         };
-        self.last_take_off = now;
+        if operation != Operation::Undo {
+            self.last_take_off = now;
+        }
         self.next_flight += 1;
         let flight = self.next_flight;
         let over = CancellationToken::new();
@@ -280,117 +285,5 @@ impl Underway {
                 over,
             },
         );
-    }
-
-    fn land(&mut self, landed: Landed) {
-        let Landed {
-            flight: id,
-            master,
-            members,
-            exchange,
-        } = landed;
-        let Some(mut flight) = self.flights.remove(&id) else {
-            return;
-        };
-        flight.outstanding -= 1;
-        let (items, missing) = match exchange.reply {
-            Ok(reply) => {
-                self.floor = self.floor.max(reply.counter);
-                (
-                    reply.items,
-                    Unknown::Reply("one answer for each lock expected".into()),
-                )
-            }
-            Err(unknown) => (Vec::new(), unknown),
-        };
-        let mut votes = [0; 3];
-        for (position, index) in members.into_iter().enumerate() {
-            let answer = items.get(position).map_or_else(
-                || Answer::Unknown(missing.clone()),
-                |item| reply::answer(item, exchange.received),
-            );
-            votes[vote(&answer) as usize] += 1;
-            if let Some(entry) = flight.entries.get_mut(index) {
-                self.clean_up(&entry.call, master, &answer, exchange.incarnation);
-                Self::answered(&mut self.follow_ups, entry, self.courier.size, master, answer);
-            }
-        }
-        if flight.undecided > 0 {
-            flight.undecided = flight
-                .entries
-                .iter()
-                .filter(|e| !matches!(e.progress, Progress::Over))
-                .count();
-        }
-        if let Some(meter) = &self.courier.meter {
-            meter.exchanged(master, flight.operation, votes, exchange.took);
-        }
-        if flight.outstanding > 0 {
-            self.flights.insert(id, flight);
-        }
-    }
-
-    /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
-    fn clean_up(&mut self, call: &Call, master: usize, answer: &Answer, incarnation: u32) {
-        let Some(tenure) = call.request.tenure() else {
-            return;
-        };
-        match call.request.operation() {
-            Operation::Grant | Operation::Renew => tenure.sent(master, incarnation),
-            Operation::Release | Operation::Undo | Operation::Reserve => {
-                let undone = (vote(answer) != Vote::Unknown).then_some(incarnation);
-                // A repeat comes after every `not_after`: then any connection will do.
-                let repeated =
-                    matches!(call.request, Request::Undo { only: Some(_), .. }) && undone.is_some();
-                if !repeated && tenure.may_be_left(master, undone) {
-                    let now = clock::now();
-                    self.repeats
-                        .plan(&call.lock, tenure, master, now, self.courier.command_timeout);
-                } else {
-                    self.repeats.done(tenure, master);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn answered(
-        follow_ups: &mut Vec<Entry>,
-        entry: &mut Entry,
-        size: QuorumSize,
-        master: usize,
-        answer: Answer,
-    ) {
-        let change = entry
-            .progress
-            .on_answer(&entry.call, size, master, answer, clock::now());
-        match change {
-            Change::None => {}
-            Change::Confirm(request, attempt) => {
-                let sink = std::mem::replace(&mut entry.call.sink, Sink::Nobody);
-                let call = Call {
-                    lock: entry.call.lock.clone(),
-                    request,
-                    sink,
-                };
-                follow_ups.push(Entry {
-                    call,
-                    progress: Progress::Attempt(attempt),
-                });
-            }
-            Change::Deliver(delivery) => {
-                let (won, lost) = (
-                    matches!(delivery, Delivery::Won(_)),
-                    matches!(delivery, Delivery::NotWon(_)),
-                );
-                let taken = entry.call.sink.deliver(delivery);
-                if lost || (won && !taken) {
-                    follow_ups.extend(entry.call.undo().map(|call| {
-                        let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
-                        Entry { call, progress }
-                    }));
-                }
-            }
-        }
     }
 }

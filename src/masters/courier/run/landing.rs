@@ -1,0 +1,132 @@
+//! What the answers of the masters lead to: deliveries, confirms, undos and their repeats.
+
+use std::time::Duration;
+
+use super::{Landed, Underway};
+use crate::{
+    clock,
+    lease::{QuorumSize, Vote},
+    masters::{
+        courier::{
+            Answer, Call, Delivery, Operation, Request, Sink,
+            flight::Entry,
+            progress::{Change, Progress, vote},
+        },
+        reply,
+        unknown::Unknown,
+    },
+};
+
+impl Underway {
+    pub(super) fn land(&mut self, landed: Landed) {
+        let Landed {
+            flight: id,
+            master,
+            members,
+            exchange,
+        } = landed;
+        let Some(mut flight) = self.flights.remove(&id) else {
+            return;
+        };
+        flight.outstanding -= 1;
+        let (items, missing) = match exchange.reply {
+            Ok(reply) => {
+                self.floor = self.floor.max(reply.counter);
+                (
+                    reply.items,
+                    Unknown::Reply("one answer for each lock expected".into()),
+                )
+            }
+            Err(unknown) => (Vec::new(), unknown),
+        };
+        let mut votes = [0; 3];
+        for (position, index) in members.into_iter().enumerate() {
+            let answer = items.get(position).map_or_else(
+                || Answer::Unknown(missing.clone()),
+                |item| reply::answer(item, exchange.received),
+            );
+            votes[vote(&answer) as usize] += 1;
+            if let Some(entry) = flight.entries.get_mut(index) {
+                self.clean_up(&entry.call, master, &answer, exchange.incarnation);
+                Self::answered(&mut self.departing, entry, self.courier.size, master, answer);
+            }
+        }
+        if flight.undecided > 0 {
+            flight.undecided = flight
+                .entries
+                .iter()
+                .filter(|e| !matches!(e.progress, Progress::Over))
+                .count();
+        }
+        if let Some(meter) = &self.courier.meter {
+            meter.exchanged(master, flight.operation, votes, exchange.took);
+        }
+        if flight.outstanding > 0 {
+            self.flights.insert(id, flight);
+        }
+    }
+
+    /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
+    fn clean_up(&mut self, call: &Call, master: usize, answer: &Answer, incarnation: u32) {
+        let Some(tenure) = call.request.tenure() else {
+            return;
+        };
+        match call.request.operation() {
+            Operation::Grant | Operation::Renew => tenure.sent(master, incarnation),
+            Operation::Release | Operation::Undo | Operation::Reserve => {
+                let undone = (vote(answer) != Vote::Unknown).then_some(incarnation);
+                // A repeat comes after every `not_after`: then any connection will do.
+                let repeated =
+                    matches!(call.request, Request::Undo { only: Some(_), .. }) && undone.is_some();
+                if !repeated && tenure.may_be_left(master, undone) {
+                    let now = clock::now();
+                    self.repeats
+                        .plan(&call.lock, tenure, master, now, self.courier.command_timeout);
+                } else {
+                    self.repeats.done(tenure, master);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(
+        follow_ups: &mut Vec<Entry>,
+        entry: &mut Entry,
+        size: QuorumSize,
+        master: usize,
+        answer: Answer,
+    ) {
+        let change = entry
+            .progress
+            .on_answer(&entry.call, size, master, answer, clock::now());
+        match change {
+            Change::None => {}
+            Change::Confirm(request, attempt) => {
+                let sink = std::mem::replace(&mut entry.call.sink, Sink::Nobody);
+                let call = Call {
+                    lock: entry.call.lock.clone(),
+                    request,
+                    sink,
+                };
+                follow_ups.push(Entry {
+                    call,
+                    progress: Progress::Attempt(attempt),
+                });
+            }
+            Change::Deliver(delivery) => {
+                let (won, lost) = (
+                    matches!(delivery, Delivery::Won(_)),
+                    matches!(delivery, Delivery::NotWon(_)),
+                );
+                let taken = entry.call.sink.deliver(delivery);
+                if lost || (won && !taken) {
+                    follow_ups.extend(entry.call.undo().map(|call| {
+                        let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
+                        Entry { call, progress }
+                    }));
+                }
+            }
+        }
+    }
+}
