@@ -9,17 +9,26 @@ const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
 
+/// The protocol's own renewal, with all its checks.
+const FULL_RENEW: &str = concat!(
+    include_str!("../../src/masters/scripts/fields_none.lua"),
+    include_str!("../../src/masters/scripts/preamble.lua"),
+    include_str!("../../src/masters/scripts/obstacle.lua"),
+    include_str!("../../src/masters/scripts/renew.lua"),
+);
+
 #[derive(Clone)]
 pub struct Floor {
     connections: Vec<MultiplexedConnection>,
     release: String,
     renew: String,
+    full_renew: String,
 }
 
 impl Floor {
     pub async fn connect(urls: &[String]) -> Self {
         let mut connections = Vec::new();
-        let (mut release, mut renew) = (String::new(), String::new());
+        let (mut release, mut renew, mut full_renew) = (String::new(), String::new(), String::new());
         for url in urls {
             let client = redis::Client::open(url.as_str()).unwrap();
             let config =
@@ -40,12 +49,19 @@ impl Floor {
                 .query_async(&mut connection)
                 .await
                 .unwrap();
+            full_renew = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(FULL_RENEW)
+                .query_async(&mut connection)
+                .await
+                .unwrap();
             connections.push(connection);
         }
         Self {
             connections,
             release,
             renew,
+            full_renew,
         }
     }
 
@@ -60,7 +76,8 @@ impl Floor {
             .collect();
         let mut granted = 0;
         while let Some(reply) = replies.next().await {
-            granted += usize::from(matches!(reply, Ok(Value::Okay | Value::Int(1))));
+            let script = matches!(&reply, Ok(Value::Array(items)) if items.last() == Some(&Value::Int(1)));
+            granted += usize::from(script || matches!(reply, Ok(Value::Okay | Value::Int(1))));
             if granted > self.connections.len() / 2 {
                 break;
             }
@@ -83,6 +100,23 @@ impl Floor {
     pub async fn release(&self, key: &str, value: &str) {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.release).arg(1).arg(key).arg(value);
+        assert!(self.round(&command).await > self.connections.len() / 2);
+    }
+
+    /// What the masters do for a renewal of the protocol, without what this process does for it.
+    pub async fn full_renew(&self, fingerprint: &str, name: &str, stem: &str) {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.full_renew).arg(3).arg("redlock:meta");
+        command
+            .arg(format!("redlock:lease:{name}"))
+            .arg(format!("redlock:reserved:{name}"));
+        command
+            .arg(u64::MAX >> 11)
+            .arg(fingerprint)
+            .arg("local/local")
+            .arg(stem)
+            .arg(1)
+            .arg(15_000);
         assert!(self.round(&command).await > self.connections.len() / 2);
     }
 }

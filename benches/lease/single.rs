@@ -49,12 +49,19 @@ async fn floor_cycle(floor: &Floor, key: &str) -> (Duration, Duration) {
 pub async fn run(quorum: &Quorum) {
     println!("\n## one caller, {ROUNDS} rounds, protocol and floor alternate");
     let floor = Floor::connect(&quorum.servers.urls()).await;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
+    let fingerprint = quorum.masters.fingerprint().to_string();
+    let stem = "1|local|local|bench|fedcba9876543210fedcba9876543210|";
     for round in 0..ROUNDS + WARM_UP {
         // A new name each time: the replies of the two slowest masters may still be on their way.
         let a = cycle(&quorum.masters, &format!("bench/{round}")).await;
         let b = floor_cycle(&floor, &format!("floor:{round}")).await;
+        // Always put back first: the key is healed, so that each round finds it.
+        let bare = Instant::now();
+        floor.full_renew(&fingerprint, "bench/bare", stem).await;
+        let bare = bare.elapsed();
         if round >= WARM_UP {
+            scripts.push(bare);
             ours.push(a);
             theirs.push(b);
         }
@@ -67,6 +74,7 @@ pub async fn run(quorum: &Quorum) {
     floor_acquire.line("floor: acquire + release");
     acquire.line("acquire + release");
     floor_renew.line("floor: renew");
+    Stats::of(&scripts).line("the protocol's script on the floor's connections");
     renew.line("renew");
     ratio(
         "acquire + release, medians",
