@@ -23,7 +23,7 @@ pub use meter::QuorumMeter;
 use crate::{
     clock,
     elector::Elector,
-    lease::{ClusterId, HolderIdentity},
+    lease::{ClusterId, HolderIdentity, Moment},
     masters::Masters,
 };
 use events::Events;
@@ -105,18 +105,25 @@ impl Telemetry {
         masters::write(&mut text, sources);
         if self.lock_series {
             let now = clock::now();
-            let rows: Vec<Row> = sources
-                .iter()
-                .flat_map(|source| {
-                    let standings = source.elector.standings();
-                    standings.into_iter().filter_map(|(lock, standing)| {
-                        Some(Row::new(source.meter.counts(&lock)?, standing, now))
-                    })
-                })
-                .collect();
+            let rows = rows(sources, now);
             locks::write(&mut text, &rows, &self.origin, now, clock::unix_time());
         }
         Ok(text.into_string())
+    }
+
+    /// Looks at every lock. To be called about every second: what is not known of a lock between two looks (it was
+    /// held and given back, its holder was not seen) counts as the second look has it, so they must be close together,
+    /// however rarely somebody scrapes.
+    pub fn look(&self, sources: &[Source<'_>]) {
+        if self.lock_series {
+            // Making the rows counts.
+            drop(rows(sources, clock::now()));
+        }
+    }
+
+    /// Drops the series of a quorum that is not declared any more; one that is opened anew keeps them.
+    pub fn forget_quorum(&self, name: &str) {
+        self.events.forget_quorum(name);
     }
 
     fn counts(&self, names: &Names) -> Arc<LockCounts> {
@@ -133,4 +140,13 @@ impl Telemetry {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(names);
     }
+}
+
+fn rows(sources: &[Source<'_>], now: Moment) -> Vec<Row> {
+    let of_source = |source: &Source<'_>| -> Vec<Row> {
+        let standings = source.elector.standings().into_iter();
+        let row = |(lock, standing)| Some(Row::new(source.meter.counts(&lock)?, standing, now));
+        standings.filter_map(row).collect()
+    };
+    sources.iter().flat_map(of_source).collect()
 }

@@ -18,5 +18,7 @@ mod http;
 mod replica;
 #[path = "operator/secrets.rs"]
 mod secrets;
+#[path = "operator/standby.rs"]
+mod standby;
 #[path = "operator/stop.rs"]
 mod stop;

@@ -11,12 +11,9 @@ use axum::{
 };
 use futures_util::future::join_all;
 use serde::Serialize;
-use tokio::{net::TcpListener, time};
+use tokio::{net::TcpListener, task::spawn_blocking, time};
 
-use super::{
-    readiness::Readiness,
-    state::{InUseQuorum, State},
-};
+use super::{readiness::Readiness, state::State};
 use crate::{clock, elector::Standing, lease::Moment};
 
 /// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
@@ -63,9 +60,10 @@ async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
 }
 
 async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
-    let in_use = state.in_use.load_full();
-    let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
-    match state.telemetry.scrape(&sources) {
+    // With 10,000 locks it takes a while, which would be missing on a thread that leases are renewed on.
+    let text = spawn_blocking(move || state.scrape()).await;
+    let text = text.map_err(|broken| broken.to_string());
+    match text.and_then(|text| text.map_err(|cause| cause.to_string())) {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_FORMAT)], text).into_response(),
         Err(cause) => {
             let message = format!("writing the metrics: {cause}\n");
@@ -152,7 +150,8 @@ impl Lock {
             lock.holder_cluster = Some(state.cluster.name().to_owned());
             lock.fencing_token = Some(authority.token.0);
             lock.valid_for_milliseconds = left(authority.valid_until);
-        } else if let Some(holder) = &standing.holder {
+        } else if let Some(holder) = standing.holder.as_ref().filter(|holder| now < holder.ends) {
+            // One whose lease has ended holds nothing, also before the next look says so.
             lock.holder_identity = Some(holder.identity.clone());
             lock.holder_cluster = Some(holder.cluster.name().to_owned());
             lock.valid_for_milliseconds = left(holder.ends);

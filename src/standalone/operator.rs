@@ -9,7 +9,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{JoinError, JoinHandle},
-    time,
+    time::{self, MissedTickBehavior},
 };
 
 use super::{
@@ -27,6 +27,9 @@ use crate::{
 
 /// Whatever happens, the process has ended so long after it was told to: less than the 2 s that it promises.
 const ENDING: Duration = Duration::from_millis(1_600);
+/// How often the locks are looked at for what passes between two scrapes. This is
+/// the error of the time unheld.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
@@ -130,6 +133,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
 
 struct Operator {
     reconciler: Reconciler,
+    state: Arc<State>,
     changes: mpsc::Receiver<Result<Loaded, LoadError>>,
     following: JoinHandle<io::Result<()>>,
     serving: JoinHandle<io::Result<()>>,
@@ -148,6 +152,7 @@ impl Operator {
         reconciler.folder_changed(Ok(loaded.clone()));
         Self {
             reconciler,
+            state: state.clone(),
             changes,
             following: tokio::spawn(folder::follow(folder, loaded, told)),
             serving: tokio::spawn(http::serve(listener, state)),
@@ -155,6 +160,8 @@ impl Operator {
     }
 
     async fn run(&mut self, signals: &mut Signals) -> Result<(), OperatorError> {
+        let mut look = time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 name = signals.next() => {
@@ -163,6 +170,7 @@ impl Operator {
                 }
                 Some(loaded) = self.changes.recv() => self.reconciler.folder_changed(loaded),
                 end = self.reconciler.quorum_ended() => end?,
+                _ = look.tick() => self.state.look(),
                 end = &mut self.following => return Err(ended("follows the folder", end)),
                 end = &mut self.serving => return Err(ended("serves HTTP", end)),
             }

@@ -75,7 +75,11 @@ impl Reconciler {
     pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
         match self.keepers.join_next().await {
             Some(Ok(ended)) => {
-                self.closing.remove(&ended?);
+                let name = ended?;
+                self.closing.remove(&name);
+                if !self.desired.quorums.contains_key(&name) {
+                    self.state.telemetry.forget_quorum(&name);
+                }
                 self.reconcile();
                 Ok(())
             }

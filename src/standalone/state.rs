@@ -20,6 +20,21 @@ pub(super) struct State {
     pub(super) in_use: ArcSwap<InUse>,
 }
 
+impl State {
+    pub(super) fn scrape(&self) -> Result<String, prometheus::Error> {
+        let in_use = self.in_use.load_full();
+        let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
+        self.telemetry.scrape(&sources)
+    }
+
+    /// To be called about every second, see [`Telemetry::look`].
+    pub(super) fn look(&self) {
+        let in_use = self.in_use.load_full();
+        let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
+        self.telemetry.look(&sources);
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct InUse {
     pub(super) quorums: Vec<InUseQuorum>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus::core::Collector as _;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::{
@@ -180,6 +181,24 @@ impl Events {
         }
         let labels = [quorum, master, operation.name(), VOTES[most]];
         observe(&self.request_duration, &labels, took);
+    }
+
+    /// A quorum that is not declared any more leaves no series behind.
+    pub(super) fn forget_quorum(&self, quorum: &str) {
+        for family in self.requests.collect() {
+            for series in family.get_metric() {
+                let value = |wanted: &str| {
+                    let label = series.get_label().iter().find(|label| label.name() == wanted);
+                    label.map_or("", |label| label.value())
+                };
+                if value("quorum") == quorum {
+                    let labels = [quorum, value("master"), value("operation"), value("vote")];
+                    // Calls of other votes than most of their locks got have no duration.
+                    let _ = self.requests.remove_label_values(&labels);
+                    let _ = self.request_duration.remove_label_values(&labels);
+                }
+            }
+        }
     }
 
     pub(super) fn acquire_ended(&self, result: AcquireResult, took: Duration) {

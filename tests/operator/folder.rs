@@ -58,6 +58,11 @@ async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
     // The lock names a quorum that is gone: it is given back with it.
     wait_gone(&first, "a");
     first.child.wait_for_line(BOUND, "is not declared in this folder");
+    eventually_blocking(BOUND, "its series are gone", || {
+        let (_, text) = first.get("/metrics");
+        let left = text.lines().find(|line| line.contains("quorum=\"default\""));
+        left.map_or(Ok(()), |line| Err(line.to_owned()))
+    });
     let second = Replica::start("second", &Folder::with(&masters, &["a"]));
     second.wait_active("a");
 }

@@ -1,0 +1,60 @@
+//! What is told of a lock while this process does not hold it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::eventually_blocking;
+use crate::replica::{BOUND, Folder, Replica, lock, masters};
+
+const STEPPED_DOWN: &str = ", state: SteppedDown, reason: drill";
+
+#[tokio::test]
+async fn whose_lease_has_ended_holds_nothing_in_the_eyes_of_one_that_only_looks() {
+    let masters = masters(3).await;
+    let mut first = Replica::start("first", &Folder::with(&masters, &["a"]));
+    first.wait_active("a");
+    let aside = Folder::with(&masters, &["a"]);
+    aside.write("a.yaml", &lock("a", STEPPED_DOWN));
+    let second = Replica::start("second", &aside);
+    let holder = |what: &str, wanted: &dyn Fn(&Value) -> bool| {
+        eventually_blocking(BOUND, what, || {
+            let lock = second.lock("a");
+            wanted(&lock).then_some(()).ok_or(lock)
+        });
+    };
+    holder("it sees the holder", &|lock| lock["holderIdentity"] == "first");
+    first.child.kill();
+    holder("nobody holds it", &|lock| {
+        lock["holderIdentity"].is_null() && lock["validForMilliseconds"] == 0
+    });
+}
+
+fn unheld(replica: &Replica) -> f64 {
+    let (_, text) = replica.get("/metrics");
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with("redlock_lock_unheld_seconds_total{"));
+    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
+    const HELD: Duration = Duration::from_secs(5);
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    first.wait_active("a");
+    let before = unheld(&first);
+    let since = Instant::now();
+    eventually_blocking(BOUND, "held for a while, and nobody scrapes", || {
+        assert_eq!(first.lock("a")["role"], "Active");
+        (since.elapsed() > HELD).then_some(()).ok_or(())
+    });
+    folder.write("a.yaml", &lock("a", STEPPED_DOWN));
+    first.child.wait_for_line(BOUND, "\"reason\":\"SteppedDown\"");
+    let given_up = Instant::now();
+    let counted = unheld(&first) - before;
+    // A second between two looks, and what passed since.
+    let most = given_up.elapsed().as_secs_f64() + 1.5;
+    assert!(counted < most, "{counted} s counted, {most} s at most");
+}
