@@ -96,7 +96,7 @@ struct Lock {
     holder_identity: Option<String>,
     holder_cluster: Option<String>,
     fencing_token: Option<u64>,
-    /// Of an active process its own; of a standby what is left of the other's lease by its last look.
+    /// How long this process may still act for the lock: 0 of a standby, whatever it knows of the other's lease.
     valid_for_milliseconds: u64,
     quorum: String,
     lease_transitions: u64,
@@ -154,7 +154,6 @@ impl Lock {
             // One whose lease has ended holds nothing, also before the next look says so.
             lock.holder_identity = Some(holder.identity.clone());
             lock.holder_cluster = Some(holder.cluster.name().to_owned());
-            lock.valid_for_milliseconds = left(holder.ends);
         }
         lock
     }

@@ -143,7 +143,7 @@ pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: Moment,
         let renewed = row.held.and(row.standing.renewed)?;
         Some(unix.saturating_sub(now.since(renewed)).as_secs_f64())
     });
-    each(text, rows, TOKEN, |row| row.standing.last_token());
+    each(text, rows, TOKEN, |row| row.held.map(|held| held.token));
     each(text, rows, TRANSITIONS, |row| Some(row.standing.transitions));
     each(text, rows, UNHELD, |row| Some(row.unheld.as_secs_f64()));
 
@@ -180,7 +180,7 @@ const RENEWED: Family = (
 const TOKEN: Family = (
     "redlock_lock_fencing_token",
     "gauge",
-    "The greatest fencing token that this process held or saw; only grows.",
+    "The fencing token of the lease, told by the holder; only grows.",
 );
 const TRANSITIONS: Family = (
     "redlock_lock_transitions_total",
