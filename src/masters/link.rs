@@ -4,42 +4,35 @@
 //! unknown vote at once, so reconnecting never slows a round.
 
 mod keep;
+mod state;
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use redis::{Cmd, Value, aio::MultiplexedConnection};
+use redis::{Cmd, Value};
 use tokio::sync::{Notify, Semaphore};
 
 pub use keep::Notice;
 pub(crate) use keep::{Peers, RunIds, keep};
+pub(crate) use state::Admission;
+pub use state::MasterStatus;
+use state::{Open, State};
 
 use super::{
-    gate::Unfit,
     keys::Keyspace,
     look::Facts,
     offset::{Offset, Sample},
     reply::{Code, Reply},
     scripts::{LOOK, Script},
-    seal::{Blocked, Sealing},
+    seal::Sealing,
     unknown::Unknown,
 };
 use crate::{clock, lease::Moment};
 
 /// More requests than a healthy master ever has under way; beyond it a hung one would only fill memory.
 const UNDER_WAY: usize = 256;
-
-/// Whom a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// Only if this master may vote.
-    Voting,
-    /// Whenever it is connected: clean-up, looks, seals.
-    Connected,
-}
 
 /// One Redis server of the N, as seen from here.
 #[derive(Debug)]
@@ -58,35 +51,6 @@ pub(crate) struct Link {
     poke: Notify,
 }
 
-#[derive(Debug)]
-struct State {
-    open: Option<Open>,
-    incarnation: u32,
-    facts: Option<Facts>,
-    unfit: Option<Unfit>,
-    duplicate: bool,
-    trouble: Option<Unknown>,
-    /// While a process seals it: how far it is.
-    sealing: Option<Sealing>,
-    offset: Offset,
-    latency: Duration,
-    answered: Moment,
-}
-
-#[derive(Clone)]
-struct Open {
-    connection: MultiplexedConnection,
-    incarnation: u32,
-    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
-    ran: Arc<Mutex<BTreeSet<&'static str>>>,
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "connection {}", self.incarnation)
-    }
-}
-
 /// What came of one request to one master.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -95,33 +59,6 @@ pub(crate) struct Exchange {
     pub(crate) incarnation: u32,
     pub(crate) received: Moment,
     pub(crate) took: Duration,
-}
-
-/// A master's state for people and metrics.
-#[derive(Clone, Debug)]
-pub struct MasterStatus {
-    pub name: String,
-    pub url: String,
-    pub connected: bool,
-    pub facts: Option<Facts>,
-    /// Why it has no vote although it answers.
-    pub unfit: Option<Unfit>,
-    /// The last error, while it is not connected.
-    pub trouble: Option<Unknown>,
-    /// While this process is about to seal it: how long it still waits.
-    pub sealing_left: Option<Duration>,
-    /// Why it cannot be sealed, whatever the wait.
-    pub seal_blocked: Option<Blocked>,
-    pub latency: Duration,
-    pub clock_offset_seconds: Option<f64>,
-}
-
-impl MasterStatus {
-    /// Whether its votes count.
-    #[must_use]
-    pub fn votes(&self) -> bool {
-        self.connected && self.unfit.is_none() && self.facts.as_ref().is_some_and(Facts::sealed)
-    }
 }
 
 impl Link {
@@ -149,6 +86,7 @@ impl Link {
                 unfit: None,
                 duplicate: false,
                 trouble: None,
+                told: String::new(),
                 sealing: None,
                 offset: Offset::new(longest_lease),
                 latency: Duration::ZERO,
@@ -358,39 +296,6 @@ fn value(result: redis::RedisResult<Value>) -> Result<Value, Unknown> {
         Ok(Value::ServerError(e)) => Err(Unknown::server(e.code(), e.details().unwrap_or_default())),
         Ok(value) => Ok(value),
         Err(e) => Err(Unknown::of(&e)),
-    }
-}
-
-impl State {
-    fn unfit(&self, now: Moment) -> Option<Unfit> {
-        if self.duplicate {
-            return Some(Unfit::Duplicate);
-        }
-        let step = || {
-            self.offset
-                .distrusted(now)
-                .map(|left| Unfit::ClockStep(left.as_secs() + 1))
-        };
-        self.unfit.clone().or_else(step)
-    }
-
-    fn admitted(&self, admission: Admission, now: Moment) -> Result<Open, Unknown> {
-        let Some(open) = &self.open else {
-            let why = self
-                .trouble
-                .as_ref()
-                .map_or("connecting".to_owned(), ToString::to_string);
-            return Err(Unknown::NotConnected(why));
-        };
-        if admission == Admission::Voting {
-            if let Some(unfit) = self.unfit(now) {
-                return Err(Unknown::Unfit(unfit.to_string()));
-            }
-            if !self.facts.as_ref().is_some_and(Facts::sealed) {
-                return Err(Unknown::NotSealed);
-            }
-        }
-        Ok(open.clone())
     }
 }
 

@@ -86,7 +86,8 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
         "What the master is and how it is set up; always 1.",
     );
     for master in masters {
-        if let Some(facts) = &master.status.facts {
+        // What a master was before it went tells nothing of what it is.
+        if let Some(facts) = master.status.facts.as_ref().filter(|_| master.status.connected) {
             let more = info(facts, master.failure_domain);
             text.sample(name, &format!("{},{more}", master.labels), 1);
         }

@@ -12,7 +12,7 @@ use super::{Link, Open};
 use crate::{
     clock,
     lease::LockName,
-    masters::{Facts, gate, unknown::Unknown},
+    masters::{Facts, Unfit, gate, unknown::Unknown},
 };
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
@@ -113,6 +113,7 @@ async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown>
     let incarnation = state.incarnation;
     // No vote before the first look.
     state.facts = None;
+    state.told.clear();
     state.answered = clock::now();
     state.open = Some(Open {
         connection,
@@ -131,10 +132,8 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<P
             Ok(facts) => {
                 useful = true;
                 learn(link, peers, facts);
-                if !subscribed {
-                    subscribe(link).await;
-                    subscribed = true;
-                }
+                // One that was not answered is asked again; one that was refused stays refused on this connection.
+                subscribed = subscribed || subscribe(link).await;
             }
             Err(unknown) => {
                 let mut state = link.state();
@@ -210,28 +209,32 @@ impl Link {
     }
 }
 
-async fn subscribe(link: &Link) {
-    // The slow poll covers it.
-    if let Err(unknown) = link.subscribe().await {
-        tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
-    }
+/// False if it is worth asking again. Until then the slow poll covers it.
+async fn subscribe(link: &Link) -> bool {
+    let Err(unknown) = link.subscribe().await else {
+        return true;
+    };
+    tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
+    !matches!(unknown, Unknown::TimedOut(_))
 }
 
 fn learn(link: &Link, peers: &Peers, facts: Facts) {
     let unfit = gate::check(&facts, &link.fingerprint);
     // Before the first vote of this connection: a second name for the same server must not bring a second vote.
     peers.run_ids.enter(link.index, Some(&facts.run_id), &peers.links);
-    let (before, after) = {
+    let news = {
         let mut state = link.state();
-        let now = clock::now();
-        let before = state.standing(now);
         state.facts = Some(facts);
         state.unfit = unfit;
         state.trouble = None;
-        (before, state.standing(now))
+        // Against what was told last: a clock step or a duplicate comes and goes between two looks.
+        let standing = state.standing(clock::now());
+        let news = state.told != standing;
+        state.told.clone_from(&standing);
+        news.then_some(standing)
     };
-    if before != after {
-        tracing::info!(master = link.name, url = link.url, state = %after, "master");
+    if let Some(standing) = news {
+        tracing::info!(master = link.name, url = link.url, state = standing, "master");
         let _ = peers.notices.send(Notice::VotersChanged);
     }
 }
@@ -240,6 +243,8 @@ impl super::State {
     fn standing(&self, now: crate::lease::Moment) -> String {
         match (self.unfit(now), &self.facts) {
             (_, None) => "unknown".into(),
+            // Without the seconds left, which are other ones at each look.
+            (Some(Unfit::ClockStep(_)), _) => "refused: its clock stepped".into(),
             (Some(unfit), _) => format!("refused: {unfit}"),
             (None, Some(facts)) if facts.sealed() => "sealed".into(),
             _ => "not sealed".into(),

@@ -1,0 +1,120 @@
+//! What is known of one master, and whether it may be asked.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use redis::aio::MultiplexedConnection;
+
+use crate::{
+    lease::Moment,
+    masters::{
+        gate::Unfit,
+        look::Facts,
+        offset::Offset,
+        seal::{Blocked, Sealing},
+        unknown::Unknown,
+    },
+};
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Only if this master may vote.
+    Voting,
+    /// Whenever it is connected: clean-up, looks, seals.
+    Connected,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) open: Option<Open>,
+    pub(super) incarnation: u32,
+    pub(super) facts: Option<Facts>,
+    pub(super) unfit: Option<Unfit>,
+    pub(super) duplicate: bool,
+    pub(super) trouble: Option<Unknown>,
+    /// What was last logged and noticed of it.
+    pub(super) told: String,
+    /// While a process seals it: how far it is.
+    pub(super) sealing: Option<Sealing>,
+    pub(super) offset: Offset,
+    pub(super) latency: Duration,
+    pub(super) answered: Moment,
+}
+
+#[derive(Clone)]
+pub(super) struct Open {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) incarnation: u32,
+    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
+    pub(super) ran: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connection {}", self.incarnation)
+    }
+}
+
+/// A master's state for people and metrics.
+#[derive(Clone, Debug)]
+pub struct MasterStatus {
+    pub name: String,
+    pub url: String,
+    pub connected: bool,
+    pub facts: Option<Facts>,
+    /// Why it has no vote although it answers.
+    pub unfit: Option<Unfit>,
+    /// The last error, while it is not connected.
+    pub trouble: Option<Unknown>,
+    /// While this process is about to seal it: how long it still waits.
+    pub sealing_left: Option<Duration>,
+    /// Why it cannot be sealed, whatever the wait.
+    pub seal_blocked: Option<Blocked>,
+    pub latency: Duration,
+    pub clock_offset_seconds: Option<f64>,
+}
+
+impl MasterStatus {
+    /// Whether its votes count.
+    #[must_use]
+    pub fn votes(&self) -> bool {
+        self.connected && self.unfit.is_none() && self.facts.as_ref().is_some_and(Facts::sealed)
+    }
+}
+
+impl State {
+    pub(super) fn unfit(&self, now: Moment) -> Option<Unfit> {
+        if self.duplicate {
+            return Some(Unfit::Duplicate);
+        }
+        let step = || {
+            self.offset
+                .distrusted(now)
+                .map(|left| Unfit::ClockStep(left.as_secs() + 1))
+        };
+        self.unfit.clone().or_else(step)
+    }
+
+    pub(super) fn admitted(&self, admission: Admission, now: Moment) -> Result<Open, Unknown> {
+        let Some(open) = &self.open else {
+            let why = self
+                .trouble
+                .as_ref()
+                .map_or("connecting".to_owned(), ToString::to_string);
+            return Err(Unknown::NotConnected(why));
+        };
+        if admission == Admission::Voting {
+            if let Some(unfit) = self.unfit(now) {
+                return Err(Unknown::Unfit(unfit.to_string()));
+            }
+            if !self.facts.as_ref().is_some_and(Facts::sealed) {
+                return Err(Unknown::NotSealed);
+            }
+        }
+        Ok(open.clone())
+    }
+}
