@@ -8,7 +8,10 @@ use std::{
 use redlock::{
     clock,
     elector::{Elector, Silent},
-    lease::{ClusterId, Participation, Terms, Timings},
+    lease::{
+        ClusterId, Participation, Terms, Timings,
+        timing::{self, GivenTimings},
+    },
     masters::Acquired,
 };
 
@@ -93,10 +96,20 @@ async fn turn<F: Future<Output = ()> + Send + 'static>(
     total as f64 / FOR.as_secs_f64()
 }
 
-/// 10,000 leases held by one elector: what renewing them costs.
+/// 10,000 leases held by one elector: what renewing them costs. With the lease that is derived, and with the longest
+/// one that the default quorum allows.
 pub async fn leases(quorum: &Quorum) {
+    hold(quorum, Timings::derive(Duration::ZERO)).await;
+    let given = GivenTimings {
+        lease_duration: Some(timing::DEFAULT_LONGEST_LEASE),
+        ..GivenTimings::default()
+    };
+    let longest = Timings::resolve(given, Duration::ZERO, None, timing::DEFAULT_LONGEST_LEASE).unwrap();
+    hold(quorum, longest).await;
+}
+
+async fn hold(quorum: &Quorum, timings: Timings) {
     const LOCKS: usize = 10_000;
-    let timings = Timings::derive(Duration::ZERO);
     println!(
         "\n## {LOCKS} leases of {} s held by one process",
         timings.lease_duration.as_secs()
@@ -134,9 +147,9 @@ pub async fn leases(quorum: &Quorum) {
         started.elapsed().as_secs_f64() * 1e3
     );
     // Renewals settle on their grid within an interval.
-    tokio::time::sleep(timings.lease_duration).await;
+    tokio::time::sleep(timings.renew_interval() * 2).await;
     let (calls, cpu, began) = (script_calls(quorum).await, cpu_time(), Instant::now());
-    tokio::time::sleep(Duration::from_secs(30)).await;
+    tokio::time::sleep(Duration::from_secs(30).max(timings.renew_interval() * 2)).await;
     let seconds = began.elapsed().as_secs_f64();
     let per_second = (script_calls(quorum).await - calls) as f64 / seconds;
     let share = (cpu_time() - cpu).as_secs_f64() / seconds * 100.0;

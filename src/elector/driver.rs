@@ -244,23 +244,28 @@ impl Driver {
         let Some(slot) = self.slot(place) else {
             return Ok(());
         };
-        let actions = slot.machine.handle(clock::now(), fastrand::u64(..), event);
-        actions.into_iter().try_for_each(|action| self.act(place, action))
+        let now = clock::now();
+        let actions = slot.machine.handle(now, fastrand::u64(..), event);
+        actions
+            .into_iter()
+            .try_for_each(|action| self.act(place, action, now))
     }
 
-    fn act(&mut self, place: Place, action: Action) -> Result<(), Closed> {
+    fn act(&mut self, place: Place, action: Action, now: Moment) -> Result<(), Closed> {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
             return Ok(());
         };
         match action {
-            Action::StartRound { id, round } => return self.start(place, id, round),
+            Action::StartRound { id, round } => return self.start(place, id, round, now),
             Action::SleepUntil(moment) => {
                 if let Some(before) = slot.timer.replace(moment) {
                     self.timers.remove(&(before, place));
                 }
                 self.timers.insert((moment, place));
             }
-            Action::PublishActive { authority, won } => slot.on_active(self.watcher.as_ref(), authority, won),
+            Action::PublishActive { authority, won } => {
+                slot.on_active(self.watcher.as_ref(), authority, won, now)
+            }
             Action::PublishStandby { ended, holder } => slot.on_standby(self.watcher.as_ref(), ended, holder),
             Action::Stopped => self.on_stopped(place)?,
         }
@@ -286,7 +291,7 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, place: Place, id: u64, round: Round) -> Result<(), Closed> {
+    fn start(&mut self, place: Place, id: u64, round: Round, now: Moment) -> Result<(), Closed> {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
             return Ok(());
         };
@@ -322,7 +327,7 @@ impl Driver {
             place,
             generation: slot.generation,
             round: id,
-            started: clock::now(),
+            started: now,
         };
         self.pending.insert(self.next_tag, pending);
         self.masters.submit(Call::tagged(

@@ -60,8 +60,8 @@ impl Slot {
         watcher: &dyn Watcher,
         authority: Authority,
         won: Option<(Won, Option<Takeover>)>,
+        now: Moment,
     ) {
-        let now = clock::now();
         self.publish(|standing| {
             standing.active(authority, now);
             if let Some((_, takeover)) = won {

@@ -14,7 +14,7 @@ const SEVERAL: u32 = u32::MAX;
 /// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;
 /// on another one it may run before it, and must be repeated.
 ///
-/// Only the courier writes the counters.
+/// Only the courier writes the counters, so they need no locked instruction.
 #[derive(Debug)]
 pub struct Tenure {
     pub(crate) stem: LeaseStem,
@@ -37,12 +37,14 @@ impl Tenure {
     }
 
     pub(crate) fn sending(&self, master: usize) {
-        self.pending[master].fetch_add(1, Relaxed);
+        let pending = &self.pending[master];
+        pending.store(pending.load(Relaxed) + 1, Relaxed);
     }
 
     /// A grant or renewal came back (or did not); `incarnation` 0 means that it was never sent.
     pub(crate) fn sent(&self, master: usize, incarnation: u32) {
-        self.pending[master].fetch_sub(1, Relaxed);
+        let pending = &self.pending[master];
+        pending.store(pending.load(Relaxed).saturating_sub(1), Relaxed);
         if incarnation != 0 {
             let before = self.sent[master].load(Relaxed);
             let one = before == 0 || before == incarnation;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Landed, Underway};
 use crate::{
     clock,
-    lease::{QuorumSize, Vote},
+    lease::{Moment, QuorumSize, Vote},
     masters::{
         courier::{
             Answer, Call, Delivery, Operation, Request, Sink,
@@ -39,6 +39,7 @@ impl Underway {
             }
             Err(unknown) => (Vec::new(), unknown),
         };
+        let now = clock::now();
         let mut votes = [0; 3];
         for (position, index) in members.into_iter().enumerate() {
             let answer = items.get(position).map_or_else(
@@ -48,7 +49,13 @@ impl Underway {
             votes[vote(&answer) as usize] += 1;
             if let Some(entry) = flight.entries.get_mut(index) {
                 self.clean_up(&entry.call, master, &answer, exchange.incarnation);
-                Self::answered(&mut self.departing, entry, self.courier.size, master, answer);
+                Self::answered(
+                    &mut self.departing,
+                    entry,
+                    self.courier.size,
+                    (master, answer),
+                    now,
+                );
             }
         }
         if flight.undecided > 0 {
@@ -94,12 +101,10 @@ impl Underway {
         follow_ups: &mut Vec<Entry>,
         entry: &mut Entry,
         size: QuorumSize,
-        master: usize,
-        answer: Answer,
+        (master, answer): (usize, Answer),
+        now: Moment,
     ) {
-        let change = entry
-            .progress
-            .on_answer(&entry.call, size, master, answer, clock::now());
+        let change = entry.progress.on_answer(&entry.call, size, master, answer, now);
         match change {
             Change::None => {}
             Change::Confirm(request, attempt) => {
@@ -122,7 +127,7 @@ impl Underway {
                 let taken = entry.call.sink.deliver(delivery);
                 if lost || (won && !taken) {
                     follow_ups.extend(entry.call.undo().map(|call| {
-                        let progress = Progress::new(&call, size, clock::now(), Duration::ZERO);
+                        let progress = Progress::new(&call, size, now, Duration::ZERO);
                         Entry { call, progress }
                     }));
                 }
