@@ -87,6 +87,7 @@ impl Link {
                 duplicate: false,
                 trouble: None,
                 told: String::new(),
+                silent: false,
                 sealing: None,
                 offset: Offset::new(longest_lease),
                 latency: Duration::ZERO,
@@ -223,6 +224,9 @@ impl Link {
         {
             self.poke();
         }
+        if reply == Err(Unknown::TimedOut(deadline.as_millis())) && deadline >= self.command_timeout {
+            self.state().silent_since(sent);
+        }
         let reply = self.note(admission, reply, sent, received);
         Exchange {
             reply,
@@ -240,9 +244,12 @@ impl Link {
         sent: Moment,
         received: Moment,
     ) -> Result<Reply, Unknown> {
-        let reply = reply?;
         let mut state = self.state();
-        state.answered = received;
+        if reply.as_ref().map_or_else(Unknown::is_of_server, |_| true) {
+            state.answered = received;
+            state.silent = false;
+        }
+        let reply = reply?;
         state.latency = received.since(sent);
         if state.offset.sample(Sample {
             master: reply.time,

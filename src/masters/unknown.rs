@@ -10,6 +10,9 @@ pub enum Unknown {
     NotConnected(String),
     #[error("no answer within {0} ms")]
     TimedOut(u128),
+    /// It was not asked: it has not answered an earlier request yet.
+    #[error("does not answer")]
+    Silent,
     #[error("connection lost: {0}")]
     ConnectionLost(String),
     /// More requests under way than a healthy master ever has.

@@ -29,9 +29,11 @@ pub(crate) enum Out {
         not_after: u64,
     },
     WakeAt(Moment),
+    /// `silent`: only for the masters that were not asked, since they did not answer before.
     Deadline {
         call: u64,
         at: Moment,
+        silent: bool,
     },
     Repeat {
         tenure: usize,
@@ -76,6 +78,8 @@ pub(crate) struct Candidate {
     timer: Option<Moment>,
     /// The connection to each master; another number after it was lost.
     pub(crate) connections: [u32; MAX_MASTERS],
+    /// Masters that left a call unanswered and have not answered since: not asked for votes, only looked at.
+    silent: [bool; MAX_MASTERS],
     /// A master's clock in microseconds, and when it was read.
     samples: [(u64, Moment); MAX_MASTERS],
     /// Votes of renewals before, for the planted sum over rounds.
@@ -102,6 +106,7 @@ impl Candidate {
             floor: 0,
             timer: None,
             connections: [1; MAX_MASTERS],
+            silent: [false; MAX_MASTERS],
             samples: [(0, Moment::from_nanos(0)); MAX_MASTERS],
             sum: None,
             heals: None,
@@ -130,6 +135,7 @@ impl Candidate {
         self.life += 1;
         (self.machine, self.published, self.timer) = (None, None, None);
         (self.floor, self.sum, self.heals) = (0, None, None);
+        self.silent = [false; MAX_MASTERS];
         self.calls.clear();
         for connection in &mut self.connections {
             *connection += 1;

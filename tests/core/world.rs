@@ -74,6 +74,7 @@ pub(crate) enum What {
         candidate: usize,
         life: u32,
         call: u64,
+        silent: bool,
     },
     Repeat {
         candidate: usize,
@@ -284,8 +285,13 @@ impl World {
                 let out = self.candidates[candidate].on_timer(self.now, due, self.rng.u64(..));
                 self.carry(candidate, out);
             }
-            What::Deadline { candidate, call, .. } => {
-                let out = self.candidates[candidate].on_deadline(self.now, call, &mut self.rng);
+            What::Deadline {
+                candidate,
+                call,
+                silent,
+                ..
+            } => {
+                let out = self.candidates[candidate].on_deadline(self.now, (call, silent), &mut self.rng);
                 self.carry(candidate, out);
             }
             What::Repeat {
@@ -336,13 +342,14 @@ impl World {
                     self.dispatch(master, request);
                 }
                 Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
-                Out::Deadline { call, at } => {
+                Out::Deadline { call, at, silent } => {
                     self.at(
                         clock.instant(at),
                         What::Deadline {
                             candidate,
                             life,
                             call,
+                            silent,
                         },
                     );
                 }

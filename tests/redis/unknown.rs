@@ -110,15 +110,31 @@ async fn a_lost_connection() {
 }
 
 #[tokio::test]
-async fn a_time_out() {
+async fn a_time_out_and_then_no_vote_is_asked_for_until_it_answers_again() {
     let (servers, masters) = three().await;
     servers[0].pause().unwrap();
     let answer = answer_of_the_first(&masters).await;
+    // A look may have found out first.
+    let silent =
+        |answer: &Answer| matches!(answer, Answer::Unknown(Unknown::TimedOut(150) | Unknown::Silent));
+    assert!(silent(&answer), "{answer:?}");
+    masters.voters(2).await;
+    let started = std::time::Instant::now();
+    let answer = answer_of_the_first(&masters).await;
     assert!(
-        matches!(answer, Answer::Unknown(Unknown::TimedOut(150))),
+        matches!(
+            answer,
+            Answer::Unknown(Unknown::Silent | Unknown::NotConnected(_))
+        ),
         "{answer:?}"
     );
+    assert!(
+        started.elapsed() < Duration::from_millis(140),
+        "nobody waits for it: {:?}",
+        started.elapsed()
+    );
     servers[0].resume().unwrap();
+    masters.voters(3).await;
 }
 
 #[tokio::test]

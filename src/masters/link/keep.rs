@@ -114,6 +114,7 @@ async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown>
     // No vote before the first look.
     state.facts = None;
     state.told.clear();
+    state.silent = false;
     state.answered = clock::now();
     state.open = Some(Open {
         connection,
@@ -146,6 +147,8 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<P
                     tracing::warn!(master = link.name, url = link.url, error = %unknown, "master does not answer");
                 }
                 state.trouble = Some(unknown);
+                drop(state);
+                tell(link, peers);
                 if silent || lost {
                     return useful;
                 }
@@ -222,26 +225,36 @@ fn learn(link: &Link, peers: &Peers, facts: Facts) {
     let unfit = gate::check(&facts, &link.fingerprint);
     // Before the first vote of this connection: a second name for the same server must not bring a second vote.
     peers.run_ids.enter(link.index, Some(&facts.run_id), &peers.links);
-    let news = {
+    {
         let mut state = link.state();
         state.facts = Some(facts);
         state.unfit = unfit;
         state.trouble = None;
-        // Against what was told last: a clock step or a duplicate comes and goes between two looks.
-        let standing = state.standing(clock::now());
-        let news = state.told != standing;
-        state.told.clone_from(&standing);
-        news.then_some(standing)
-    };
-    if let Some(standing) = news {
-        tracing::info!(master = link.name, url = link.url, state = standing, "master");
-        let _ = peers.notices.send(Notice::VotersChanged);
     }
+    tell(link, peers);
+}
+
+/// Logs and notices how the master stands, if that is another than was told last: a clock step or a duplicate comes and
+/// goes between two looks.
+fn tell(link: &Link, peers: &Peers) {
+    let standing = {
+        let mut state = link.state();
+        let standing = state.standing(clock::now());
+        if state.told == standing {
+            return;
+        }
+        state.told.clone_from(&standing);
+        standing
+    };
+    tracing::info!(master = link.name, url = link.url, state = standing, "master");
+    // Nobody listens: the set is used without an elector.
+    let _ = peers.notices.send(Notice::VotersChanged);
 }
 
 impl super::State {
     fn standing(&self, now: crate::lease::Moment) -> String {
         match (self.unfit(now), &self.facts) {
+            _ if self.silent => "does not answer".into(),
             (_, None) => "unknown".into(),
             // Without the seconds left, which are other ones at each look.
             (Some(Unfit::ClockStep(_)), _) => "refused: its clock stepped".into(),

@@ -43,6 +43,10 @@ pub(super) struct State {
     pub(super) offset: Offset,
     pub(super) latency: Duration,
     pub(super) answered: Moment,
+    /// It left a request unanswered for a whole command timeout, and has not answered since. Nothing that needs its
+    /// vote is asked of it then: a round that waits for it holds what it was granted elsewhere in everybody's way, and
+    /// with one of three masters hung, several candidates could do so in turn for seconds. Looks go on.
+    pub(super) silent: bool,
 }
 
 #[derive(Clone)]
@@ -99,6 +103,11 @@ impl State {
         self.unfit.clone().or_else(step)
     }
 
+    /// A request sent at `sent` was not answered in time.
+    pub(super) fn silent_since(&mut self, sent: Moment) {
+        self.silent = self.answered <= sent;
+    }
+
     pub(super) fn admitted(&self, admission: Admission, now: Moment) -> Result<Open, Unknown> {
         let Some(open) = &self.open else {
             let why = self
@@ -108,6 +117,9 @@ impl State {
             return Err(Unknown::NotConnected(why));
         };
         if admission == Admission::Voting {
+            if self.silent {
+                return Err(Unknown::Silent);
+            }
             if let Some(unfit) = self.unfit(now) {
                 return Err(Unknown::Unfit(unfit.to_string()));
             }

@@ -14,10 +14,22 @@ use crate::{
 
 impl Candidate {
     /// The deadline of a call: who has not answered will not be heard.
-    pub(crate) fn on_deadline(&mut self, at: Instant, call: u64, rng: &mut fastrand::Rng) -> Vec<Out> {
+    /// `silent`: of those, only the masters that were not asked.
+    pub(crate) fn on_deadline(
+        &mut self,
+        at: Instant,
+        (call, silent): (u64, bool),
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
         let mut out = Vec::new();
         for master in 0..self.size.masters() {
-            let connection = self.connections[master];
+            let waits = self.calls.get(&call).is_some_and(|call| call.outstanding[master]);
+            if !waits || (silent && !self.silent[master]) {
+                continue;
+            }
+            self.silent[master] = true;
+            // 0: it was not sent.
+            let connection = if silent { 0 } else { self.connections[master] };
             self.answer(at, call, master, None, connection, rng, &mut out);
         }
         out
@@ -31,6 +43,7 @@ impl Candidate {
         rng: &mut fastrand::Rng,
     ) -> Vec<Out> {
         let mut out = Vec::new();
+        self.silent[master] = false;
         if let Some(reply) = reply {
             // The floor keeps the counters together for speed. Safety must not lean on it: not everybody has one.
             if self.index.is_multiple_of(2) {
@@ -165,6 +178,7 @@ impl Candidate {
         };
         let done = vote(reply) != Vote::Unknown;
         let (wait, until) = match kind {
+            Kind::Grant | Kind::Renew if connection == 0 => return,
             Kind::Grant | Kind::Renew => {
                 lease.pending[master] = lease.pending[master].saturating_sub(1);
                 lease.sent[master] = connection;

@@ -11,6 +11,9 @@ use crate::{
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT},
 };
 
+/// No call has this number.
+const LOOK: u64 = 0;
+
 impl Candidate {
     pub(super) fn start_round(&mut self, now: Moment, id: u64, round: Round, out: &mut Vec<Out>) {
         let tally = Tally::new(self.size);
@@ -192,6 +195,7 @@ impl Candidate {
         out.push(Out::Deadline {
             call: self.next,
             at: deadline,
+            silent: false,
         });
         self.next
     }
@@ -207,8 +211,23 @@ impl Candidate {
         let Some(entry) = self.calls.get_mut(&call) else {
             return;
         };
+        let deletes = matches!(entry.kind, Kind::Release | Kind::Undo | Kind::Repeat { .. });
+        let mut unasked = false;
         for master in (0..self.size.masters()).filter(|master| to(*master)) {
             entry.outstanding[master] = true;
+            if self.silent[master] && !deletes {
+                // A look instead, of which only the answer counts.
+                unasked = true;
+                let (connection, cluster) = (self.connections[master], self.cluster.to_string());
+                out.push(Out::Send {
+                    master,
+                    connection,
+                    call: LOOK,
+                    op: Op::Observe { cluster },
+                    not_after: u64::MAX,
+                });
+                continue;
+            }
             if matches!(entry.kind, Kind::Grant | Kind::Renew) {
                 self.tenures[entry.tenure].pending[master] += 1;
             }
@@ -222,6 +241,13 @@ impl Candidate {
                 call,
                 op: op(master),
                 not_after,
+            });
+        }
+        if unasked {
+            out.push(Out::Deadline {
+                call,
+                at: now,
+                silent: true,
             });
         }
     }
