@@ -14,6 +14,8 @@ mod first_start;
 mod fixture;
 #[path = "redis/lease.rs"]
 mod lease;
+#[path = "redis/marks.rs"]
+mod marks;
 #[path = "redis/proxy.rs"]
 mod proxy;
 #[path = "redis/release.rs"]
