@@ -43,8 +43,8 @@ impl Candidate {
         rng: &mut fastrand::Rng,
     ) -> Vec<Out> {
         let mut out = Vec::new();
-        self.silent[master] = false;
         if let Some(reply) = reply {
+            self.silent[master] = false;
             // The floor keeps the counters together for speed. Safety must not lean on it: not everybody has one.
             if self.index.is_multiple_of(2) {
                 self.floor = self.floor.max(reply.counter);
