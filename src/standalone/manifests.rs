@@ -8,6 +8,7 @@ mod assemble;
 mod parse;
 mod problem;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 pub struct Loaded {
     pub quorums: Vec<QuorumPlan>,
     pub locks: Vec<LockPlan>,
+    /// The file of each object that could be read, valid or not, by a name such as `LeaderLock billing/report`.
+    pub files: BTreeMap<String, String>,
     pub problems: Vec<Problem>,
 }
 
