@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use super::{ConnectionArgs, Exit, Failure};
 use crate::{
     lease::HolderIdentity,
-    standalone::{self, Options, operator::OperatorError},
+    standalone::{self, Options},
     telemetry::logs,
 };
 
@@ -83,10 +83,10 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     match standalone::run(options).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
-            let exit = match &error {
-                error if error.is_of_configuration() => Exit::Config,
-                OperatorError::Impatient => Exit::Unhealthy,
-                _ => Exit::Software,
+            let exit = if error.is_of_configuration() {
+                Exit::Config
+            } else {
+                Exit::Software
             };
             Err(Failure::caused(exit, &error))
         }
