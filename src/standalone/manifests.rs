@@ -96,7 +96,10 @@ pub fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
         }
         Err(source) => return Err(QuorumFileError::Unreadable { file: owned, source }),
     };
-    let parsed = parse::parse(&name.to_string_lossy(), &text);
+    let mut parsed = parse::parse(&name.to_string_lossy(), &text);
+    parsed
+        .documents
+        .retain(|document| matches!(document.object, parse::Object::Quorum(_)));
     let mut loaded = assemble::assemble(parsed.documents, parsed.problems);
     match (loaded.quorums.pop(), loaded.quorums.len()) {
         (Some(quorum), 0) => Ok(quorum),
