@@ -57,10 +57,9 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Crd => {
-            print!(
-                "{}",
-                crate::api::crds_yaml().map_err(|e| Failure::new(Exit::Software, e.to_string()))?
-            );
+            let definitions =
+                crate::api::crds_yaml().map_err(|e| Failure::new(Exit::Software, e.to_string()))?;
+            session::print(&definitions)?;
             Ok(Exit::Ok)
         }
         Command::Operator(args) => block_on(operator::run(*args))?,

@@ -14,5 +14,5 @@ mod target;
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
 pub use problems::FieldError;
-pub use quorum::validate_quorum;
+pub use quorum::{check_key_prefix, validate_quorum};
 pub use set::{duplicate_lock_names, shared_masters};

@@ -17,6 +17,7 @@ use crate::{
 #[command(after_help = "Example:
   redlock break billing/nightly-report --yes --reason 'node lost, INC-42' --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct BreakArgs {
+    /// The lock, by its name on the masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     lock: LockName,
     /// Do it.

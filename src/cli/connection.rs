@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Exit, Failure};
 use crate::{
+    api::validate::check_key_prefix,
     lease::{ClusterId, timing},
     masters::{Credentials, MasterConfig, MastersConfig, Secret, Tls},
     standalone::{COMMAND_TIMEOUT, manifests::load_quorum, masters_config},
@@ -76,11 +77,24 @@ pub struct QuorumArgs {
     /// A RedisQuorum manifest instead of urls.
     #[arg(long, env = "REDLOCK_CONFIG", value_name = "FILE", conflicts_with = "masters")]
     pub config: Option<PathBuf>,
-    /// Prefix of the keys on the masters.
-    #[arg(long, env = "REDLOCK_KEY_PREFIX", default_value = "redlock")]
+    /// Prefix of the keys on the masters; a manifest says its own.
+    #[arg(
+        long,
+        env = "REDLOCK_KEY_PREFIX",
+        value_name = "PREFIX",
+        default_value = "redlock",
+        value_parser = key_prefix,
+        conflicts_with = "config"
+    )]
     pub key_prefix: String,
     #[command(flatten)]
     pub connection: ConnectionArgs,
+}
+
+fn key_prefix(text: &str) -> Result<String, String> {
+    check_key_prefix(text)
+        .map(|()| text.to_owned())
+        .map_err(|reason| format!("it {reason}"))
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<String, Failure> {
@@ -96,7 +110,7 @@ impl ConnectionArgs {
     /// Reads the password, from the file or the environment.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// A file that cannot be read, a user without a password.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         let password = match &self.password_file {
             Some(path) => Some(
@@ -106,6 +120,14 @@ impl ConnectionArgs {
             ),
             None => std::env::var("REDLOCK_PASSWORD").ok().filter(|p| !p.is_empty()),
         };
+        if let Some(username) = self.username.as_ref().filter(|_| password.is_none()) {
+            // The server would not be told of the user, and take us for its default one.
+            let message = format!(
+                "--username {username}: no password is given: add --password-file (an empty file for a user without \
+                 one) or REDLOCK_PASSWORD"
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
         Ok(Credentials {
             username: self.username.clone(),
             password: password.map(Secret::new),

@@ -1,11 +1,9 @@
 //! `redlock demo`.
 
-use std::io::Write;
-
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, session};
 use crate::demo::{self, DemoError, Report, Screen};
 
 /// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
@@ -71,7 +69,5 @@ fn print(report: &Report, output: Output) -> Result<(), Failure> {
             .map(|text| text + "\n")
             .map_err(|e| Failure::new(Exit::Software, format!("writing the findings as JSON: {e}")))?,
     };
-    // Nobody reads any more: the exit code still tells.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    session::print(&text)
 }

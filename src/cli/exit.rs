@@ -14,8 +14,6 @@ pub enum Exit {
     NoQuorum,
     /// An error inside: a task ended that must not end.
     Software,
-    /// The lock was not acquired.
-    NotAcquired,
     /// User, password or permissions not accepted.
     Auth,
     /// A configuration, manifest, file or address that cannot be used.
@@ -33,7 +31,6 @@ impl Exit {
             Self::Usage => 64,
             Self::NoQuorum => 69,
             Self::Software => 70,
-            Self::NotAcquired => 75,
             Self::Auth => 77,
             Self::Config => 78,
             Self::Signal(number) => 128 + number,

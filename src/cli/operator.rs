@@ -3,11 +3,12 @@
 use std::{env, fs, net::SocketAddr, path::PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
+use tracing::level_filters::LevelFilter;
 
 use super::{ConnectionArgs, Exit, Failure};
 use crate::{
     lease::HolderIdentity,
-    standalone::{self, Options, operator::OperatorError},
+    standalone::{self, Options},
     telemetry::logs,
 };
 
@@ -25,6 +26,7 @@ pub(super) struct OperatorArgs {
         long,
         env = "REDLOCK_LISTEN",
         value_name = "ADDR",
+        value_parser = address,
         default_value = "127.0.0.1:8080"
     )]
     listen: SocketAddr,
@@ -44,7 +46,7 @@ pub(super) struct OperatorArgs {
     #[arg(long, env = "REDLOCK_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     /// Which events: error, warn, info, debug or trace, or target=level,…; else RUST_LOG, else info.
-    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL", value_parser = level)]
     log_level: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -83,13 +85,28 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     match standalone::run(options).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
-            let exit = match &error {
-                error if error.is_of_configuration() => Exit::Config,
-                OperatorError::Impatient => Exit::Unhealthy,
-                _ => Exit::Software,
+            let exit = if error.is_of_configuration() {
+                Exit::Config
+            } else {
+                Exit::Software
             };
             Err(Failure::caused(exit, &error))
         }
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it is no address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+/// A single word that is no level would be taken for a target, and nothing be written at all.
+fn level(text: &str) -> Result<String, String> {
+    let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    if text.split(',').all(is_known) {
+        Ok(text.to_owned())
+    } else {
+        Err("use error, warn, info, debug or trace, or target=level,…".to_owned())
     }
 }
 

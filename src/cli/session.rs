@@ -1,6 +1,9 @@
 //! Looking at the masters, for the commands that look: opened, and failures with their exit codes.
 
-use std::time::Duration;
+use std::{
+    io::{ErrorKind, Write},
+    time::Duration,
+};
 
 use clap::ValueEnum;
 
@@ -20,7 +23,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Writes one of the two. A reader that went away needs nothing more.
+    /// Writes one of the two.
     pub(super) fn write(
         self,
         text: impl FnOnce() -> String,
@@ -33,14 +36,25 @@ impl Output {
                 json.map_err(|e| Failure::new(Exit::Software, format!("writing JSON: {e}")))? + "\n"
             }
         };
-        say(&text);
-        Ok(())
+        print(&text)
     }
 }
 
-/// To the standard output. A reader that went away (`| head`) is no failure.
+/// The result of a command, to the standard output. A reader that went away (`| head`) is no failure; a disk that is
+/// full is one.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            let message = format!("writing to the standard output: {e}");
+            Err(Failure::new(Exit::Software, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is done meanwhile, to the standard output. It goes on when nobody can read it.
 pub(super) fn say(text: &str) {
-    use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

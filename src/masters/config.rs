@@ -6,7 +6,7 @@ use redis::{ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use thiserror::Error;
 
-use super::{Fingerprint, Unknown};
+use super::Fingerprint;
 use crate::lease::{ClusterId, QuorumSize};
 
 /// A password or key. Never printed.
@@ -126,7 +126,7 @@ impl MastersConfig {
             .url
             .as_str()
             .into_connection_info()
-            .map_err(|e| bad(Unknown::of(&e).to_string()))?;
+            .map_err(|e| bad(refusal(&e)))?;
         let mut settings = info
             .redis_settings()
             .clone()
@@ -142,7 +142,7 @@ impl MastersConfig {
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
         if !master.url.starts_with("rediss://") {
-            return redis::Client::open(info).map_err(|e| bad(Unknown::of(&e).to_string()));
+            return redis::Client::open(info).map_err(|e| bad(refusal(&e)));
         }
         self.tls.check()?;
         let pem = |secret: &Secret| secret.reveal().as_bytes().to_vec();
@@ -156,6 +156,14 @@ impl MastersConfig {
         redis::Client::build_with_tls(info, certificates)
             .map_err(|e| ConfigError::Tls(e.category().to_owned()))
     }
+}
+
+/// Without the kind of the error, which is a word of the client library.
+fn refusal(error: &redis::RedisError) -> String {
+    let text = error.to_string();
+    text.strip_suffix(" - InvalidClientConfig")
+        .unwrap_or(&text)
+        .to_owned()
 }
 
 impl Tls {

@@ -8,6 +8,7 @@ mod assemble;
 mod parse;
 mod problem;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 pub struct Loaded {
     pub quorums: Vec<QuorumPlan>,
     pub locks: Vec<LockPlan>,
+    /// The file of each object that could be read, valid or not, by a name such as `LeaderLock billing/report`.
+    pub files: BTreeMap<String, String>,
     pub problems: Vec<Problem>,
 }
 
@@ -93,7 +96,10 @@ pub fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
         }
         Err(source) => return Err(QuorumFileError::Unreadable { file: owned, source }),
     };
-    let parsed = parse::parse(&name.to_string_lossy(), &text);
+    let mut parsed = parse::parse(&name.to_string_lossy(), &text);
+    parsed
+        .documents
+        .retain(|document| matches!(document.object, parse::Object::Quorum(_)));
     let mut loaded = assemble::assemble(parsed.documents, parsed.problems);
     match (loaded.quorums.pop(), loaded.quorums.len()) {
         (Some(quorum), 0) => Ok(quorum),

@@ -59,8 +59,6 @@ pub enum OperatorError {
     Quorum(#[from] QuorumEnded),
     #[error("the task that {task} ended: {reason}")]
     Task { task: &'static str, reason: String },
-    #[error("told twice to end: what was not given back yet runs out by itself")]
-    Impatient,
 }
 
 impl OperatorError {
@@ -124,7 +122,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let mut operator = Operator::start(options.folder, loaded, listener, candidate, state);
     let end = operator.run(&mut signals).await;
-    let end = operator.stop(end, &mut signals).await;
+    let end = operator.stop(end).await;
     if end.is_ok() {
         tracing::info!("operator ended");
     }
@@ -177,21 +175,12 @@ impl Operator {
         }
     }
 
-    /// Gives everything up, in bounded time. What ended first is what is told.
-    async fn stop(
-        mut self,
-        end: Result<(), OperatorError>,
-        signals: &mut Signals,
-    ) -> Result<(), OperatorError> {
-        let end = tokio::select! {
-            stopped = time::timeout(ENDING, self.reconciler.stop()) => {
-                if stopped.is_err() {
-                    tracing::warn!("not everything could be given back in time: leases run out by themselves");
-                }
-                end
-            }
-            _ = signals.next() => end.and(Err(OperatorError::Impatient)),
-        };
+    /// Gives everything up, in bounded time. What ended first is what is told. Further signals change nothing: whoever
+    /// signals a process and its group (`timeout`, a shell) sends two at once.
+    async fn stop(mut self, end: Result<(), OperatorError>) -> Result<(), OperatorError> {
+        if time::timeout(ENDING, self.reconciler.stop()).await.is_err() {
+            tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        }
         self.following.abort();
         self.serving.abort();
         end

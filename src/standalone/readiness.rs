@@ -55,6 +55,8 @@ impl Readiness {
             "stopping".to_owned()
         } else if nothing_usable {
             "no quorum can be used: see the problems".to_owned()
+        } else if quorums.is_empty() {
+            "nothing is declared".to_owned()
         } else if waiting.is_empty() {
             "can take part".to_owned()
         } else {

@@ -56,6 +56,9 @@ impl Reconciler {
         match loaded {
             Ok(loaded) => {
                 let (desired, findings) = Desired::new(loaded, &self.desired);
+                if desired.quorums.is_empty() && findings.is_empty() {
+                    tracing::warn!("the folder declares no RedisQuorum: there is nothing to contend for");
+                }
                 self.desired = desired;
                 self.findings = findings;
             }

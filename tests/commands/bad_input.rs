@@ -1,5 +1,8 @@
 //! Bad input: a clear message and an exit code, no panic, no secret.
 
+use std::fs::File;
+use std::process::{Command, Stdio};
+
 use crate::program::redlock;
 
 const COMMANDS: [&[&str]; 5] = [
@@ -61,6 +64,11 @@ fn locks_and_formats_that_cannot_be_are_named() {
         (&["status", "-o", "yaml"], &["yaml", "table", "json"]),
         (&["init", "--max-lease-duration", "60"], &["60", "15s"]),
         (&["status", "--tls-cert", "x"], &["--tls-key"]),
+        (
+            &["status", "--key-prefix", "a*"],
+            &["a*", "--key-prefix", "letters"],
+        ),
+        (&["status", "--key-prefix", ""], &["--key-prefix", "letters"]),
     ] {
         let arguments: Vec<&str> = arguments.iter().copied().chain(masters).collect();
         redlock(&arguments).expect(64, texts);
@@ -69,6 +77,37 @@ fn locks_and_formats_that_cannot_be_are_named() {
         .into_iter()
         .chain(masters);
     redlock(&arguments.collect::<Vec<_>>()).expect(78, &["--tls-ca /nonexistent/ca: cannot be read"]);
+    let arguments = ["status", "--username", "bob"].into_iter().chain(masters);
+    redlock(&arguments.collect::<Vec<_>>())
+        .expect(78, &["--username bob", "--password-file", "REDLOCK_PASSWORD"]);
+}
+
+#[test]
+fn a_file_without_a_quorum_says_so() {
+    let locks = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/standalone/locks.yaml");
+    redlock(&["status", "--config", locks])
+        .expect(78, &["locks.yaml holds no usable RedisQuorum: it declares none"]);
+    redlock(&["status", "--config", locks, "--key-prefix", "x"]).expect(64, &["--key-prefix", "--config"]);
+}
+
+/// A reader that went away wants no more; a disk that is full lost what it was given.
+#[test]
+fn what_cannot_be_written_is_told_by_the_code() {
+    let program = env!("CARGO_BIN_EXE_redlock");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for (out, code) in [
+        (Stdio::from(writer), 0),
+        (
+            Stdio::from(File::options().write(true).open("/dev/full").unwrap()),
+            70,
+        ),
+    ] {
+        let output = Command::new(program).arg("crd").stdout(out).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
 }
 
 #[test]

@@ -49,6 +49,10 @@ fn what_cannot_start_says_why_and_with_which_code() {
     assert_eq!(code, 64, "{said}");
     assert!(said.contains("loud=very"), "{said}");
 
+    let (code, said) = fails("log-word", &folder, |c| _ = c.args(["--log-level", "loud"]));
+    assert_eq!(code, 64, "{said}");
+    assert!(said.contains("loud") && said.contains("target=level"), "{said}");
+
     let (code, said) = fails("password-file", &folder, |c| {
         c.args(["--password-file", "/nowhere/password"]);
     });

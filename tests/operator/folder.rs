@@ -103,6 +103,10 @@ async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
     folder.write("a.yaml", &lock("a", ""));
     first.child.wait_for_line(BOUND, "problem resolved");
     assert_eq!(first.wait_active("a"), token);
+    // Half a file, as an editor leaves it that does not replace files as a whole.
+    folder.write("a.yaml", &lock("a", "").replace('}', ""));
+    first.child.wait_for_line(BOUND, "not valid YAML");
+    assert_eq!(first.wait_active("a"), token);
     folder.write("a.yaml", &lock("a", ", retryPeriodSeconds: 5"));
     folder.remove("a.yaml");
     wait_gone(&first, "a");

@@ -56,7 +56,11 @@ async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {
 #[test]
 fn an_empty_folder_leaves_nothing_to_wait_for_and_a_broken_one_does() {
     let empty = Replica::start("empty", &Folder::new(&[]));
-    assert_eq!(empty.get("/readyz").0, 200);
+    let (status, body) = empty.get("/readyz");
+    assert!(
+        status == 200 && body.contains("nothing is declared"),
+        "{status} {body}"
+    );
     assert_eq!(empty.locks(), Vec::<Value>::new());
     assert_eq!(empty.get("/nothing").0, 404);
     let broken = Folder::new(&[("x.yaml", "kind: RedisQuorum\n")]);

@@ -130,11 +130,20 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
 }
 
 /// The prefix goes into key patterns of ACLs, where `*`, `?` and `[` would mean something else.
-fn key_prefix(problems: &mut Problems, given: Option<&str>) -> String {
-    let prefix = given.unwrap_or(DEFAULT_KEY_PREFIX);
+///
+/// # Errors
+/// What a prefix may be.
+pub fn check_key_prefix(prefix: &str) -> Result<(), &'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     if prefix.is_empty() || prefix.len() > KEY_PREFIX_LIMIT || !prefix.chars().all(allowed) {
-        let reason = "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";
+        return Err("is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"");
+    }
+    Ok(())
+}
+
+fn key_prefix(problems: &mut Problems, given: Option<&str>) -> String {
+    let prefix = given.unwrap_or(DEFAULT_KEY_PREFIX);
+    if let Err(reason) = check_key_prefix(prefix) {
         problems.add(FieldError::new("spec.keyPrefix", Quoted(prefix), reason));
     }
     prefix.to_owned()

@@ -71,7 +71,7 @@ impl Slot {
         });
         if let Some((won, takeover)) = won {
             let gap = takeover.map(|t| (t, now.since(t.ended_at)));
-            let after_ms = gap.map(|(_, gap)| gap.as_secs_f64() * 1e3);
+            let after_ms = gap.map(|(_, gap)| (gap.as_secs_f64() * 1e6).round() / 1e3);
             let after = takeover.map(|t| if t.released { "release" } else { "expiry" });
             // JSON has no numbers of 128 bits.
             let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);

@@ -20,6 +20,9 @@ pub struct MasterReport {
     pub seal_seconds_left: Option<u64>,
     /// Why it has no vote although it answers.
     pub refused: Option<String>,
+    /// Whether user, password or permissions are the reason.
+    #[serde(skip)]
+    auth: bool,
     /// Why it does not answer.
     pub trouble: Option<String>,
     pub role: Option<String>,
@@ -65,6 +68,7 @@ impl MasterReport {
                 .as_ref()
                 .filter(|_| facts.is_some())
                 .map(ToString::to_string),
+            auth: status.auth(),
             trouble: match (&status.trouble, facts) {
                 (Some(trouble), _) => Some(trouble.to_string()),
                 (None, None) => Some("no answer".into()),
@@ -83,6 +87,7 @@ impl MasterReport {
     /// The word for its vote: what keeps it from voting, or that it does.
     pub(super) fn standing(&self) -> String {
         match (&self.trouble, &self.refused, self.seal_seconds_left) {
+            (Some(_), _, _) if self.auth => "no access".into(),
             (Some(_), _, _) => "unreachable".into(),
             (None, Some(_), _) => "refused".into(),
             (None, None, _) if self.sealed => "sealed".into(),

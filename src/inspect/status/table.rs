@@ -3,6 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use super::{
+    super::Reach,
     super::text::{or_dash, seconds, table},
     LockStatus, MasterAccount, MasterReport, Status,
 };
@@ -27,8 +28,10 @@ pub(super) fn write(status: &Status) -> String {
     };
     let _ = writeln!(text, "quorum: {}{origin}\n", status.fingerprint);
     registers(&mut text, &status.masters);
-    if status.locks.is_empty() {
+    if status.locks.is_empty() && status.reach == Reach::Majority {
         text.push_str("no lock is held or reserved\n");
+    } else if status.locks.is_empty() {
+        text.push_str("no lock shows, but too few masters answer to say that none is held\n");
     } else {
         text.push_str(&locks(status));
     }

@@ -237,16 +237,21 @@ fn learn(link: &Link, peers: &Peers, facts: Facts) {
 /// Logs and notices how the master stands, if that is another than was told last: a clock step or a duplicate comes and
 /// goes between two looks.
 fn tell(link: &Link, peers: &Peers) {
-    let standing = {
+    let (standing, refused) = {
         let mut state = link.state();
-        let standing = state.standing(clock::now());
+        let now = clock::now();
+        let standing = state.standing(now);
         if state.told == standing {
             return;
         }
         state.told.clone_from(&standing);
-        standing
+        (standing, state.unfit(now).is_some())
     };
-    tracing::info!(master = link.name, url = link.url, state = standing, "master");
+    if refused {
+        tracing::warn!(master = link.name, url = link.url, state = standing, "master");
+    } else {
+        tracing::info!(master = link.name, url = link.url, state = standing, "master");
+    }
     // Nobody listens: the set is used without an elector.
     let _ = peers.notices.send(Notice::VotersChanged);
 }

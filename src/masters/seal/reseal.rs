@@ -47,17 +47,25 @@ pub enum ResealError {
     )]
     LossNotAccepted,
     #[error(
-        "resealing: no master that can be reached is without a seal (not reached or refused: {missing:?}); there is nothing to do"
+        "resealing: no master that can be reached is without a seal{}; there is nothing to do",
+        unreached(missing)
     )]
     NothingUnsealed { missing: Vec<String> },
     #[error(
-        "resealing: the ordinary way is open for {masters:?} ({readable} sealed masters can be read); any candidate seals them after the wait, and nothing is lost"
+        "resealing: the ordinary way is open for {} ({readable} sealed masters can be read); any candidate seals them after the wait, and nothing is lost", masters.join(", ")
     )]
     OrdinaryWayOpen { masters: Vec<String>, readable: usize },
     #[error(
         "resealing: after {} s the masters still had not carried one probe for the whole wait; are they restarting?", waited.as_secs()
     )]
     Unsettled { waited: Duration },
+}
+
+fn unreached(missing: &[String]) -> String {
+    match missing {
+        [] => String::new(),
+        some => format!(" (not reached or refused: {})", some.join(", ")),
+    }
 }
 
 /// Seals every master that can be reached and has no seal, after the full wait. `progress` is told every second.

@@ -15,6 +15,11 @@ pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> 
     let (documents, twice) = once_each(documents);
     problems.extend(twice);
 
+    let files = documents
+        .iter()
+        .filter_map(|document| Some((document.place.object.clone()?, document.place.file.clone())));
+    let files = files.collect();
+
     let mut quorum_objects = Vec::new();
     let mut lock_objects = Vec::new();
     for Document { place, object } in documents {
@@ -34,6 +39,7 @@ pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> 
     Loaded {
         quorums,
         locks,
+        files,
         problems,
     }
 }

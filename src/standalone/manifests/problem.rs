@@ -20,6 +20,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Whether it can be told which object is concerned. What is no YAML, or lacks its name, may be any object of the
+    /// file.
+    pub(in crate::standalone) fn names_its_object(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.contains(' '))
+    }
+
     pub(super) fn of_file(file: &str, reason: impl Into<String>) -> Problem {
         Place {
             file: file.to_owned(),
