@@ -65,17 +65,13 @@ pub struct ConnectionArgs {
 /// Where the masters of one quorum are.
 #[derive(Args, Clone, Debug)]
 pub struct QuorumArgs {
-    /// Urls of all masters, separated by commas; they are called m0, m1, …
-    #[arg(
-        long,
-        env = "REDLOCK_MASTERS",
-        value_name = "URL,…",
-        value_delimiter = ',',
-        required_unless_present = "config"
-    )]
+    /// Urls of all masters, separated by commas; they are called m0, m1, … Without --masters and --config, those of the
+    /// variable REDLOCK_MASTERS.
+    // Not by `env`: then an exported variable would contradict --config, which nobody typed.
+    #[arg(long, value_name = "URL,…", value_delimiter = ',')]
     pub masters: Vec<String>,
     /// A RedisQuorum manifest instead of urls.
-    #[arg(long, env = "REDLOCK_CONFIG", value_name = "FILE", conflicts_with = "masters")]
+    #[arg(long, value_name = "FILE", conflicts_with = "masters")]
     pub config: Option<PathBuf>,
     /// Prefix of the keys on the masters; a manifest says its own.
     #[arg(
@@ -169,11 +165,16 @@ impl QuorumArgs {
                 false,
             ));
         }
-        let urls = self
-            .masters
-            .iter()
-            .map(|url| url.trim())
-            .filter(|url| !url.is_empty());
+        let exported = std::env::var("REDLOCK_MASTERS").unwrap_or_default();
+        let given: Vec<&str> = match &self.masters[..] {
+            [] if exported.is_empty() => {
+                let needed = "which masters? give --masters URL,… or --config FILE, or set REDLOCK_MASTERS";
+                return Err(Failure::new(Exit::Usage, needed));
+            }
+            [] => exported.split(',').collect(),
+            flags => flags.iter().map(String::as_str).collect(),
+        };
+        let urls = given.into_iter().map(str::trim).filter(|url| !url.is_empty());
         let masters = urls.enumerate().map(|(i, url)| MasterConfig {
             name: format!("m{i}"),
             url: url.to_owned(),

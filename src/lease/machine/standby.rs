@@ -212,6 +212,8 @@ impl Machine {
     fn back_off(&mut self, now: Moment, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
+        // What is won after an outage was not taken over: the time would be the outage's.
+        (self.standby.was_held, self.standby.released_at) = (false, None);
         if std::mem::take(&mut self.standby.quorum_back) {
             self.standby.not_before = now;
             return;
