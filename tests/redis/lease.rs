@@ -1,12 +1,12 @@
 //! Design §3, "Acquire", "Validity" and "Lost, cancelled or timed-out round", on real servers.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
-use redlock::lease::{Authority, LeaseValue, Loss};
-use redlock::masters::{Acquired, Lease, Renewal};
+use redlock::lease::{Authority, FencingToken, LeaseValue, Loss};
+use redlock::masters::{Acquired, Delivery, Lease, Renewal, Request, Tenure};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, eventually};
@@ -322,5 +322,42 @@ async fn whoever_gives_a_lease_back_may_have_it_again_at_once() {
     for _ in 0..20 {
         let lease = masters.try_acquire("a/b", "me").await.expect("free");
         drop(lease);
+    }
+}
+
+#[tokio::test]
+async fn a_confirm_holds_only_where_the_lease_is_exactly_the_one_that_was_granted() {
+    let (servers, masters) = three().await;
+    let lock = masters.lock(&lock_name("a/b"));
+    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
+    let request = Request::Acquire {
+        tenure: tenure.clone(),
+        lease_duration: LONGEST_LEASE,
+    };
+    let Delivery::Won(won) = masters.ask(&lock, request).await.unwrap() else {
+        panic!("nobody else wants it")
+    };
+    eventually_values(&servers, "a/b", 3).await;
+    let number = won.token.0;
+    let confirm = async |granted: Vec<(usize, u64)>, token: u64| {
+        let request = Request::Confirm {
+            tenure: tenure.clone(),
+            token: FencingToken(token),
+            granted,
+        };
+        match masters.ask(&lock, request).await.unwrap() {
+            Delivery::Done { majority, .. } => majority,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(confirm((0..3).map(|m| (m, number)).collect(), number).await);
+    // Another number than the one that was granted, or a lease that is gone: no acknowledgement, and no counter moves.
+    assert!(!confirm((0..3).map(|m| (m, number + 1)).collect(), number + 50).await);
+    for server in servers.iter() {
+        let _: () = raw(server).await.del("redlock:lease:a/b").await.unwrap();
+    }
+    assert!(!confirm((0..3).map(|m| (m, number)).collect(), number + 50).await);
+    for server in servers.iter() {
+        assert_eq!(register(server, "counter").await, Some(number.to_string()));
     }
 }
