@@ -117,6 +117,7 @@ impl Link {
             seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
             latency: state.latency,
             clock_offset_seconds: state.offset.seconds(now, clock::unix_time()),
+            no_vote: state.admitted(Admission::Voting, now).err(),
         }
     }
 
@@ -216,16 +217,19 @@ impl Link {
         let received = clock::now();
         let reply = match result {
             Some(reply) => reply.and_then(Reply::parse),
-            None => Err(Unknown::TimedOut(deadline.as_millis())),
+            None => {
+                // A deadline cut short by the limit of an attempt says nothing against the master.
+                if deadline >= self.command_timeout {
+                    self.state().silent_since(sent);
+                }
+                Err(Unknown::TimedOut(deadline.as_millis()))
+            }
         };
         // A server that answers a look with an error says the same again a moment later.
         if let Err(unknown) = &reply
             && (admission == Admission::Voting || !unknown.is_of_server())
         {
             self.poke();
-        }
-        if reply == Err(Unknown::TimedOut(deadline.as_millis())) && deadline >= self.command_timeout {
-            self.state().silent_since(sent);
         }
         let reply = self.note(admission, reply, sent, received);
         Exchange {

@@ -156,7 +156,11 @@ impl Missing {
         } else if let Some(left) = seconds_left {
             format!("sealing, {left} s left")
         } else {
-            "not sealed".to_owned()
+            status
+                .no_vote
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default()
         };
         Self {
             master: status.name.clone(),

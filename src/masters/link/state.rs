@@ -80,13 +80,15 @@ pub struct MasterStatus {
     pub seal_blocked: Option<Blocked>,
     pub latency: Duration,
     pub clock_offset_seconds: Option<f64>,
+    /// Why it is not asked for votes; none if it is.
+    pub no_vote: Option<Unknown>,
 }
 
 impl MasterStatus {
     /// Whether its votes count.
     #[must_use]
-    pub fn votes(&self) -> bool {
-        self.connected && self.unfit.is_none() && self.facts.as_ref().is_some_and(Facts::sealed)
+    pub const fn votes(&self) -> bool {
+        self.no_vote.is_none()
     }
 }
 
