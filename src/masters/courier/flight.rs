@@ -1,13 +1,13 @@
 //! One chunk of calls of one kind: how it is written down for a master.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use redis::Cmd;
 use tokio_util::sync::CancellationToken;
 
 use super::{Call, Operation, Request, progress::Progress};
 use crate::{
-    lease::{ClusterId, Moment},
+    lease::{ClusterId, Moment, QuorumSize},
     masters::{
         keys::{Keyspace, LockKeys},
         link::Admission,
@@ -20,6 +20,14 @@ use crate::{
 pub(super) struct Entry {
     pub(super) call: Call,
     pub(super) progress: Progress,
+}
+
+impl Entry {
+    /// A call that begins at `started`; no attempt lasts longer than `acquire_limit`.
+    pub(super) fn new(call: Call, size: QuorumSize, started: Moment, acquire_limit: Duration) -> Self {
+        let progress = Progress::new(&call, size, started, acquire_limit);
+        Self { call, progress }
+    }
 }
 
 /// Entries that travel together, until the last master has answered or run out of time.

@@ -18,7 +18,6 @@ use super::{
     CHUNK, Call, Meter, Operation,
     flight::{Cargo, Entry, Flight},
     order,
-    progress::Progress,
     repeat::Repeats,
 };
 use crate::{
@@ -128,10 +127,7 @@ impl Underway {
                     }
                     let started = clock::now();
                     let (size, limit) = (self.courier.size, self.courier.acquire_limit);
-                    self.held.extend(batch.drain(..).map(|call| {
-                        let progress = Progress::new(&call, size, started, limit);
-                        Entry { call, progress }
-                    }));
+                    self.held.extend(batch.drain(..).map(|call| Entry::new(call, size, started, limit)));
                 }
                 Some(landed) = self.exchanges.next(), if !self.exchanges.is_empty() => {
                     self.land(landed);
@@ -146,9 +142,9 @@ impl Underway {
                 }
                 () = clock::sleep_until(repeat.unwrap_or(Moment::NEVER)), if repeat.is_some() => {
                     let now = clock::now();
-                    for call in self.repeats.take_due(now) {
-                        self.enqueue(call);
-                    }
+                    let (size, limit) = (self.courier.size, self.courier.acquire_limit);
+                    let due = self.repeats.take_due(now).into_iter();
+                    self.departing.extend(due.map(|call| Entry::new(call, size, now, limit)));
                 }
             }
             if !self.in_the_air() {
@@ -179,11 +175,6 @@ impl Underway {
             .map(|f| f.deadline)
             .filter(|d| *d > now)
             .min()
-    }
-
-    fn enqueue(&mut self, call: Call) {
-        let progress = Progress::new(&call, self.courier.size, clock::now(), self.courier.acquire_limit);
-        self.departing.push(Entry { call, progress });
     }
 
     /// Sends everything that waits, in chunks of one kind each.

@@ -54,17 +54,22 @@ struct Unread<'a> {
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
         if let Some(tenure) = self.tenure.take() {
-            // Without a courier there is nobody to tell; the lease runs out.
-            let _ = self.masters.submit(Call {
-                lock: self.lock.clone(),
-                request: Request::Undo { tenure, only: None },
-                sink: Sink::Nobody,
-            });
+            self.masters.tell(self.lock, Request::Undo { tenure, only: None });
         }
     }
 }
 
 impl Masters {
+    /// Hands over what nobody waits for: a caller goes away.
+    fn tell(&self, lock: &Arc<LockKeys>, request: Request) {
+        // Without a courier there is nobody to tell; the lease runs out.
+        let _ = self.submit(Call {
+            lock: lock.clone(),
+            request,
+            sink: Sink::Nobody,
+        });
+    }
+
     /// One attempt to acquire a lock, for at most the longest lease: no master that lost its memory waits longer.
     ///
     /// # Errors
@@ -174,15 +179,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Also of a lease that was lost: what is left of it on some masters would keep everybody out.
         if !self.given_back {
-            let request = Request::Release {
-                tenure: self.tenure.clone(),
-            };
-            // Without a courier there is nobody to tell; the lease runs out.
-            let _ = self.masters.submit(Call {
-                lock: self.lock.clone(),
-                request,
-                sink: Sink::Nobody,
-            });
+            let tenure = self.tenure.clone();
+            self.masters.tell(&self.lock, Request::Release { tenure });
         }
     }
 }

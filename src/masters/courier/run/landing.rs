@@ -126,10 +126,8 @@ impl Underway {
                 );
                 let taken = entry.call.sink.deliver(delivery);
                 if lost || (won && !taken) {
-                    follow_ups.extend(entry.call.undo().map(|call| {
-                        let progress = Progress::new(&call, size, now, Duration::ZERO);
-                        Entry { call, progress }
-                    }));
+                    let undo = entry.call.undo();
+                    follow_ups.extend(undo.map(|call| Entry::new(call, size, now, Duration::ZERO)));
                 }
             }
         }
