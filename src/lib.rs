@@ -12,6 +12,7 @@ pub mod elector;
 pub mod inspect;
 pub mod lease;
 pub mod masters;
+pub mod operator;
 pub mod standalone;
 pub mod telemetry;
 

@@ -9,7 +9,8 @@ use crate::{
     api::validate::check_key_prefix,
     lease::{ClusterId, timing},
     masters::{Credentials, MasterConfig, MastersConfig, Secret, Tls},
-    standalone::{COMMAND_TIMEOUT, manifests::load_quorum, masters_config},
+    operator::{COMMAND_TIMEOUT, masters_config},
+    standalone::manifests::load_quorum,
 };
 
 /// Who we are to the masters.

@@ -27,6 +27,8 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// `gap` is the time from the end of the old lease to now, where there was one.
     fn acquired(&self, lock: &LockName, won: &Won, takeover: Option<(Takeover, Duration)>);
     fn ended(&self, lock: &LockName, reason: EndReason);
+    /// What is published of the lock names another holder than before, or none: not called for a renewal.
+    fn changed(&self, _: &LockName) {}
 }
 
 /// Tells nobody.

@@ -10,11 +10,8 @@ use super::{
 };
 use crate::{
     api::plan::{LockPlan, QuorumPlan},
-    lease::LockName,
+    operator::config::Locks,
 };
-
-/// Locks of one quorum by their name on the masters.
-pub(super) type Locks = BTreeMap<LockName, LockPlan>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Desired {

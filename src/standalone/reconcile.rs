@@ -3,50 +3,46 @@
 //! A quorum whose plan changed is opened anew: closed first, so that this process gives its locks back before it
 //! contends for them again, and opened when its keeper has ended.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
-
-use tokio::task::JoinSet;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
-    config::command_timeout,
-    desired::{Desired, Locks},
+    desired::Desired,
     manifests::{LoadError, Loaded},
-    quorum::{Candidate, QuorumEnded, RunningQuorum},
     report::{Finding, Report},
-    state::{InUse, State},
 };
-use crate::{api::plan::QuorumPlan, clock};
+use crate::{
+    api::plan::QuorumPlan,
+    clock,
+    operator::{
+        config::{Locks, command_timeout},
+        fleet::Fleet,
+        quorum::{Access, Candidate, QuorumEnded, RunningQuorum},
+        state::{InUse, State},
+    },
+};
 
 /// All quorums of this process.
 #[derive(Debug)]
 pub(super) struct Reconciler {
-    candidate: Candidate,
+    access: Access,
     state: Arc<State>,
     desired: Desired,
     findings: BTreeSet<Finding>,
     report: Report,
-    running: BTreeMap<String, RunningQuorum>,
-    closing: BTreeSet<String>,
-    keepers: JoinSet<Result<String, QuorumEnded>>,
+    fleet: Fleet,
     /// Locks whose targets were reported as not switched.
     with_targets: BTreeSet<String>,
 }
 
 impl Reconciler {
-    pub(super) fn new(candidate: Candidate, state: Arc<State>) -> Self {
+    pub(super) fn new(candidate: Candidate, access: Access, state: Arc<State>) -> Self {
         Self {
-            candidate,
+            access,
+            fleet: Fleet::new(candidate, state.telemetry.clone(), None),
             state,
             desired: Desired::default(),
             findings: BTreeSet::new(),
             report: Report::default(),
-            running: BTreeMap::new(),
-            closing: BTreeSet::new(),
-            keepers: JoinSet::new(),
             with_targets: BTreeSet::new(),
         }
     }
@@ -76,19 +72,12 @@ impl Reconciler {
 
     /// Waits for the end of a quorum: one that was closed, or the error of one that must not have ended. Cancel safe.
     pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
-        match self.keepers.join_next().await {
-            Some(Ok(ended)) => {
-                let name = ended?;
-                self.closing.remove(&name);
-                if !self.desired.quorums.contains_key(&name) {
-                    self.state.telemetry.forget_quorum(&name);
-                }
-                self.reconcile();
-                Ok(())
-            }
-            Some(Err(broken)) => Err(QuorumEnded::keeper(&broken)),
-            None => std::future::pending().await,
+        let name = self.fleet.ended().await?;
+        if !self.desired.quorums.contains_key(&name) {
+            self.state.telemetry.forget_quorum(&name);
         }
+        self.reconcile();
+        Ok(())
     }
 
     /// Gives everything up; returns when nothing runs any more.
@@ -98,43 +87,31 @@ impl Reconciler {
             ..self.in_use()
         };
         self.state.in_use.store(Arc::new(state));
-        for quorum in self.running.values() {
-            quorum.stop();
-        }
-        while let Some(end) = self.keepers.join_next().await {
-            match end {
-                Ok(Ok(_)) => {}
-                Ok(Err(ended)) => tracing::error!(error = %ended, "a quorum could not be closed"),
-                Err(broken) => tracing::error!(error = %broken, "a quorum could not be closed"),
-            }
-        }
+        self.fleet.stop().await;
     }
 
     fn reconcile(&mut self) {
         let started = clock::now();
         let desired = std::mem::take(&mut self.desired);
         let mut findings = self.findings.clone();
-        let stale: Vec<String> = self
-            .running
+        let stale: Vec<(String, &str)> = self
+            .fleet
             .iter()
             .filter_map(|(name, running)| {
                 let why = stale(running, desired.quorums.get(name))?;
-                tracing::info!(quorum = name, "quorum closed: {why}");
-                Some(name.clone())
+                Some((name.clone(), why))
             })
             .collect();
-        for name in stale {
-            if let Some(quorum) = self.running.remove(&name) {
-                quorum.stop();
-                self.closing.insert(name);
-            }
+        for (name, why) in stale {
+            self.fleet.close(&name, why);
         }
         for (name, (plan, locks)) in &desired.quorums {
-            if !self.running.contains_key(name) && !self.closing.contains(name) {
+            if self.fleet.get(name).is_none() && !self.fleet.is_closing(name) {
                 self.open(plan, locks, &mut findings);
             }
-            if let Some(quorum) = self.running.get_mut(name) {
-                quorum.set_locks(locks, &self.candidate.cluster);
+            let cluster = self.fleet.candidate.cluster.clone();
+            if let Some(quorum) = self.fleet.get_mut(name) {
+                quorum.set_locks(locks, &cluster);
             }
         }
         self.tell_targets(&desired);
@@ -148,37 +125,17 @@ impl Reconciler {
 
     fn open(&mut self, plan: &QuorumPlan, locks: &Locks, findings: &mut BTreeSet<Finding>) {
         let object = format!("RedisQuorum {}", plan.name);
-        if let Some((field, reason)) = lacks(plan, &self.candidate) {
+        let found = lacks(plan, &self.access).or_else(|| {
+            let timeout = command_timeout(plan, locks.values());
+            let error = self.fleet.open(plan, timeout, self.access.clone()).err()?;
+            Some(("spec", error.to_string()))
+        });
+        if let Some((field, reason)) = found {
             findings.insert(Finding::Object {
                 object,
                 field,
                 reason,
             });
-            return;
-        }
-        let timeout = command_timeout(plan, locks.values());
-        match RunningQuorum::open(plan, timeout, &self.candidate, &self.state.telemetry) {
-            Ok((quorum, keeper)) => {
-                tracing::info!(
-                    quorum = plan.name,
-                    masters = plan.masters.len(),
-                    majority = plan.majority(),
-                    command_timeout_ms = timeout.as_secs_f64() * 1e3,
-                    longest_lease_s = plan.longest_lease.as_secs_f64(),
-                    "quorum opened"
-                );
-                self.keepers.spawn(keeper.run());
-                self.running.insert(plan.name.clone(), quorum);
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                let field = "spec";
-                findings.insert(Finding::Object {
-                    object,
-                    field,
-                    reason,
-                });
-            }
         }
     }
 
@@ -199,9 +156,9 @@ impl Reconciler {
 
     fn in_use(&self) -> InUse {
         let waiting = self.desired.quorums.keys();
-        let opening = waiting.filter(|name| self.closing.contains(*name));
+        let opening = waiting.filter(|name| self.fleet.is_closing(name));
         InUse {
-            quorums: self.running.values().map(RunningQuorum::in_use).collect(),
+            quorums: self.fleet.in_use(),
             opening: opening.cloned().collect(),
             problems: self.report.texts(),
             stopping: false,
@@ -224,8 +181,8 @@ fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Optio
 }
 
 /// What the manifest leaves to flags that were not given.
-fn lacks(plan: &QuorumPlan, candidate: &Candidate) -> Option<(&'static str, String)> {
-    let credentials = &candidate.credentials;
+fn lacks(plan: &QuorumPlan, access: &Access) -> Option<(&'static str, String)> {
+    let credentials = &access.credentials;
     if let Some(secret) = &plan.auth_secret
         && credentials.username.is_none()
         && credentials.password.is_none()
@@ -237,7 +194,7 @@ fn lacks(plan: &QuorumPlan, candidate: &Candidate) -> Option<(&'static str, Stri
         return Some(("spec.auth.secretRef", reason));
     }
     if let Some(secret) = &plan.tls_secret
-        && candidate.tls.ca.is_none()
+        && access.tls.ca.is_none()
     {
         let reason = format!(
             "Secret {}/{} cannot be read with --standalone: give --tls-ca (and --tls-cert with --tls-key)",

@@ -11,6 +11,7 @@ pub const LAYERS: &[(&[&str], &str)] = &[
         &["standalone", "inspect", "demo", "controller", "agent", "run"],
         "one for each command",
     ),
+    (&["operator"], "what both forms of the operator share"),
     (&["targets"], "one file an action"),
     (&["telemetry"], "metrics, logs, the health server"),
     (&["api"], "the types that users write"),

@@ -77,6 +77,7 @@ impl Slot {
             let valid_ms = u64::try_from(authority.valid_until.left(now).as_millis()).unwrap_or(u64::MAX);
             tracing::info!(lock = %self.lock, token = authority.token.0, valid_ms, after, after_ms, "lease acquired");
             watcher.acquired(&self.lock, &won, gap);
+            watcher.changed(&self.lock);
         }
     }
 
@@ -93,8 +94,14 @@ impl Slot {
             }
             watcher.ended(&self.lock, reason);
         }
-        let mut new = false;
-        self.publish(|standing| new = standing.standby(holder.clone()));
+        let (mut new, mut changed) = (false, ended.is_some());
+        self.publish(|standing| {
+            changed |= standing.holder.is_some() != holder.is_some();
+            new = standing.standby(holder.clone());
+        });
+        if new || changed {
+            watcher.changed(&self.lock);
+        }
         // A look that only shows a renewal is no news.
         if let Some(holder) = holder.filter(|_| new) {
             let token = holder.token.0;

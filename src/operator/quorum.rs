@@ -7,12 +7,12 @@ use tokio::{task::JoinError, time};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    config::{masters_config, terms},
-    desired::Locks,
-    state::InUseQuorum,
+    config::{Locks, masters_config, terms},
+    relay::{Changes, Relay},
+    state::{InUseQuorum, Names},
 };
 use crate::{
-    api::plan::QuorumPlan,
+    api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
     lease::{ClusterId, HolderIdentity, LockName, Terms},
     masters::{Closed, ConfigError, Credentials, Masters, TaskEnded, Tasks, Tls},
@@ -36,7 +36,7 @@ pub struct QuorumEnded {
 
 impl QuorumEnded {
     /// The keeper itself ended without its say.
-    pub(super) fn keeper(broken: &JoinError) -> Self {
+    pub(crate) fn keeper(broken: &JoinError) -> Self {
         Self {
             of: "a quorum".into(),
             source: Cause::Broken("joins its tasks", broken.to_string()),
@@ -54,30 +54,35 @@ enum Cause {
     Broken(&'static str, String),
 }
 
-/// Who takes part, and how the masters know us.
+/// Who takes part.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    pub(super) identity: HolderIdentity,
-    pub(super) cluster: ClusterId,
-    pub(super) credentials: Credentials,
-    pub(super) tls: Tls,
+pub(crate) struct Candidate {
+    pub(crate) identity: HolderIdentity,
+    pub(crate) cluster: ClusterId,
+}
+
+/// How the masters know us.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) credentials: Credentials,
+    pub(crate) tls: Tls,
 }
 
 #[derive(Debug)]
-pub(super) struct RunningQuorum {
-    pub(super) plan: QuorumPlan,
-    pub(super) command_timeout: Duration,
-    masters: Masters,
-    elector: Elector,
+pub(crate) struct RunningQuorum {
+    pub(crate) plan: QuorumPlan,
+    pub(crate) command_timeout: Duration,
+    pub(crate) masters: Masters,
+    pub(crate) elector: Elector,
     meter: Arc<QuorumMeter>,
     locks: BTreeMap<LockName, Terms>,
-    names: Arc<BTreeMap<LockName, (String, String)>>,
+    names: Names,
     stop: CancellationToken,
 }
 
 /// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     quorum: String,
     tasks: Tasks,
     elector: Elector,
@@ -87,24 +92,23 @@ pub(super) struct Keeper {
 
 impl RunningQuorum {
     /// Starts connecting. The keeper must be run and joined.
-    pub(super) fn open(
+    pub(crate) fn open(
         plan: &QuorumPlan,
         command_timeout: Duration,
         candidate: &Candidate,
+        access: Access,
         telemetry: &Arc<Telemetry>,
+        changes: Option<Changes>,
     ) -> Result<(Self, Keeper), ConfigError> {
-        let access = (candidate.credentials.clone(), candidate.tls.clone());
+        let access = (access.credentials, access.tls);
         let config = masters_config(plan, command_timeout, access, candidate.cluster.clone(), true);
         let masters = plan.masters.iter();
         let called = masters.map(|master| (master.name.clone(), master.failure_domain.clone()));
         let meter = telemetry.quorum(&plan.name, called.collect());
         let (masters, notices, tasks) = Masters::open(&config, Some(meter.clone()))?;
-        let (elector, task) = Elector::start(
-            masters.clone(),
-            notices,
-            candidate.identity.clone(),
-            meter.clone(),
-        );
+        let relay = Relay::new(&plan.name, meter.clone(), changes);
+        let holder = candidate.identity.clone();
+        let (elector, task) = Elector::start(masters.clone(), notices, holder, Arc::new(relay));
         let stop = CancellationToken::new();
         let keeper = Keeper {
             quorum: plan.name.clone(),
@@ -120,14 +124,14 @@ impl RunningQuorum {
             elector,
             meter,
             locks: BTreeMap::new(),
-            names: Arc::default(),
+            names: Names::default(),
             stop,
         };
         Ok((running, keeper))
     }
 
     /// Puts, changes and removes locks until they are these.
-    pub(super) fn set_locks(&mut self, wanted: &Locks, cluster: &ClusterId) {
+    pub(crate) fn set_locks(&mut self, wanted: &Locks, cluster: &ClusterId) {
         let gone: Vec<LockName> = self
             .locks
             .keys()
@@ -135,34 +139,43 @@ impl RunningQuorum {
             .cloned()
             .collect();
         for lock in gone {
-            tracing::info!(%lock, quorum = self.plan.name, "lock removed");
-            self.locks.remove(&lock);
-            self.elector.remove(lock.clone());
-            self.meter.forget(&lock);
+            self.remove_lock(&lock);
         }
-        for (lock, plan) in wanted {
-            let terms = terms(plan, cluster);
-            let named = (plan.namespace.clone(), plan.name.clone());
-            if self.names.get(lock).is_some_and(|before| *before != named) {
-                self.meter.forget(lock);
-            }
-            self.meter.declare(lock, &plan.namespace, &plan.name);
-            let before = self.locks.insert(lock.clone(), terms.clone());
-            if before.as_ref() != Some(&terms) {
-                let change = if before.is_some() { "changed" } else { "added" };
-                let (object, quorum) = (format!("LeaderLock {}", plan.object()), &self.plan.name);
-                tracing::info!(%lock, object, quorum, participation = ?terms.participation, "lock {change}");
-                self.elector.put(lock.clone(), terms);
-            }
+        for plan in wanted.values() {
+            self.put_lock(plan, cluster);
         }
-        let names = wanted.iter().map(|(lock, plan)| {
-            let named = (plan.namespace.clone(), plan.name.clone());
-            (lock.clone(), named)
-        });
-        self.names = Arc::new(names.collect());
     }
 
-    pub(super) fn in_use(&self) -> InUseQuorum {
+    /// Contends for a lock, or changes its terms.
+    pub(crate) fn put_lock(&mut self, plan: &LockPlan, cluster: &ClusterId) {
+        let lock = &plan.lock_name;
+        let terms = terms(plan, cluster);
+        let named = (plan.namespace.clone(), plan.name.clone());
+        let before = self.names.put(lock, named.clone());
+        if before.is_some_and(|before| before != named) {
+            self.meter.forget(lock);
+        }
+        self.meter.declare(lock, &plan.namespace, &plan.name);
+        let before = self.locks.insert(lock.clone(), terms.clone());
+        if before.as_ref() != Some(&terms) {
+            let change = if before.is_some() { "changed" } else { "added" };
+            let (object, quorum) = (format!("LeaderLock {}", plan.object()), &self.plan.name);
+            tracing::info!(%lock, object, quorum, participation = ?terms.participation, "lock {change}");
+            self.elector.put(lock.clone(), terms);
+        }
+    }
+
+    /// Gives a lock up and forgets it.
+    pub(crate) fn remove_lock(&mut self, lock: &LockName) {
+        if self.locks.remove(lock).is_some() {
+            tracing::info!(%lock, quorum = self.plan.name, "lock removed");
+            self.elector.remove(lock.clone());
+            self.names.remove(lock);
+            self.meter.forget(lock);
+        }
+    }
+
+    pub(crate) fn in_use(&self) -> InUseQuorum {
         InUseQuorum {
             name: self.plan.name.clone(),
             masters: self.masters.clone(),
@@ -173,14 +186,14 @@ impl RunningQuorum {
     }
 
     /// Tells the keeper to give everything up and end.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 }
 
 impl Keeper {
     /// Returns the name of the quorum.
-    pub(super) async fn run(mut self) -> Result<String, QuorumEnded> {
+    pub(crate) async fn run(mut self) -> Result<String, QuorumEnded> {
         let cause = tokio::select! {
             () = self.stop.cancelled() => None,
             end = self.tasks.ended() => Some(Cause::Masters(end)),

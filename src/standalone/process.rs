@@ -6,22 +6,25 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
-    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     task::{JoinError, JoinHandle},
     time::{self, MissedTickBehavior},
 };
 
 use super::{
-    folder, http,
+    folder,
     manifests::{LoadError, Loaded},
-    quorum::{Candidate, QuorumEnded},
     reconcile::Reconciler,
-    state::{InUse, State},
 };
 use crate::{
     lease::{ClusterId, HolderIdentity},
     masters::{Credentials, Tls},
+    operator::{
+        http,
+        quorum::{Access, Candidate, QuorumEnded},
+        signals::Signals,
+        state::{InUse, State},
+    },
     telemetry::{Origin, Telemetry},
 };
 
@@ -117,10 +120,13 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     let candidate = Candidate {
         identity: options.identity,
         cluster: options.cluster,
+    };
+    let access = Access {
         credentials: options.credentials,
         tls: options.tls,
     };
-    let mut operator = Operator::start(options.folder, loaded, listener, candidate, state);
+    let reconciler = Reconciler::new(candidate, access, state.clone());
+    let mut operator = Operator::start(options.folder, loaded, listener, reconciler, state);
     let end = operator.run(&mut signals).await;
     let end = operator.stop(end).await;
     if end.is_ok() {
@@ -142,11 +148,10 @@ impl Operator {
         folder: PathBuf,
         loaded: Loaded,
         listener: TcpListener,
-        candidate: Candidate,
+        mut reconciler: Reconciler,
         state: Arc<State>,
     ) -> Self {
         let (told, changes) = mpsc::channel(1);
-        let mut reconciler = Reconciler::new(candidate, state.clone());
         reconciler.folder_changed(Ok(loaded.clone()));
         Self {
             reconciler,
@@ -194,25 +199,4 @@ fn ended(task: &'static str, end: Result<io::Result<()>, JoinError>) -> Operator
         Err(broken) => broken.to_string(),
     };
     OperatorError::Task { task, reason }
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

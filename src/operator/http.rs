@@ -20,7 +20,7 @@ use crate::{clock, elector::Standing, lease::Moment};
 const ANSWER: Duration = Duration::from_millis(800);
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {
     let routes = Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
@@ -113,7 +113,7 @@ async fn locks(Shared(state): Shared<Arc<State>>) -> Json<Locks> {
             let Some((namespace, name)) = quorum.locks.get(&lock) else {
                 continue;
             };
-            let named = (namespace.clone(), name.clone(), lock.to_string());
+            let named = (namespace, name, lock.to_string());
             let decided = voting >= size.majority();
             locks.push(Lock::new(named, &standing, &state, decided, shown.clone()));
         }

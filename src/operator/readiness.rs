@@ -7,8 +7,8 @@ use crate::masters::MasterStatus;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Readiness {
-    pub(super) ready: bool,
+pub(crate) struct Readiness {
+    pub(crate) ready: bool,
     /// One sentence for people.
     message: String,
     quorums: Vec<QuorumReadiness>,
@@ -42,7 +42,7 @@ struct Missing {
 }
 
 impl Readiness {
-    pub(super) fn of(in_use: &InUse) -> Self {
+    pub(crate) fn of(in_use: &InUse) -> Self {
         let mut quorums: Vec<QuorumReadiness> = in_use.quorums.iter().map(QuorumReadiness::of).collect();
         quorums.extend(in_use.opening.iter().map(|name| QuorumReadiness::opening(name)));
         let waiting: Vec<String> = quorums

@@ -1,15 +1,18 @@
 //! From a plan to what the masters and the elector are told.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     api::{
         leader_lock::{Candidates, LockState},
         plan::{LockPlan, QuorumPlan},
     },
-    lease::{ClusterId, Participation, Terms, timing},
+    lease::{ClusterId, LockName, Participation, Terms, timing},
     masters::{Credentials, MasterConfig, MastersConfig, Tls},
 };
+
+/// Locks of one quorum by their name on the masters.
+pub(crate) type Locks = BTreeMap<LockName, LockPlan>;
 
 /// Unless told: a healthy master answers in a millisecond, one across a continent in 200.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,7 +45,7 @@ pub fn masters_config(
 
 /// What the quorum says, or else as long as its most impatient lock allows: a command that outlasts a retry period
 /// holds up the retry.
-pub(super) fn command_timeout<'a>(plan: &QuorumPlan, locks: impl Iterator<Item = &'a LockPlan>) -> Duration {
+pub(crate) fn command_timeout<'a>(plan: &QuorumPlan, locks: impl Iterator<Item = &'a LockPlan>) -> Duration {
     plan.command_timeout.unwrap_or_else(|| {
         locks
             .map(|lock| lock.timings.retry_period)
@@ -50,7 +53,7 @@ pub(super) fn command_timeout<'a>(plan: &QuorumPlan, locks: impl Iterator<Item =
     })
 }
 
-pub(super) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {
+pub(crate) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {
     let participation = match (plan.candidates, plan.state) {
         (Candidates::Agents, _) | (_, LockState::SteppedDown) => Participation::Observe,
         (Candidates::Operator, LockState::Frozen) => Participation::SucceedSibling,

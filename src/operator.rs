@@ -1,0 +1,14 @@
+//! What both forms of the operator share: a quorum that runs, and the HTTP side.
+//!
+//! Owns no source of objects: [`crate::standalone`] reads them from files, [`crate::controller`] from an API server.
+
+pub(crate) mod config;
+pub(crate) mod fleet;
+pub(crate) mod http;
+pub(crate) mod quorum;
+pub(crate) mod readiness;
+pub(crate) mod relay;
+pub(crate) mod signals;
+pub(crate) mod state;
+
+pub use config::{COMMAND_TIMEOUT, masters_config};

@@ -1,0 +1,126 @@
+//! All quorums that run in this process, and those that are on their way out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+
+use super::{
+    quorum::{Access, Candidate, QuorumEnded, RunningQuorum},
+    relay::Changes,
+    state::InUseQuorum,
+};
+use crate::{api::plan::QuorumPlan, masters::ConfigError, telemetry::Telemetry};
+
+/// Owns and joins what runs behind every quorum.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) candidate: Candidate,
+    telemetry: Arc<Telemetry>,
+    changes: Option<Changes>,
+    running: BTreeMap<String, RunningQuorum>,
+    closing: BTreeSet<String>,
+    keepers: JoinSet<Result<String, QuorumEnded>>,
+}
+
+impl Fleet {
+    /// `changes` hears of every lock whose holder changed.
+    pub(crate) fn new(candidate: Candidate, telemetry: Arc<Telemetry>, changes: Option<Changes>) -> Self {
+        Self {
+            candidate,
+            telemetry,
+            changes,
+            running: BTreeMap::new(),
+            closing: BTreeSet::new(),
+            keepers: JoinSet::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&RunningQuorum> {
+        self.running.get(name)
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut RunningQuorum> {
+        self.running.get_mut(name)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &RunningQuorum)> {
+        self.running.iter()
+    }
+
+    /// Gives its locks back; must end before it can be opened again.
+    pub(crate) fn is_closing(&self, name: &str) -> bool {
+        self.closing.contains(name)
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        plan: &QuorumPlan,
+        timeout: Duration,
+        access: Access,
+    ) -> Result<(), ConfigError> {
+        let (quorum, keeper) = RunningQuorum::open(
+            plan,
+            timeout,
+            &self.candidate,
+            access,
+            &self.telemetry,
+            self.changes.clone(),
+        )?;
+        tracing::info!(
+            quorum = plan.name,
+            masters = plan.masters.len(),
+            majority = plan.majority(),
+            command_timeout_ms = timeout.as_secs_f64() * 1e3,
+            longest_lease_s = plan.longest_lease.as_secs_f64(),
+            "quorum opened"
+        );
+        self.keepers.spawn(keeper.run());
+        self.running.insert(plan.name.clone(), quorum);
+        Ok(())
+    }
+
+    /// Gives all its locks back and closes it.
+    pub(crate) fn close(&mut self, name: &str, why: &str) {
+        if let Some(quorum) = self.running.remove(name) {
+            tracing::info!(quorum = name, "quorum closed: {why}");
+            quorum.stop();
+            self.closing.insert(name.to_owned());
+        }
+    }
+
+    /// Waits for the end of a quorum: the name of one that was closed, or the error of one that must not have ended.
+    /// Cancel safe.
+    pub(crate) async fn ended(&mut self) -> Result<String, QuorumEnded> {
+        match self.keepers.join_next().await {
+            Some(Ok(ended)) => {
+                let name = ended?;
+                self.closing.remove(&name);
+                Ok(name)
+            }
+            Some(Err(broken)) => Err(QuorumEnded::keeper(&broken)),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives everything up; returns when nothing runs any more.
+    pub(crate) async fn stop(&mut self) {
+        for quorum in self.running.values() {
+            quorum.stop();
+        }
+        while let Some(end) = self.keepers.join_next().await {
+            match end {
+                Ok(Ok(_)) => {}
+                Ok(Err(ended)) => tracing::error!(error = %ended, "a quorum could not be closed"),
+                Err(broken) => tracing::error!(error = %broken, "a quorum could not be closed"),
+            }
+        }
+    }
+
+    pub(crate) fn in_use(&self) -> Vec<InUseQuorum> {
+        self.running.values().map(RunningQuorum::in_use).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! Passes on what the elector tells: to the metrics, and which locks changed to whoever writes that down.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    elector::{AcquireResult, RenewResult, Watcher},
+    lease::{EndReason, LockName, Takeover, Won},
+    telemetry::QuorumMeter,
+};
+
+/// What happened to a lock of a quorum.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) quorum: Arc<str>,
+    pub(crate) lock: LockName,
+    /// The lease of this process came to its end.
+    pub(crate) ended: Option<EndReason>,
+}
+
+/// Unbounded on purpose: the elector must never wait, and a lock changes no faster than rounds to its masters end.
+pub(crate) type Changes = mpsc::UnboundedSender<Change>;
+
+#[derive(Debug)]
+pub(crate) struct Relay {
+    quorum: Arc<str>,
+    meter: Arc<QuorumMeter>,
+    changes: Option<Changes>,
+}
+
+impl Relay {
+    pub(crate) fn new(quorum: &str, meter: Arc<QuorumMeter>, changes: Option<Changes>) -> Self {
+        Self {
+            quorum: quorum.into(),
+            meter,
+            changes,
+        }
+    }
+
+    fn tell(&self, lock: &LockName, ended: Option<EndReason>) {
+        if let Some(changes) = &self.changes {
+            // Nobody listens any more when the process ends.
+            let _ = changes.send(Change {
+                quorum: self.quorum.clone(),
+                lock: lock.clone(),
+                ended,
+            });
+        }
+    }
+}
+
+impl Watcher for Relay {
+    fn acquire_ended(&self, lock: &LockName, result: AcquireResult, took: Duration) {
+        self.meter.acquire_ended(lock, result, took);
+    }
+
+    fn renew_ended(&self, lock: &LockName, result: RenewResult, margin: f64) {
+        self.meter.renew_ended(lock, result, margin);
+    }
+
+    fn acquired(&self, lock: &LockName, won: &Won, takeover: Option<(Takeover, Duration)>) {
+        self.meter.acquired(lock, won, takeover);
+    }
+
+    fn ended(&self, lock: &LockName, reason: EndReason) {
+        self.meter.ended(lock, reason);
+        self.tell(lock, Some(reason));
+    }
+
+    fn changed(&self, lock: &LockName) {
+        self.tell(lock, None);
+    }
+}

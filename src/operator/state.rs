@@ -1,0 +1,89 @@
+//! What the HTTP side sees: handles, replaced as a whole at every change. Every answer is computed from them when it
+//! is asked for.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use arc_swap::ArcSwap;
+
+use crate::{
+    elector::Elector,
+    lease::{ClusterId, HolderIdentity, LockName},
+    masters::Masters,
+    telemetry::{QuorumMeter, Source, Telemetry},
+};
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) identity: HolderIdentity,
+    pub(crate) cluster: ClusterId,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) in_use: ArcSwap<InUse>,
+}
+
+impl State {
+    pub(crate) fn scrape(&self) -> Result<String, prometheus::Error> {
+        let in_use = self.in_use.load_full();
+        let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
+        self.telemetry.scrape(&sources)
+    }
+
+    /// To be called about every second, see [`Telemetry::look`].
+    pub(crate) fn look(&self) {
+        let in_use = self.in_use.load_full();
+        let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
+        self.telemetry.look(&sources);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct InUse {
+    pub(crate) quorums: Vec<InUseQuorum>,
+    /// Declared, valid, and not running at this moment: being opened anew.
+    pub(crate) opening: Vec<String>,
+    pub(crate) problems: Vec<String>,
+    pub(crate) stopping: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct InUseQuorum {
+    pub(crate) name: String,
+    pub(crate) masters: Masters,
+    pub(crate) elector: Elector,
+    pub(crate) meter: Arc<QuorumMeter>,
+    pub(crate) locks: Names,
+}
+
+/// Namespace and name of the object that declares each lock of a quorum; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names(Arc<RwLock<BTreeMap<LockName, (String, String)>>>);
+
+impl Names {
+    pub(crate) fn get(&self, lock: &LockName) -> Option<(String, String)> {
+        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        names.get(lock).cloned()
+    }
+
+    /// Returns what was there before.
+    pub(crate) fn put(&self, lock: &LockName, named: (String, String)) -> Option<(String, String)> {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        names.insert(lock.clone(), named)
+    }
+
+    pub(crate) fn remove(&self, lock: &LockName) {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        names.remove(lock);
+    }
+}
+
+impl InUseQuorum {
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source {
+            meter: &self.meter,
+            masters: &self.masters,
+            elector: &self.elector,
+        }
+    }
+}
