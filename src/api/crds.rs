@@ -1,6 +1,10 @@
 //! The two CustomResourceDefinitions, as `redlock crd` prints them and as they lie in `crds/`.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSON};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use kube::CustomResourceExt;
 
 use super::{LeaderLock, RedisQuorum};
@@ -34,6 +38,13 @@ pub fn redis_quorum_crd_yaml() -> Result<String, CrdError> {
 
 fn to_yaml(kind: &'static str, mut crd: CustomResourceDefinition) -> Result<String, CrdError> {
     mark_unvisited(&mut crd);
+    for version in &mut crd.spec.versions {
+        let schema = version
+            .schema
+            .as_mut()
+            .and_then(|s| s.open_api_v3_schema.as_mut());
+        schema.into_iter().for_each(without_nulls);
+    }
     serde_yaml::to_string(&crd).map_err(|source| CrdError { kind, source })
 }
 
@@ -50,6 +61,23 @@ fn mark_unvisited(crd: &mut CustomResourceDefinition) {
         if let Some(status) = status {
             status.default = Some(JSON(serde_json::json!({ "observedGeneration": -1 })));
         }
+    }
+}
+
+/// Takes every `nullable` away. The API server then drops a `null` as if the field had not been written, which is what
+/// an empty value of a template means, and no rule has to ask whether a field that is there is `null`.
+fn without_nulls(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    for field in schema.properties.iter_mut().flat_map(BTreeMap::values_mut) {
+        without_nulls(field);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => without_nulls(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_nulls),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(more)) = &mut schema.additional_properties {
+        without_nulls(more);
     }
 }
 
@@ -152,7 +180,7 @@ mod tests {
     #[test]
     fn schemas_are_structural_and_every_field_is_described() {
         fn walk(schema: &Value, path: &str) {
-            for word in ["oneOf", "anyOf", "allOf", "$ref", "$defs", "const"] {
+            for word in ["oneOf", "anyOf", "allOf", "$ref", "$defs", "const", "nullable"] {
                 assert!(schema.get(word).is_none(), "{path}: {word}");
             }
             if let Some(format) = schema.get("format") {

@@ -50,6 +50,7 @@ pub struct LeaderLockStatus {
 
     /// What each target should be and is in this cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub targets: Vec<TargetStatus>,
 

@@ -23,7 +23,7 @@ pub struct RedisQuorumStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
     pub reporters: Vec<ReporterStatus>,
 
-    /// When the masters were initialised by `firstStart: Immediate`; never again after that.
+    /// When the masters were initialised by `firstStart: Immediate`. The operator reads it and does not do it again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialized_time: Option<Time>,
 
@@ -39,6 +39,10 @@ pub struct RedisQuorumStatus {
 pub struct MasterStatus {
     /// Name of the master in the spec.
     pub name: String,
+    /// The url under which this operator last used the master; holds no credentials. Another one than in the spec: the
+    /// url was changed, and the operator still has to clear the seal of the server behind this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// It answers.
     #[serde(default)]
     pub reachable: bool,
@@ -48,13 +52,13 @@ pub struct MasterStatus {
     /// Seconds until it can be sealed; absent when it is sealed or nobody can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_in_seconds: Option<i64>,
-    /// Its replication role, as it says itself.
+    /// Its replication role as it says itself, `master` or `slave`; only a `master` may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Version of the server.
+    /// Version of the server, such as `7.2.4`; 6.2 is the oldest that may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How it keeps its memory over a restart.
+    /// How it keeps its memory over a restart: `aof` (an append-only file) or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<String>,
     /// What it throws away when its memory is full; only `noeviction` is safe.
