@@ -7,6 +7,7 @@
 pub mod api;
 pub mod cli;
 pub mod clock;
+pub mod controller;
 pub mod demo;
 pub mod elector;
 pub mod inspect;

@@ -6,21 +6,29 @@ use clap::{ArgAction, Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 use super::{ConnectionArgs, Exit, Failure};
-use crate::{
-    lease::HolderIdentity,
-    standalone::{self, Options},
-    telemetry::logs,
-};
+use crate::{controller, lease::HolderIdentity, standalone, telemetry::logs};
 
 /// Contend for every declared lock.
+///
+/// In a cluster, or with KUBECONFIG, the RedisQuorum and LeaderLock objects of the API server are followed; the UID of
+/// the cluster is that of its kube-system namespace.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  redlock operator --standalone examples/standalone --listen 127.0.0.1:8080"
-)]
+#[command(after_help = "Examples:
+  redlock operator --cluster eu-1 --listen 127.0.0.1:8080
+  redlock operator --standalone examples/standalone --listen 127.0.0.1:8080")]
 pub(super) struct OperatorArgs {
     /// Read RedisQuorum and LeaderLock manifests from this folder, and follow it; no Kubernetes.
     #[arg(long, value_name = "DIR")]
-    standalone: PathBuf,
+    standalone: Option<PathBuf>,
+    /// Follow LeaderLocks in these namespaces only; all namespaces unless told.
+    #[arg(
+        long,
+        env = "REDLOCK_WATCH_NAMESPACES",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        conflicts_with = "standalone"
+    )]
+    watch_namespaces: Vec<String>,
     /// Address of /metrics, /livez, /readyz and /locks.
     #[arg(
         long,
@@ -73,25 +81,50 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
         .or_else(|| env::var("RUST_LOG").ok().filter(|level| !level.is_empty()))
         .unwrap_or_else(|| "info".to_owned());
     logs::start(args.log_format.into(), &level).map_err(|e| Failure::caused(Exit::Usage, &e))?;
-    let options = Options {
-        folder: args.standalone,
+    let identity = args.identity.map_or_else(host_name, Ok)?;
+    let Some(folder) = args.standalone else {
+        let cluster = args.connection.cluster;
+        if cluster.uid() != cluster.name() {
+            let message = format!(
+                "--cluster {cluster}: in a cluster the UID is that of its kube-system namespace; give --cluster {}",
+                cluster.name()
+            );
+            return Err(Failure::new(Exit::Config, message));
+        }
+        let options = controller::Options {
+            listen: args.listen,
+            identity,
+            cluster_name: cluster.name().to_owned(),
+            namespaces: args.watch_namespaces,
+            lock_metrics: args.lock_metrics,
+        };
+        let end = controller::run(options).await;
+        return end.map(|()| Exit::Ok).map_err(|error| {
+            let configuration = error.is_of_configuration();
+            Failure::caused(exit(configuration), &error)
+        });
+    };
+    let options = standalone::Options {
+        folder,
         listen: args.listen,
-        identity: args.identity.map_or_else(host_name, Ok)?,
+        identity,
         credentials: args.connection.credentials()?,
         tls: args.connection.tls()?,
         cluster: args.connection.cluster,
         lock_metrics: args.lock_metrics,
     };
-    match standalone::run(options).await {
-        Ok(()) => Ok(Exit::Ok),
-        Err(error) => {
-            let exit = if error.is_of_configuration() {
-                Exit::Config
-            } else {
-                Exit::Software
-            };
-            Err(Failure::caused(exit, &error))
-        }
+    let end = standalone::run(options).await;
+    end.map(|()| Exit::Ok).map_err(|error| {
+        let configuration = error.is_of_configuration();
+        Failure::caused(exit(configuration), &error)
+    })
+}
+
+const fn exit(of_configuration: bool) -> Exit {
+    if of_configuration {
+        Exit::Config
+    } else {
+        Exit::Software
     }
 }
 

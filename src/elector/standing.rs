@@ -16,6 +16,8 @@ pub struct Standing {
     pub acquired: Option<Duration>,
     /// What the last acquisition by this process came after.
     pub takeover: Option<Takeover>,
+    /// And how long after the end of that.
+    pub takeover_gap: Option<Duration>,
     /// When the last renewal (or acquisition) was won.
     pub renewed: Option<Moment>,
     pub participation: Participation,
@@ -31,6 +33,7 @@ impl Standing {
             transitions: 0,
             acquired: None,
             takeover: None,
+            takeover_gap: None,
             renewed: None,
             participation,
             last_token: None,

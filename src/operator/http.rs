@@ -18,6 +18,18 @@ use crate::{clock, elector::Standing, lease::Moment};
 
 /// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
 const ANSWER: Duration = Duration::from_millis(800);
+/// What to do about an address that cannot be listened on.
+pub(crate) fn advice(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => "something else listens there: give another port",
+        io::ErrorKind::PermissionDenied => "not permitted: give a port from 1024 on",
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: give one of its own, or 0.0.0.0"
+        }
+        _ => "give an address of this machine and a free port",
+    }
+}
+
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {

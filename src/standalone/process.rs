@@ -52,7 +52,7 @@ pub struct Options {
 pub enum OperatorError {
     #[error(transparent)]
     Folder(#[from] LoadError),
-    #[error("listening on {address} (--listen): {}", advice(source))]
+    #[error("listening on {address} (--listen): {}", http::advice(source))]
     Listen { address: SocketAddr, source: io::Error },
     #[error("setting up the metrics")]
     Metrics(#[source] prometheus::Error),
@@ -69,17 +69,6 @@ impl OperatorError {
     #[must_use]
     pub const fn is_of_configuration(&self) -> bool {
         matches!(self, Self::Folder(_) | Self::Listen { .. })
-    }
-}
-
-fn advice(cause: &io::Error) -> &'static str {
-    match cause.kind() {
-        io::ErrorKind::AddrInUse => "something else listens there: give another port",
-        io::ErrorKind::PermissionDenied => "not permitted: give a port from 1024 on",
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: give one of its own, or 0.0.0.0"
-        }
-        _ => "give an address of this machine and a free port",
     }
 }
 

@@ -161,7 +161,7 @@ impl Reconciler {
             quorums: self.fleet.in_use(),
             opening: opening.cloned().collect(),
             problems: self.report.texts(),
-            stopping: false,
+            ..InUse::default()
         }
     }
 }

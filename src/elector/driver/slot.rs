@@ -67,6 +67,7 @@ impl Slot {
             if let Some((_, takeover)) = won {
                 standing.acquired = Some(clock::unix_time());
                 standing.takeover = takeover;
+                standing.takeover_gap = takeover.map(|t| now.since(t.ended_at));
             }
         });
         if let Some((won, takeover)) = won {

@@ -1,0 +1,25 @@
+//! `redlock operator` in a cluster: follows `RedisQuorum` and `LeaderLock` objects, contends for the locks, tells in
+//! statuses and events who holds them.
+//!
+//! Observations come in ([`observe`]), are judged ([`judge`]), applied and told by one task ([`core`]). What is decided
+//! is pure; whoever writes a status is decided by [`status::author`]. Never speaks to Redis itself.
+
+mod claims;
+mod clients;
+mod cluster;
+mod core;
+mod events;
+mod judge;
+mod locks;
+mod object;
+mod observe;
+mod problem;
+pub mod process;
+mod quorums;
+mod reporter;
+mod roll;
+mod secrets;
+mod status;
+mod writer;
+
+pub use process::{Options, run};

@@ -1,0 +1,44 @@
+//! Which cluster this is: the name that its operator was given, and the UID of its kube-system namespace.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use tokio::time;
+
+use super::{observe::deepest, process::OperatorError};
+use crate::lease::ClusterId;
+
+const NAMESPACE: &str = "kube-system";
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Asks until the API server answers: a pod that restarts because another one is not up yet helps nobody.
+///
+/// # Errors
+/// A name that cannot be one.
+pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, OperatorError> {
+    let id = |uid: &str| {
+        ClusterId::new(name, uid).map_err(|source| OperatorError::ClusterName {
+            name: name.to_owned(),
+            source,
+        })
+    };
+    // Said before anything is waited for.
+    id("uid")?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let mut pause = SHORTEST;
+    loop {
+        let reason = match namespaces.get(NAMESPACE).await {
+            Ok(namespace) => match namespace.metadata.uid {
+                Some(uid) => return id(&uid),
+                None => "it has no UID".to_owned(),
+            },
+            Err(kube::Error::Api(status)) => status.message.clone(),
+            Err(error) => deepest(&error),
+        };
+        tracing::warn!(reason, "namespace {NAMESPACE} cannot be read; tried again");
+        time::sleep(pause).await;
+        pause = LONGEST.min(pause * 2);
+    }
+}

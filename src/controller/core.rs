@@ -1,0 +1,238 @@
+//! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
+//! are opened and closed, locks put and removed, statuses written.
+
+mod initialize;
+mod locks;
+mod quorums;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Secret;
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+    time::{self, MissedTickBehavior},
+};
+
+use super::{
+    clients::Clients,
+    events::Events,
+    locks::Locks,
+    object::ObjectKey,
+    observe::Observation,
+    quorums::Quorums,
+    secrets::{SecretKey, Secrets},
+    writer::{Item, Writer, Written},
+};
+use crate::{
+    api::{LeaderLock, RedisQuorum},
+    clock,
+    lease::{ClusterId, HolderIdentity},
+    masters::{InitError, InitReport},
+    operator::{
+        fleet::Fleet,
+        quorum::QuorumEnded,
+        relay::Change,
+        state::{InUse, State, Unreadable},
+    },
+};
+
+/// How often what only time changes is looked at: who reports, which masters vote.
+const LOOK: Duration = Duration::from_millis(200);
+/// Observations taken in one turn.
+const AT_ONCE: usize = 512;
+
+/// What comes from the watches.
+#[derive(Debug)]
+pub(super) enum Seen {
+    Lock(Observation<LeaderLock>),
+    Quorum(Observation<RedisQuorum>),
+    Secret(SecretKey, Observation<Secret>),
+}
+
+/// See the module.
+pub(super) struct Core {
+    identity: HolderIdentity,
+    cluster: ClusterId,
+    clients: Clients,
+    state: Arc<State>,
+    fleet: Fleet,
+    locks: Locks,
+    quorums: Quorums,
+    secrets: Secrets,
+    writer: Writer,
+    events: Events,
+    inbox: mpsc::Sender<Seen>,
+    /// Objects to be judged and applied again.
+    touched_locks: BTreeSet<ObjectKey>,
+    touched_quorums: BTreeSet<String>,
+    initializing: JoinSet<(String, Result<InitReport, InitError>)>,
+}
+
+impl Core {
+    pub(super) fn new(
+        (identity, cluster): (HolderIdentity, ClusterId),
+        clients: Clients,
+        state: Arc<State>,
+        fleet: Fleet,
+        events: Events,
+        inbox: mpsc::Sender<Seen>,
+    ) -> Self {
+        Self {
+            identity,
+            cluster,
+            clients,
+            state,
+            fleet,
+            locks: Locks::default(),
+            quorums: Quorums::default(),
+            secrets: Secrets::default(),
+            writer: Writer::default(),
+            events,
+            inbox,
+            touched_locks: BTreeSet::new(),
+            touched_quorums: BTreeSet::new(),
+            initializing: JoinSet::new(),
+        }
+    }
+
+    /// Runs until a task behind a quorum ends that must not. Cancel safe between two events.
+    pub(super) async fn run(
+        &mut self,
+        seen: &mut mpsc::Receiver<Seen>,
+        changes: &mut mpsc::UnboundedReceiver<Change>,
+    ) -> Result<(), QuorumEnded> {
+        let mut look = time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut arrived, mut changed) = (Vec::with_capacity(AT_ONCE), Vec::with_capacity(AT_ONCE));
+        loop {
+            tokio::select! {
+                // Leases first: what is written of them is awaited by people and by other controllers.
+                biased;
+                _ = changes.recv_many(&mut changed, AT_ONCE) => {
+                    for change in changed.drain(..) {
+                        self.on_change(&change);
+                    }
+                }
+                (item, written) = self.writer.ended() => self.on_written(item, written),
+                end = self.fleet.ended() => {
+                    let name = end?;
+                    if self.quorums.get(&name).is_none() {
+                        self.state.telemetry.forget_quorum(&name);
+                    }
+                    self.touched_quorums.insert(name);
+                }
+                Some(end) = self.initializing.join_next() => self.on_initialized(end),
+                _ = look.tick() => self.look(),
+                _ = seen.recv_many(&mut arrived, AT_ONCE) => {
+                    for seen in arrived.drain(..) {
+                        self.take(seen);
+                    }
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn take(&mut self, seen: Seen) {
+        let now = clock::now();
+        match seen {
+            Seen::Lock(observation) => self.on_lock(observation, now),
+            Seen::Quorum(observation) => self.on_quorum(observation, now),
+            Seen::Secret(key, observation) => {
+                if self.secrets.observe(&key, observation) {
+                    self.touched_quorums.extend(self.quorums.names());
+                }
+            }
+        }
+    }
+
+    /// Applies what changed, and writes what is due.
+    fn settle(&mut self) {
+        if !self.touched_quorums.is_empty() || !self.touched_locks.is_empty() {
+            self.apply();
+        }
+        let now = clock::now();
+        while let Some(item) = self.writer.next(now) {
+            match &item {
+                Item::Lock(key) => self.write_lock(key),
+                Item::Quorum(name) => self.write_quorum(name),
+            }
+        }
+    }
+
+    fn apply(&mut self) {
+        // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
+        // not missing, and the oldest of two with one name may come last.
+        if !self.synced() {
+            return;
+        }
+        let started = clock::now();
+        while let Some(name) = self.touched_quorums.pop_first() {
+            self.apply_quorum(&name, started);
+        }
+        while let Some(key) = self.touched_locks.pop_first() {
+            self.apply_lock(&key);
+        }
+        let took = clock::now().since(started);
+        self.state.telemetry.reconciled("kubernetes", "ok", took);
+        self.state.in_use.store(Arc::new(self.in_use(false)));
+    }
+
+    fn synced(&self) -> bool {
+        self.locks.roll.synced() && self.quorums.roll.synced()
+    }
+
+    fn on_written(&mut self, item: Item, written: Written) {
+        let now = clock::now();
+        self.writer.settle(item, &written, now);
+        match written {
+            Written::Lock(mut object) => {
+                super::object::trim(&mut object.metadata);
+                self.on_lock(Observation::Seen(object), now);
+            }
+            Written::Quorum(mut object) => {
+                super::object::trim(&mut object.metadata);
+                self.remembered(&object);
+                self.on_quorum(Observation::Seen(object), now);
+            }
+            Written::Conflict | Written::Gone | Written::Failed(_) => {}
+        }
+    }
+
+    /// What only time changes.
+    fn look(&mut self) {
+        let now = clock::now();
+        for name in self.quorums.names() {
+            self.look_at_quorum(&name, now);
+        }
+    }
+
+    /// Gives every lock back. Statuses say so only where the API server is quick: a standby writes what it takes over.
+    pub(super) async fn stop(&mut self) {
+        self.state.in_use.store(Arc::new(self.in_use(true)));
+        self.fleet.stop().await;
+    }
+
+    fn in_use(&self, stopping: bool) -> InUse {
+        let closing = self.quorums.names().into_iter();
+        let unreadable = |kind, (namespace, name): (&str, &str)| Unreadable {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let locks = self.locks.unreadable.keys();
+        let locks = locks.map(|key| unreadable("LeaderLock", (&key.namespace, &key.name)));
+        let quorums = self.quorums.unreadable.keys();
+        let quorums = quorums.map(|name| unreadable("RedisQuorum", ("", name)));
+        InUse {
+            quorums: self.fleet.in_use(),
+            opening: closing.filter(|name| self.fleet.is_closing(name)).collect(),
+            problems: self.quorum_problems(),
+            unreadable: locks.chain(quorums).collect(),
+            caches_only: true,
+            awaited: Vec::new(),
+            stopping,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The core's work on locks.
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+
+use super::Core;
+use crate::{
+    api::leader_lock::Candidates,
+    api::{LeaderLock, plan::LockPlan},
+    clock,
+    controller::{
+        events::{Happening, What, timestamp},
+        locks::LockEntry,
+        object::ObjectKey,
+        observe::Observation,
+        status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status},
+        writer::{self, Item},
+    },
+    elector::Standing,
+    lease::{EndReason, Moment},
+    operator::relay::Change,
+};
+
+/// The annotation that takes the operator's hands off a lock's targets.
+const PAUSED: &str = "redlock.dev/paused";
+
+impl Core {
+    pub(super) fn on_lock(&mut self, observation: Observation<LeaderLock>, now: Moment) {
+        let known: Vec<ObjectKey> = match observation {
+            Observation::Synced => self.locks.known().cloned().collect(),
+            _ => Vec::new(),
+        };
+        for key in self.locks.roll.call(&observation, known.iter()) {
+            self.forget_lock(&key);
+        }
+        let key = observation.key();
+        match (observation, key) {
+            (Observation::Seen(object), Some(key)) => {
+                let before = self.locks.get(&key).map(|entry| content(&entry.object));
+                let anew = before != Some(content(&object));
+                self.locks.see(&key, *object, now);
+                if anew {
+                    self.touched_locks.insert(key.clone());
+                }
+                self.writer.push(Item::Lock(key));
+            }
+            (Observation::Malformed(_, error), Some(key)) => {
+                if self.locks.unreadable.get(&key) != Some(&error) {
+                    let in_force = self.locks.get(&key).is_some();
+                    tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
+                        "object cannot be read by this version");
+                    self.locks.unreadable.insert(key.clone(), error);
+                    self.touched_locks.insert(key);
+                }
+            }
+            (Observation::Synced, _) => self
+                .touched_locks
+                .extend(self.locks.known().cloned().collect::<Vec<_>>()),
+            (Observation::Failed(trouble), _) => {
+                tracing::warn!(
+                    reason = trouble.text,
+                    "LeaderLocks cannot be followed now; what is known stays in force"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_lock(&mut self, key: &ObjectKey) {
+        let put = self.locks.forget(key);
+        if let Some(plan) = put
+            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
+        {
+            quorum.remove_lock(&plan.lock_name);
+        }
+        // Whoever waited for its name may have it now.
+        self.touched_locks.insert(key.clone());
+    }
+
+    /// Contends for a lock as its object asks, or not at all.
+    pub(super) fn apply_lock(&mut self, key: &ObjectKey) {
+        let quorum = self
+            .locks
+            .get(key)
+            .map(|entry| entry.object.spec.quorum_ref.name.clone());
+        let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
+        let others = self.locks.judge(key, view);
+        self.touched_locks.extend(others);
+        let Some(verdict) = self.locks.verdict(key) else {
+            return;
+        };
+        let confirmed = quorum.as_deref().is_some_and(|quorum| {
+            let entry = self.quorums.get(quorum);
+            entry
+                .and_then(|entry| entry.reporter.as_ref())
+                .is_some_and(|reporter| reporter.confirmed())
+        });
+        let wanted = verdict.ok();
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let before = entry.put.clone();
+        // A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it
+        // guards. Only what the object clearly asks for takes it away.
+        let moved = |before: &LockPlan| {
+            wanted
+                .as_ref()
+                .is_some_and(|now| (&now.quorum, &now.lock_name) != (&before.quorum, &before.lock_name))
+        };
+        if let Some(before) = before
+            .as_ref()
+            .filter(|before| moved(before) || self.fleet.get(&before.quorum).is_none())
+        {
+            entry.put = None;
+            if let Some(quorum) = self.fleet.get_mut(&before.quorum) {
+                quorum.remove_lock(&before.lock_name);
+            }
+        }
+        if let Some(plan) = wanted
+            && confirmed
+            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
+        {
+            quorum.put_lock(&plan, &self.cluster);
+            if let Some(entry) = self.locks.get_mut(key) {
+                entry.put = Some(plan);
+            }
+        }
+        self.writer.push(Item::Lock(key.clone()));
+    }
+
+    /// Another holder, or none any more.
+    pub(super) fn on_change(&mut self, change: &Change) {
+        let Some(quorum) = self.fleet.get(&change.quorum) else {
+            return;
+        };
+        let Some((namespace, name)) = quorum.names.get(&change.lock) else {
+            return;
+        };
+        let standing = quorum
+            .elector
+            .watch(&change.lock)
+            .map(|standing| standing.borrow().clone());
+        let key = ObjectKey { namespace, name };
+        self.writer.push(Item::Lock(key.clone()));
+        let (Some(entry), Some(standing)) = (self.locks.get(&key), standing) else {
+            return;
+        };
+        if let Some((what, note)) = self.happened(entry, &standing, change.ended) {
+            let object = entry.object.object_ref(&());
+            self.events.tell(Happening { what, object, note });
+        }
+    }
+
+    /// In words, what happened to the lease of this process.
+    fn happened(
+        &self,
+        entry: &LockEntry,
+        standing: &Standing,
+        ended: Option<EndReason>,
+    ) -> Option<(What, String)> {
+        let now = clock::now();
+        let token = standing.last_token().map_or(0, |token| token.0);
+        let me = format!("{}/{}", self.cluster.name(), self.identity);
+        if let Some(reason) = ended {
+            return Some(match reason {
+                EndReason::Released => (What::Released, format!("{me} released the lock, token {token}")),
+                EndReason::Reserved => (What::Released, format!("{me} passed the lock on, token {token}")),
+                EndReason::SteppedDown => (What::Released, format!("{me} stepped down, token {token}")),
+                EndReason::Expired => (
+                    What::LeaseLost,
+                    format!("{me} did not renew the lease in time, token {token}"),
+                ),
+                EndReason::QuorumLost => (
+                    What::LeaseLost,
+                    format!("{me} lost the majority of the masters, token {token}"),
+                ),
+                EndReason::Refused => (
+                    What::LeaseLost,
+                    format!("{me} lost the lease: the masters refused to renew it, token {token}"),
+                ),
+            });
+        }
+        let authority = standing.authority_at(now)?;
+        let note = holder_facts(standing, &self.cluster, &self.identity, now).map(|holder| {
+            crate::controller::status::taken(&holder, &entry.object.status.clone().unwrap_or_default())
+        })?;
+        let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
+        debug_assert_eq!(authority.token.0, token);
+        Some((if expired { What::TakenOver } else { What::Acquired }, note))
+    }
+
+    /// Writes the status of a lock, if it is for this replica to write and something new is to be said.
+    pub(super) fn write_lock(&mut self, key: &ObjectKey) {
+        let now = clock::now();
+        let Some(entry) = self.locks.get(key) else { return };
+        let Some(verdict) = self.locks.verdict(key) else {
+            return;
+        };
+        let object = &entry.object;
+        let before = object.status.clone().unwrap_or_default();
+        let generation = object.metadata.generation.unwrap_or_default();
+        let quorum = self.quorums.get(&object.spec.quorum_ref.name);
+        let standing = entry.put.as_ref().and_then(|plan| {
+            let quorum = self.fleet.get(&plan.quorum)?;
+            Some(quorum.elector.watch(&plan.lock_name)?.borrow().clone())
+        });
+        let holder = standing
+            .as_ref()
+            .and_then(|s| holder_facts(s, &self.cluster, &self.identity, now));
+        let held_here = standing.as_ref().is_some_and(|s| s.authority_at(now).is_some());
+        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
+        let agents = entry
+            .put
+            .as_ref()
+            .is_some_and(|plan| plan.candidates == Candidates::Agents);
+        let unvisited = before.observed_generation.is_none_or(|generation| generation < 0);
+        let who = author(&LockStanding {
+            held_here,
+            held_by_sibling: !held_here
+                && !agents
+                && holder.as_ref().is_some_and(|holder| holder.own_cluster),
+            reporter: reporter.is_some_and(|reporter| reporter.is_mine()),
+            unreported: reporter.map_or(Some(now.since(entry.first_seen)), |reporter| {
+                reporter.absent_for(now)
+            }),
+            long: reporter.map_or(std::time::Duration::ZERO, |reporter| reporter.long()),
+            unvisited: unvisited.then(|| now.since(entry.first_seen)),
+        });
+        let refused = verdict.as_ref().err();
+        let who = match (who, refused) {
+            // It says the same whoever writes it.
+            (None | Some(Author::Anybody), Some(_)) => Author::Reporter,
+            (Some(who), _) => who,
+            (None, None) => {
+                // Looked at again when a reporter must have been elected, or none can be.
+                if unvisited {
+                    let item = Item::Lock(key.clone());
+                    self.writer
+                        .push_later(item, now + std::time::Duration::from_millis(500));
+                }
+                return;
+            }
+        };
+        if self.is_stale(&before, standing.as_ref(), who, entry) {
+            return;
+        }
+        let shown = quorum.and_then(|quorum| quorum.shown.as_ref());
+        let annotations = object.metadata.annotations.as_ref();
+        let status = lock_status(&LockFacts {
+            before: &before,
+            generation,
+            plan: match (&verdict, &entry.put) {
+                (Ok(plan), _) => Ok(plan),
+                (Err(problem), _) => Err(problem),
+            },
+            author: who,
+            holder,
+            votes: shown.map_or((0, 0), |health| (health.voting, health.masters)),
+            no_majority: shown.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
+            paused: annotations.and_then(|all| all.get(PAUSED)).map(String::as_str),
+            now: timestamp(),
+        });
+        if status == before {
+            return;
+        }
+        let Ok(status) = serde_json::to_value(&status) else {
+            return;
+        };
+        let version = object.metadata.resource_version.clone().unwrap_or_default();
+        let write = writer::write_lock(self.clients.urgent.clone(), key.clone(), version, status);
+        self.writer.start(Item::Lock(key.clone()), write);
+    }
+
+    /// A token in the status that is larger than mine is a later holder's, who writes; unless no master ever gave it.
+    fn is_stale(
+        &self,
+        before: &crate::api::lock_status::LeaderLockStatus,
+        standing: Option<&Standing>,
+        who: Author,
+        entry: &LockEntry,
+    ) -> bool {
+        let (Some(written), Some(standing), Author::Holder) = (before.fencing_token, standing, who) else {
+            return false;
+        };
+        let mine = standing.last_token().map_or(0, |token| token.0);
+        let _ = entry;
+        u64::try_from(written).is_ok_and(|written| written > mine)
+    }
+}
+
+/// What makes a lock be judged anew.
+fn content(
+    object: &LeaderLock,
+) -> (
+    Option<String>,
+    Option<i64>,
+    bool,
+    Option<std::collections::BTreeMap<String, String>>,
+) {
+    let metadata = &object.metadata;
+    (
+        metadata.uid.clone(),
+        metadata.generation,
+        metadata.deletion_timestamp.is_some(),
+        metadata.annotations.clone(),
+    )
+}
+
+/// Who holds the lock, in the words of a status.
+fn holder_facts(
+    standing: &Standing,
+    cluster: &crate::lease::ClusterId,
+    identity: &crate::lease::HolderIdentity,
+    now: Moment,
+) -> Option<HolderFacts> {
+    if let Some(authority) = standing.authority_at(now) {
+        let acquired = standing.acquired.and_then(|unix| {
+            Timestamp::new(
+                i64::try_from(unix.as_secs()).ok()?,
+                i32::try_from(unix.subsec_nanos()).ok()?,
+            )
+            .ok()
+        });
+        return Some(HolderFacts {
+            identity: identity.to_string(),
+            cluster: cluster.name().to_owned(),
+            own_cluster: true,
+            token: Some(authority.token.0),
+            acquired,
+            takeover: standing
+                .takeover_gap
+                .map(|gap| (gap, standing.takeover.is_some_and(|t| t.released))),
+        });
+    }
+    let holder = standing.holder.as_ref().filter(|holder| now < holder.ends)?;
+    Some(HolderFacts {
+        identity: holder.identity.clone(),
+        cluster: holder.cluster.name().to_owned(),
+        own_cluster: holder.cluster.uid() == cluster.uid(),
+        token: standing.last_token().map(|token| token.0),
+        acquired: None,
+        takeover: None,
+    })
+}

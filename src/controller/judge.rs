@@ -1,0 +1,66 @@
+//! Whether a lock can be contended for, and on which terms. Pure.
+
+use std::sync::Arc;
+
+use super::problem::{Problem, Reason};
+use crate::api::{
+    LeaderLock,
+    plan::{LockPlan, QuorumPlan},
+    validate::{FieldError, LockNames, validate_lock},
+};
+
+/// What is known of the quorum that a lock names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QuorumView<'a> {
+    Missing,
+    /// Not opened, and why.
+    NotUsable(&'a Problem),
+    Usable(&'a QuorumPlan),
+}
+
+/// The plan of a lock by itself: other objects may still have its name.
+pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<LockPlan>, Problem> {
+    let name = &object.spec.quorum_ref.name;
+    match quorum {
+        QuorumView::Missing => Err(Problem::new(
+            Reason::QuorumNotFound,
+            format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
+        )),
+        QuorumView::NotUsable(problem) => Err(Problem::new(
+            Reason::QuorumNotUsable,
+            format!(
+                "RedisQuorum {name:?} cannot be used: {}: {}",
+                problem.reason.name(),
+                problem.message
+            ),
+        )),
+        QuorumView::Usable(quorum) => validate_lock(object, quorum, LockNames::OfTheNamespace)
+            .map(Arc::new)
+            .map_err(|errors| Problem::invalid(reason(&errors), &errors)),
+    }
+}
+
+fn reason(errors: &[FieldError]) -> Reason {
+    let budget = |error: &FieldError| {
+        ["spec.leaseDurationSeconds", "spec.renewDeadlineSeconds"].contains(&error.field.as_str())
+            && error.reason.contains("stop")
+    };
+    if errors.iter().all(budget) {
+        Reason::StopBudgetTooShort
+    } else {
+        Reason::InvalidSpec
+    }
+}
+
+/// Another object has the name already.
+pub(super) fn taken(plan: &LockPlan, first: &super::object::ObjectKey) -> Problem {
+    Problem::new(
+        Reason::DuplicateLockName,
+        format!(
+            "spec.lockName: {:?} is the lock name of LeaderLock {first} in RedisQuorum {} already: two objects cannot \
+             share a lock",
+            plan.lock_name.as_str(),
+            plan.quorum
+        ),
+    )
+}

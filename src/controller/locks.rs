@@ -1,0 +1,123 @@
+//! What this replica knows of each `LeaderLock`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    claims::{Claims, Name},
+    judge::{self, QuorumView},
+    object::{ObjectKey, age},
+    problem::Problem,
+    roll::Roll,
+};
+use crate::{
+    api::{LeaderLock, plan::LockPlan},
+    lease::Moment,
+};
+
+#[derive(Debug)]
+pub(super) struct LockEntry {
+    /// The last version that could be read.
+    pub(super) object: LeaderLock,
+    pub(super) first_seen: Moment,
+    /// By itself: another object may have its name.
+    plan: Result<Arc<LockPlan>, Problem>,
+    /// Where it is contended for: the plan that was put there.
+    pub(super) put: Option<Arc<LockPlan>>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    entries: BTreeMap<ObjectKey, LockEntry>,
+    claims: Claims,
+    /// Those that this version cannot read.
+    pub(super) unreadable: BTreeMap<ObjectKey, String>,
+    pub(super) roll: Roll,
+}
+
+impl Locks {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut LockEntry> {
+        self.entries.get_mut(key)
+    }
+
+    pub(super) fn known(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.entries.keys().chain(self.unreadable.keys())
+    }
+
+    /// The objects that name this quorum.
+    pub(super) fn of_quorum<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        let names = move |entry: &LockEntry| entry.object.spec.quorum_ref.name == quorum;
+        self.entries
+            .iter()
+            .filter(move |(_, entry)| names(entry))
+            .map(|(key, _)| key)
+    }
+
+    /// Takes an object as it is now. An older version than the known one, as a slow watch brings it, changes nothing.
+    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
+        self.unreadable.remove(key);
+        match self.entries.get_mut(key) {
+            Some(entry) => {
+                if !is_older(&object, &entry.object) {
+                    entry.object = object;
+                }
+            }
+            None => {
+                let entry = LockEntry {
+                    object,
+                    first_seen: now,
+                    plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
+                    put: None,
+                };
+                self.entries.insert(key.clone(), entry);
+            }
+        }
+    }
+
+    /// Judges an object anew. Returns the others that have to be judged again because of it.
+    pub(super) fn judge(&mut self, key: &ObjectKey, quorum: QuorumView<'_>) -> Vec<ObjectKey> {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return self.claims.set(key, None);
+        };
+        entry.plan = judge::plan(&entry.object, quorum);
+        let claim = entry
+            .plan
+            .as_ref()
+            .ok()
+            .map(|plan| (name(plan), age(&entry.object.metadata)));
+        self.claims.set(key, claim)
+    }
+
+    /// What the object comes down to, beside the others.
+    pub(super) fn verdict(&self, key: &ObjectKey) -> Option<Result<Arc<LockPlan>, Problem>> {
+        let plan = match &self.entries.get(key)?.plan {
+            Ok(plan) => plan,
+            Err(problem) => return Some(Err(problem.clone())),
+        };
+        Some(match self.claims.first(&name(plan)) {
+            Some(first) if first != key => Err(judge::taken(plan, first)),
+            _ => Ok(plan.clone()),
+        })
+    }
+
+    /// Returns where it was contended for.
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Arc<LockPlan>> {
+        self.unreadable.remove(key);
+        self.entries.remove(key)?.put
+    }
+}
+
+fn name(plan: &LockPlan) -> Name {
+    (plan.quorum.clone(), plan.lock_name.clone())
+}
+
+/// Resource versions of one kind are numbers that grow; where they are not, the newer arrival counts.
+fn is_older(object: &LeaderLock, known: &LeaderLock) -> bool {
+    let version = |object: &LeaderLock| object.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    let same = object.metadata.uid == known.metadata.uid;
+    same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
+}

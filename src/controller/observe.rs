@@ -1,0 +1,145 @@
+//! Follows objects of one kind: what is there, what changed, what is gone.
+//!
+//! Owns the watch and its back-off. Judges nothing; an object that cannot be read is passed on as such, so that it
+//! never stops the others.
+
+use std::{fmt::Debug, pin::pin, time::Duration};
+
+use futures_util::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Resource, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, Event, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use super::object::{ObjectKey, trim};
+
+/// A server that was away is noticed again within a few seconds, and three replicas do not press it.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) enum Observation<K> {
+    /// The whole list follows.
+    Restarted,
+    Seen(Box<K>),
+    /// It is there, and this version cannot read it.
+    Malformed(Box<ObjectMeta>, String),
+    Gone(ObjectKey),
+    /// The list is complete: what it did not hold is gone.
+    Synced,
+    /// Tried again by itself.
+    Failed(Trouble),
+}
+
+/// Why objects cannot be followed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) forbidden: bool,
+    pub(super) text: String,
+}
+
+impl From<&watcher::Error> for Trouble {
+    fn from(error: &watcher::Error) -> Self {
+        let (forbidden, text) = match error {
+            watcher::Error::InitialListFailed(e)
+            | watcher::Error::WatchStartFailed(e)
+            | watcher::Error::WatchFailed(e) => match e {
+                kube::Error::Api(status) => (status.is_forbidden(), status.message.clone()),
+                other => (false, deepest(other)),
+            },
+            watcher::Error::WatchError(status) => (status.is_forbidden(), status.message.clone()),
+            watcher::Error::NoResourceVersion => (false, error.to_string()),
+        };
+        Self { forbidden, text }
+    }
+}
+
+/// The cause that says something: what wraps it only says that something failed.
+pub(super) fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// Doubles from try to try, with jitter.
+struct Pause(Duration);
+
+impl Iterator for Pause {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0.mul_f64(0.5 + fastrand::f64());
+        self.0 = LONGEST.min(self.0 * 2);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pause {
+    fn reset(&mut self) {
+        self.0 = SHORTEST;
+    }
+}
+
+/// Returns when nobody listens any more.
+pub(super) async fn follow<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    config: watcher::Config,
+    told: mpsc::Sender<T>,
+    tell: impl Fn(Observation<K>) -> T,
+) where
+    K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
+    K::DynamicType: Default + Clone,
+{
+    let mut events = pin!(watcher(api, config).backoff(Pause(SHORTEST)));
+    while let Some(event) = events.next().await {
+        let observation = match event {
+            Ok(Event::Init) => Observation::Restarted,
+            Ok(Event::InitDone) => Observation::Synced,
+            Ok(Event::Apply(guard) | Event::InitApply(guard)) => seen(guard),
+            Ok(Event::Delete(guard)) => Observation::Gone(ObjectKey::of(&guard)),
+            Err(error) => Observation::Failed(Trouble::from(&error)),
+        };
+        if told.send(tell(observation)).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn seen<K: Resource>(guard: DeserializeGuard<K>) -> Observation<K> {
+    match guard.0 {
+        Ok(mut object) => {
+            trim(object.meta_mut());
+            Observation::Seen(Box::new(object))
+        }
+        Err(invalid) => {
+            let mut metadata = invalid.metadata;
+            trim(&mut metadata);
+            Observation::Malformed(Box::new(metadata), invalid.error)
+        }
+    }
+}
+
+impl<K: ResourceExt> Observation<K> {
+    /// Which object it is about, if about one.
+    pub(super) fn key(&self) -> Option<ObjectKey> {
+        match self {
+            Self::Seen(object) => Some(ObjectKey::of(object.as_ref())),
+            Self::Malformed(metadata, _) => Some(ObjectKey {
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+            }),
+            Self::Gone(key) => Some(key.clone()),
+            Self::Restarted | Self::Synced | Self::Failed(_) => None,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Why an object cannot be used, as conditions say it.
+
+use crate::api::validate::FieldError;
+
+/// A reason of a condition. Its name is part of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    /// This version of the operator cannot read the object.
+    Unreadable,
+    InvalidSpec,
+    /// A field that cannot change was changed: what it was stays in force.
+    ImmutableField,
+    StopBudgetTooShort,
+    DuplicateLockName,
+    QuorumNotFound,
+    QuorumNotUsable,
+    ClusterNameNotUnique,
+    SecretNotFound,
+    SecretKeyMissing,
+    SecretNotReadable,
+    MastersShared,
+    OldMasterStillReachable,
+    /// The quorum is being opened.
+    Opening,
+}
+
+impl Reason {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Unreadable => "Unreadable",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::ImmutableField => "ImmutableField",
+            Self::StopBudgetTooShort => "StopBudgetTooShort",
+            Self::DuplicateLockName => "DuplicateLockName",
+            Self::QuorumNotFound => "QuorumNotFound",
+            Self::QuorumNotUsable => "QuorumNotUsable",
+            Self::ClusterNameNotUnique => "ClusterNameNotUnique",
+            Self::SecretNotFound => "SecretNotFound",
+            Self::SecretKeyMissing => "SecretKeyMissing",
+            Self::SecretNotReadable => "SecretNotReadable",
+            Self::MastersShared => "MastersShared",
+            Self::OldMasterStillReachable => "OldMasterStillReachable",
+            Self::Opening => "Opening",
+        }
+    }
+
+    /// Whether somebody has to change this very object; otherwise what is missing may still come.
+    pub(super) const fn is_of_the_object(self) -> bool {
+        matches!(
+            self,
+            Self::Unreadable
+                | Self::InvalidSpec
+                | Self::ImmutableField
+                | Self::StopBudgetTooShort
+                | Self::DuplicateLockName
+                | Self::MastersShared
+                | Self::ClusterNameNotUnique
+        )
+    }
+}
+
+/// See [`Reason`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+impl Problem {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn invalid(reason: Reason, errors: &[FieldError]) -> Self {
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Self::new(reason, texts.join("; "))
+    }
+}

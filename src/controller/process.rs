@@ -1,0 +1,244 @@
+//! The process: its clients, watches and HTTP side; ends when any of them does, or on a signal.
+
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::{
+    net::TcpListener,
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+    time,
+};
+
+use super::{
+    clients::Clients,
+    cluster::cluster_id,
+    core::{Core, Seen},
+    events,
+    observe::{Observation, follow},
+};
+use crate::{
+    api::LeaderLock,
+    lease::{ClusterId, HolderIdentity, identity::IdentityError},
+    operator::{
+        fleet::Fleet,
+        http,
+        quorum::{Candidate, QuorumEnded},
+        signals::Signals,
+        state::{InUse, State},
+    },
+    telemetry::{Origin, Telemetry},
+};
+
+/// Whatever happens, the process has ended so long after it was told to.
+const ENDING: Duration = Duration::from_millis(1_600);
+/// How often the locks are looked at for what passes between two scrapes.
+const LOOK: Duration = Duration::from_secs(1);
+/// A watch that brings ten thousand objects waits for the core, not in its memory.
+const INBOX: usize = 1_024;
+/// Objects in one page of a list: of the size of a few megabytes.
+const PAGE: u32 = 500;
+
+/// What is asked for on the command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub listen: SocketAddr,
+    pub identity: HolderIdentity,
+    /// Name of this cluster; its UID is read from it.
+    pub cluster_name: String,
+    /// Only these namespaces are followed; all, where none is named.
+    pub namespaces: Vec<String>,
+    /// Tell metrics of single locks.
+    pub lock_metrics: bool,
+}
+
+/// Why the process ends before it was told to.
+#[derive(Debug, Error)]
+pub enum OperatorError {
+    #[error(
+        "finding the API server: no pod's ServiceAccount and no kubeconfig can be used; set KUBECONFIG, run in a pod, or give --standalone DIR"
+    )]
+    NoCluster(#[source] Box<kube::config::InferConfigError>),
+    #[error("setting up the client of the API server")]
+    Client(#[source] Box<kube::Error>),
+    #[error("--cluster {name:?}")]
+    ClusterName { name: String, source: IdentityError },
+    #[error("listening on {address} (--listen): {}", http::advice(source))]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("setting up the metrics")]
+    Metrics(#[source] prometheus::Error),
+    #[error("listening for signals")]
+    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Quorum(#[from] QuorumEnded),
+    #[error("the task that {task} ended: {reason}")]
+    Task { task: &'static str, reason: String },
+}
+
+impl OperatorError {
+    /// Whether somebody has to change a flag, a file or an address.
+    #[must_use]
+    pub const fn is_of_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::NoCluster(_) | Self::Client(_) | Self::ClusterName { .. } | Self::Listen { .. }
+        )
+    }
+}
+
+/// Contends for every lock that the cluster declares, until SIGTERM or SIGINT.
+///
+/// # Errors
+/// No API server to talk to or an address that cannot be used at the start; any task that ends.
+pub async fn run(options: Options) -> Result<(), OperatorError> {
+    let mut signals = Signals::listen().map_err(OperatorError::Signals)?;
+    let clients = Clients::infer().await?;
+    let address = options.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| OperatorError::Listen { address, source })?;
+    let cluster = tokio::select! {
+        cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
+        _ = signals.next() => return Ok(()),
+    };
+    let telemetry = telemetry(&options, &cluster)?;
+    let state = Arc::new(State {
+        identity: options.identity.clone(),
+        cluster: cluster.clone(),
+        telemetry,
+        in_use: ArcSwap::from_pointee(InUse::awaiting_caches()),
+    });
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        identity = %options.identity,
+        %cluster,
+        listen = %listener.local_addr().unwrap_or(address),
+        "operator started"
+    );
+    let mut operator = Operator::start(&options, clients, listener, cluster, state);
+    let end = operator.run(&mut signals).await;
+    operator.stop().await;
+    if end.is_ok() {
+        tracing::info!("operator ended");
+    }
+    end
+}
+
+fn telemetry(options: &Options, cluster: &ClusterId) -> Result<Arc<Telemetry>, OperatorError> {
+    let origin = Origin {
+        component: "operator",
+        identity: options.identity.clone(),
+        cluster: cluster.clone(),
+    };
+    Telemetry::new(origin, options.lock_metrics).map_err(OperatorError::Metrics)
+}
+
+struct Operator {
+    core: Core,
+    state: Arc<State>,
+    seen: mpsc::Receiver<Seen>,
+    changes: mpsc::UnboundedReceiver<crate::operator::relay::Change>,
+    /// Each returns what it did, when it ends.
+    tasks: JoinSet<(&'static str, io::Result<()>)>,
+}
+
+impl Operator {
+    fn start(
+        options: &Options,
+        clients: Clients,
+        listener: TcpListener,
+        cluster: ClusterId,
+        state: Arc<State>,
+    ) -> Self {
+        let (inbox, seen) = mpsc::channel(INBOX);
+        let (changed, changes) = mpsc::unbounded_channel();
+        let candidate = Candidate {
+            identity: options.identity.clone(),
+            cluster: cluster.clone(),
+        };
+        let fleet = Fleet::new(candidate, state.telemetry.clone(), Some(changed));
+        let (events, recording) = events::recorder(clients.work.clone(), options.identity.to_string());
+        let mut tasks = JoinSet::new();
+        let quorums = Api::all(clients.work.clone());
+        watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
+        let locks: Api<DeserializeGuard<LeaderLock>> = Api::all(clients.work.clone());
+        watch(&mut tasks, "follows LeaderLocks", locks, &inbox, Seen::Lock);
+        let serving = http::serve(listener, state.clone());
+        tasks.spawn(async move { ("serves HTTP", serving.await) });
+        tasks.spawn(async move {
+            recording.await;
+            ("writes events", Ok(()))
+        });
+        let me = (options.identity.clone(), cluster);
+        let core = Core::new(me, clients, state.clone(), fleet, events, inbox);
+        Self {
+            core,
+            state,
+            seen,
+            changes,
+            tasks,
+        }
+    }
+
+    async fn run(&mut self, signals: &mut Signals) -> Result<(), OperatorError> {
+        let mut look = time::interval(LOOK);
+        look.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        let state = self.state.clone();
+        let looking = async {
+            loop {
+                look.tick().await;
+                state.look();
+            }
+        };
+        tokio::select! {
+            name = signals.next() => {
+                tracing::info!(signal = name, "operator stops: gives every lock back");
+                Ok(())
+            }
+            end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(OperatorError::from, |()| {
+                OperatorError::Task { task: "decides", reason: "it returned".into() }
+            })),
+            Some(end) = self.tasks.join_next() => Err(ended(end)),
+            () = looking => Ok(()),
+        }
+    }
+
+    /// Gives everything up, in bounded time. Further signals change nothing: whoever signals a process and its group
+    /// sends two at once.
+    async fn stop(mut self) {
+        if time::timeout(ENDING, self.core.stop()).await.is_err() {
+            tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        }
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Follows all objects of one kind.
+fn watch<K>(
+    tasks: &mut JoinSet<(&'static str, io::Result<()>)>,
+    task: &'static str,
+    api: Api<DeserializeGuard<K>>,
+    inbox: &mpsc::Sender<Seen>,
+    tell: fn(Observation<K>) -> Seen,
+) where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
+{
+    let config = watcher::Config::default().page_size(PAGE);
+    let following = follow(api, config, inbox.clone(), tell);
+    tasks.spawn(async move {
+        following.await;
+        (task, Ok(()))
+    });
+}
+
+fn ended(end: Result<(&'static str, io::Result<()>), JoinError>) -> OperatorError {
+    let (task, reason) = match end {
+        Ok((task, Ok(()))) => (task, "it returned".to_owned()),
+        Ok((task, Err(cause))) => (task, cause.to_string()),
+        Err(broken) => ("works behind the operator", broken.to_string()),
+    };
+    OperatorError::Task { task, reason }
+}

@@ -1,0 +1,218 @@
+//! What this replica knows of each `RedisQuorum`, and how it looks from here.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{
+    judge::QuorumView,
+    object::age,
+    problem::{Problem, Reason},
+    reporter::Reporter,
+    roll::Roll,
+    status::Health,
+};
+use crate::{
+    api::{
+        RedisQuorum,
+        plan::QuorumPlan,
+        quorum_status::ReporterStatus,
+        validate::{FieldError, shared_masters, validate_quorum},
+    },
+    lease::Moment,
+};
+
+/// The number of votes that is shown of a lock is as old as this: a master that comes and goes must not make every
+/// lock be written each time.
+const SHOWN_AFTER: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct QuorumEntry {
+    /// The last version that could be read.
+    pub(super) object: RedisQuorum,
+    pub(super) first_seen: Moment,
+    /// Why the object as it is now is not in use, or not as it is now.
+    pub(super) problem: Option<Problem>,
+    /// What is in use.
+    pub(super) plan: Option<QuorumPlan>,
+    pub(super) reporter: Option<Reporter>,
+    pub(super) health: Option<Health>,
+    /// Votes as they are shown of locks, and what they would be by now, and since when.
+    pub(super) shown: Option<Health>,
+    pub(super) changed_at: Option<Moment>,
+    pub(super) heartbeat_at: Option<Moment>,
+    pub(super) reporters: Vec<ReporterStatus>,
+    pub(super) initialized: Option<Time>,
+    /// First start: the masters are being initialised.
+    pub(super) initializing: Initializing,
+    /// That nobody can report was passed on to the locks.
+    pub(super) told_unknown: bool,
+}
+
+/// `firstStart: Immediate`. That it was begun is remembered before it is: whoever finds it remembered must not begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Initializing {
+    #[default]
+    No,
+    /// All masters are new; the status is being written.
+    Remembering,
+    /// This replica remembered it, and may go on.
+    Allowed,
+    Running,
+}
+
+impl QuorumEntry {
+    fn new(object: RedisQuorum, now: Moment) -> Self {
+        Self {
+            object,
+            first_seen: now,
+            problem: None,
+            plan: None,
+            reporter: None,
+            health: None,
+            shown: None,
+            changed_at: None,
+            heartbeat_at: None,
+            reporters: Vec::new(),
+            initialized: None,
+            initializing: Initializing::No,
+            told_unknown: false,
+        }
+    }
+
+    /// For the locks that name it.
+    pub(super) fn view(&self) -> QuorumView<'_> {
+        match (&self.plan, &self.problem) {
+            (Some(plan), _) => QuorumView::Usable(plan),
+            (None, Some(problem)) => QuorumView::NotUsable(problem),
+            (None, None) => QuorumView::Missing,
+        }
+    }
+
+    /// Takes what the masters show now. True if what is shown of locks changed: at once where a majority comes or goes.
+    pub(super) fn look(&mut self, health: Health, now: Moment) -> bool {
+        let same = self
+            .shown
+            .as_ref()
+            .is_some_and(|shown| (shown.voting, shown.masters) == (health.voting, health.masters));
+        let majority = self.shown.as_ref().map(Health::has_majority);
+        let crossed = majority != Some(health.has_majority());
+        self.health = Some(health);
+        if same {
+            self.changed_at = None;
+            return false;
+        }
+        let since = *self.changed_at.get_or_insert(now);
+        if crossed || now.since(since) >= SHOWN_AFTER {
+            self.changed_at = None;
+            self.shown = self.health.clone();
+            return true;
+        }
+        false
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Quorums {
+    entries: BTreeMap<String, QuorumEntry>,
+    pub(super) unreadable: BTreeMap<String, String>,
+    pub(super) roll: Roll,
+}
+
+impl Quorums {
+    pub(super) fn get(&self, name: &str) -> Option<&QuorumEntry> {
+        self.entries.get(name)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut QuorumEntry> {
+        self.entries.get_mut(name)
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+
+    pub(super) fn known(&self) -> impl Iterator<Item = &String> {
+        self.entries.keys().chain(self.unreadable.keys())
+    }
+
+    pub(super) fn view(&self, name: &str) -> QuorumView<'_> {
+        self.entries
+            .get(name)
+            .map_or(QuorumView::Missing, QuorumEntry::view)
+    }
+
+    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, now: Moment) {
+        self.unreadable.remove(name);
+        match self.entries.get_mut(name) {
+            Some(entry) => entry.object = object,
+            None => {
+                self.entries
+                    .insert(name.to_owned(), QuorumEntry::new(object, now));
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, name: &str) -> Option<QuorumEntry> {
+        self.unreadable.remove(name);
+        self.entries.remove(name)
+    }
+
+    /// What the object asks for, beside the others and beside what is in use.
+    pub(super) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
+        let entry = self.entries.get(name)?;
+        let plan = match validate_quorum(&entry.object) {
+            Ok(plan) => plan,
+            Err(errors) => return Some(Err(Problem::invalid(Reason::InvalidSpec, &errors))),
+        };
+        if let Some(problem) = self.shared(name, &plan) {
+            return Some(Err(problem));
+        }
+        if let Some(changed) = entry.plan.as_ref().and_then(|before| immutable(before, &plan)) {
+            return Some(Err(changed));
+        }
+        Some(Ok(plan))
+    }
+
+    /// One server under one prefix is a master of one quorum: of the oldest.
+    fn shared(&self, name: &str, plan: &QuorumPlan) -> Option<Problem> {
+        let entry = self.entries.get(name)?;
+        let mut others: Vec<(_, &QuorumPlan)> = self
+            .entries
+            .iter()
+            .filter(|(other, _)| *other != name)
+            .filter_map(|(_, other)| Some((age(&other.object.metadata), other.plan.as_ref()?)))
+            .filter(|(other, _)| *other < age(&entry.object.metadata))
+            .collect();
+        others.sort_by(|a, b| a.0.cmp(&b.0));
+        let count = others.len();
+        let all = others.into_iter().map(|(_, plan)| plan).chain([plan]);
+        let refused = shared_masters(all);
+        let (_, error): &(usize, FieldError) = refused.iter().find(|(index, _)| *index == count)?;
+        Some(Problem::invalid(
+            Reason::MastersShared,
+            std::slice::from_ref(error),
+        ))
+    }
+}
+
+/// What cannot change while leases may live on the masters: it is their fingerprint, or where they are.
+fn immutable(before: &QuorumPlan, now: &QuorumPlan) -> Option<Problem> {
+    let names = |plan: &QuorumPlan| {
+        let mut names: Vec<String> = plan.masters.iter().map(|master| master.name.clone()).collect();
+        names.sort();
+        names
+    };
+    let field = if names(before) != names(now) {
+        "spec.masters: names and number of the masters"
+    } else if before.key_prefix != now.key_prefix {
+        "spec.keyPrefix"
+    } else if before.longest_lease != now.longest_lease {
+        "spec.maxLeaseDurationSeconds"
+    } else {
+        return None;
+    };
+    let text = format!("{field} cannot change: make a new RedisQuorum with another keyPrefix");
+    Some(Problem::new(Reason::ImmutableField, text))
+}

@@ -1,0 +1,249 @@
+//! The Secrets that quorums name: each is followed by itself, so that no right to list others is needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Secret as Object;
+use kube::{Api, Client, runtime::watcher};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+
+use super::{
+    observe::{Observation, Trouble, follow},
+    problem::{Problem, Reason},
+};
+use crate::{
+    api::{plan::QuorumPlan, redis_quorum::SecretRef},
+    masters::{Credentials, Secret, Tls},
+    operator::quorum::Access,
+};
+
+/// Namespace and name.
+pub(super) type SecretKey = (String, String);
+type Data = BTreeMap<String, Vec<u8>>;
+
+fn key(reference: &SecretRef) -> SecretKey {
+    (reference.namespace.clone(), reference.name.clone())
+}
+
+#[derive(Debug, Default)]
+enum Content {
+    /// Not seen yet.
+    #[default]
+    Awaited,
+    Absent,
+    Present(Data),
+    Forbidden(String),
+}
+
+#[derive(Debug)]
+struct Followed {
+    content: Content,
+    /// While a list comes in: whether it held the Secret.
+    listed: bool,
+    task: AbortHandle,
+}
+
+/// The Secrets that are followed now. Nothing of them is ever printed.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    followed: BTreeMap<SecretKey, Followed>,
+    tasks: JoinSet<()>,
+}
+
+/// What a quorum is opened with.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Not known yet.
+    Awaited,
+    Missing(Problem),
+    Here(Access),
+}
+
+impl Secrets {
+    /// Follows exactly those that these plans name.
+    pub(super) fn follow<'a, T: Send + 'static>(
+        &mut self,
+        plans: impl Iterator<Item = &'a QuorumPlan>,
+        client: &Client,
+        told: &mpsc::Sender<T>,
+        tell: fn(SecretKey, Observation<Object>) -> T,
+    ) {
+        let references = plans.flat_map(|plan| plan.auth_secret.iter().chain(&plan.tls_secret));
+        let wanted: BTreeSet<SecretKey> = references.map(key).collect();
+        self.followed.retain(|key, followed| {
+            let keep = wanted.contains(key);
+            if !keep {
+                followed.task.abort();
+            }
+            keep
+        });
+        for key in wanted {
+            if self.followed.contains_key(&key) {
+                continue;
+            }
+            let api = Api::namespaced(client.clone(), &key.0);
+            let config = watcher::Config::default().fields(&format!("metadata.name={}", key.1));
+            let (told, named) = (told.clone(), key.clone());
+            let task = self.tasks.spawn(follow(api, config, told, move |observation| {
+                tell(named.clone(), observation)
+            }));
+            let followed = Followed {
+                content: Content::Awaited,
+                listed: false,
+                task,
+            };
+            self.followed.insert(key, followed);
+        }
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// True if that changes something.
+    pub(super) fn observe(&mut self, key: &SecretKey, observation: Observation<Object>) -> bool {
+        let Some(followed) = self.followed.get_mut(key) else {
+            return false;
+        };
+        let content = match observation {
+            Observation::Seen(object) => {
+                followed.listed = true;
+                let data = object.data.unwrap_or_default().into_iter();
+                Content::Present(data.map(|(name, bytes)| (name, bytes.0)).collect())
+            }
+            Observation::Restarted => {
+                followed.listed = false;
+                return false;
+            }
+            Observation::Synced if followed.listed => return false,
+            Observation::Synced | Observation::Gone(_) => Content::Absent,
+            Observation::Failed(Trouble {
+                forbidden: true,
+                text,
+            }) => Content::Forbidden(text),
+            Observation::Failed(trouble) => {
+                tracing::debug!(
+                    secret = key.1,
+                    namespace = key.0,
+                    reason = trouble.text,
+                    "secret cannot be followed now"
+                );
+                return false;
+            }
+            Observation::Malformed(_, error) => Content::Forbidden(error),
+        };
+        // A server that cannot be asked now takes nothing away that was there.
+        let changed = match (&followed.content, &content) {
+            (Content::Present(before), Content::Present(now)) => before != now,
+            (Content::Present(_), Content::Forbidden(_)) => false,
+            (Content::Absent, Content::Absent) => false,
+            (Content::Forbidden(before), Content::Forbidden(now)) => before != now,
+            _ => true,
+        };
+        if changed {
+            followed.content = content;
+        }
+        changed
+    }
+
+    /// The quorums' plans name Secrets by reference; this is what they hold.
+    pub(super) fn access(&self, plan: &QuorumPlan) -> Found {
+        let auth = match self.data(plan.auth_secret.as_ref(), "spec.auth.secretRef") {
+            Ok(auth) => auth,
+            Err(found) => return found,
+        };
+        let tls = match self.data(plan.tls_secret.as_ref(), "spec.tls.secretRef") {
+            Ok(tls) => tls,
+            Err(found) => return found,
+        };
+        match (credentials(plan, auth), certificates(plan, tls)) {
+            (Ok(credentials), Ok(tls)) => Found::Here(Access { credentials, tls }),
+            (Err(problem), _) | (_, Err(problem)) => Found::Missing(problem),
+        }
+    }
+
+    fn data(&self, reference: Option<&SecretRef>, field: &str) -> Result<Option<&Data>, Found> {
+        let Some(reference) = reference else {
+            return Ok(None);
+        };
+        let (namespace, name) = (&reference.namespace, &reference.name);
+        let missing = |reason, text: String| {
+            Err(Found::Missing(Problem::new(
+                reason,
+                format!("{field}: Secret {namespace}/{name} {text}"),
+            )))
+        };
+        match self
+            .followed
+            .get(&key(reference))
+            .map(|followed| &followed.content)
+        {
+            None | Some(Content::Awaited) => Err(Found::Awaited),
+            Some(Content::Absent) => missing(Reason::SecretNotFound, "does not exist".into()),
+            Some(Content::Forbidden(why)) => missing(
+                Reason::SecretNotReadable,
+                format!("cannot be read: {why}; the operator needs get, list and watch for it"),
+            ),
+            Some(Content::Present(data)) => Ok(Some(data)),
+        }
+    }
+}
+
+fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Credentials, Problem> {
+    let (Some(data), Some(reference)) = (data, &plan.auth_secret) else {
+        return Ok(Credentials::default());
+    };
+    let field = "spec.auth.secretRef";
+    let text = |name| text(data, reference, field, name);
+    let password = text("password")?.ok_or_else(|| lacks(reference, field, "password"))?;
+    Ok(Credentials {
+        username: text("username")?,
+        password: Some(Secret::new(password)),
+    })
+}
+
+fn certificates(plan: &QuorumPlan, data: Option<&Data>) -> Result<Tls, Problem> {
+    let (Some(data), Some(reference)) = (data, &plan.tls_secret) else {
+        return Ok(Tls::default());
+    };
+    let field = "spec.tls.secretRef";
+    let pem = |name| Ok::<_, Problem>(text(data, reference, field, name)?.map(Secret::new));
+    let client = match (pem("tls.crt")?, pem("tls.key")?) {
+        (Some(certificate), Some(private)) => Some((certificate, private)),
+        (None, None) => None,
+        (Some(_), None) => return Err(lacks(reference, field, "tls.key")),
+        (None, Some(_)) => return Err(lacks(reference, field, "tls.crt")),
+    };
+    Ok(Tls {
+        ca: pem("ca.crt")?,
+        client,
+    })
+}
+
+/// One value, without the line break that `kubectl create secret --from-file` keeps.
+fn text(data: &Data, reference: &SecretRef, field: &str, name: &str) -> Result<Option<String>, Problem> {
+    let Some(bytes) = data.get(name) else {
+        return Ok(None);
+    };
+    let SecretRef {
+        namespace,
+        name: secret,
+    } = reference;
+    let text = std::str::from_utf8(bytes).map_err(|_| {
+        Problem::new(
+            Reason::SecretKeyMissing,
+            format!("{field}: key {name:?} of Secret {namespace}/{secret} is no text"),
+        )
+    })?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+fn lacks(reference: &SecretRef, field: &str, name: &str) -> Problem {
+    let SecretRef {
+        namespace,
+        name: secret,
+    } = reference;
+    Problem::new(
+        Reason::SecretKeyMissing,
+        format!("{field}: Secret {namespace}/{secret} has no key {name:?}"),
+    )
+}

@@ -1,0 +1,79 @@
+//! Conditions, as the conventions of the API want them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// The longest message that the API server takes is 32,768 bytes; nobody reads that much.
+const MESSAGE: usize = 1_024;
+
+/// Gathers the conditions of one object.
+#[derive(Debug)]
+pub(super) struct Conditions<'a> {
+    before: &'a [Condition],
+    generation: i64,
+    now: Timestamp,
+    list: Vec<Condition>,
+}
+
+/// `True`, `False` or `Unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Truth {
+    True,
+    False,
+    Unknown,
+}
+
+impl From<bool> for Truth {
+    fn from(truth: bool) -> Self {
+        if truth { Self::True } else { Self::False }
+    }
+}
+
+impl Truth {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl<'a> Conditions<'a> {
+    pub(super) fn new(before: &'a [Condition], generation: i64, now: Timestamp) -> Self {
+        Self {
+            before,
+            generation,
+            now,
+            list: Vec::new(),
+        }
+    }
+
+    /// The time of the transition stays where the status stays.
+    pub(super) fn set(&mut self, kind: &str, truth: impl Into<Truth>, reason: &str, message: String) {
+        let status = truth.into().name();
+        let before = self.before(kind).filter(|before| before.status == status);
+        let since = before.map_or(Time(self.now), |before| before.last_transition_time.clone());
+        let message = if message.len() > MESSAGE {
+            message.chars().take(MESSAGE / 4).chain(['…']).collect()
+        } else {
+            message
+        };
+        self.list.push(Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        });
+    }
+
+    pub(super) fn before(&self, kind: &str) -> Option<&'a Condition> {
+        self.before.iter().find(|condition| condition.type_ == kind)
+    }
+
+    pub(super) fn into_list(self) -> Vec<Condition> {
+        self.list
+    }
+}

@@ -1,0 +1,301 @@
+//! What is written of a lock, and whether this replica is the one to write it.
+
+use std::time::Duration;
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+
+use super::condition::{Conditions, Truth};
+use crate::{
+    api::{
+        lock_status::{EffectiveTimings, LeaderLockStatus, Role},
+        plan::LockPlan,
+    },
+    controller::problem::Problem,
+};
+
+/// Why this replica may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Author {
+    /// It holds the lock.
+    Holder,
+    /// It reports for its cluster, of which no replica holds the lock.
+    Reporter,
+    /// Nobody can report: the one thing that any replica may write is that nothing is known.
+    Anybody,
+}
+
+/// Who may write, out of what this replica knows.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::controller) struct LockStanding {
+    pub(in crate::controller) held_here: bool,
+    /// A sibling holds it, and writes.
+    pub(in crate::controller) held_by_sibling: bool,
+    pub(in crate::controller) reporter: bool,
+    /// For how long nobody of this cluster reports; `None` while somebody does.
+    pub(in crate::controller) unreported: Option<Duration>,
+    /// After this long without a reporter nobody can be one.
+    pub(in crate::controller) long: Duration,
+    /// For how long this replica knows an object that nobody has visited.
+    pub(in crate::controller) unvisited: Option<Duration>,
+}
+
+/// A new object without a reporter gets its first status after this long: a reporter is elected much faster where one
+/// can be.
+const FIRST_VISIT: Duration = Duration::from_secs(1);
+
+pub(in crate::controller) fn author(standing: &LockStanding) -> Option<Author> {
+    if standing.held_here {
+        return Some(Author::Holder);
+    }
+    if standing.held_by_sibling {
+        return None;
+    }
+    if standing.reporter {
+        return Some(Author::Reporter);
+    }
+    let unreported = standing.unreported?;
+    let first = standing
+        .unvisited
+        .is_some_and(|known| known.min(unreported) >= FIRST_VISIT);
+    (first || unreported >= standing.long).then_some(Author::Anybody)
+}
+
+/// Who holds the lock now.
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct HolderFacts {
+    pub(in crate::controller) identity: String,
+    pub(in crate::controller) cluster: String,
+    /// Of this cluster.
+    pub(in crate::controller) own_cluster: bool,
+    pub(in crate::controller) token: Option<u64>,
+    /// Known of an own lease only.
+    pub(in crate::controller) acquired: Option<Timestamp>,
+    /// From the end of the lease before to this one, and whether it was given back.
+    pub(in crate::controller) takeover: Option<(Duration, bool)>,
+}
+
+/// What a status is made of.
+#[derive(Debug)]
+pub(in crate::controller) struct LockFacts<'a> {
+    pub(in crate::controller) before: &'a LeaderLockStatus,
+    pub(in crate::controller) generation: i64,
+    pub(in crate::controller) plan: Result<&'a LockPlan, &'a Problem>,
+    pub(in crate::controller) author: Author,
+    pub(in crate::controller) holder: Option<HolderFacts>,
+    /// Masters that vote, of all.
+    pub(in crate::controller) votes: (usize, usize),
+    /// Why there is no majority.
+    pub(in crate::controller) no_majority: Option<String>,
+    pub(in crate::controller) paused: Option<&'a str>,
+    pub(in crate::controller) now: Timestamp,
+}
+
+/// The whole status.
+pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockStatus {
+    let before = facts.before;
+    let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
+    let mut status = LeaderLockStatus {
+        observed_generation: Some(facts.generation),
+        lease_transitions: before.lease_transitions,
+        fencing_token: before.fencing_token,
+        ..LeaderLockStatus::default()
+    };
+    match facts.plan {
+        Err(problem) => refused(facts, problem, &mut status, &mut conditions),
+        Ok(plan) => {
+            status.timings = Some(effective(plan));
+            status.quorum = Some(format!("{}/{}", facts.votes.0, facts.votes.1));
+            if facts.author == Author::Anybody {
+                unknown(facts, &mut status, &mut conditions);
+            } else {
+                known(facts, plan, &mut status, &mut conditions);
+            }
+        }
+    }
+    status.conditions = conditions.into_list();
+    status
+}
+
+fn refused(
+    facts: &LockFacts<'_>,
+    problem: &Problem,
+    status: &mut LeaderLockStatus,
+    conditions: &mut Conditions<'_>,
+) {
+    let (reason, message) = (problem.reason.name(), &problem.message);
+    status.role = Some(Role::Standby);
+    conditions.set("Ready", false, reason, message.clone());
+    conditions.set(
+        "Held",
+        Truth::Unknown,
+        reason,
+        "this cluster does not take part".into(),
+    );
+    let available = match &facts.no_majority {
+        _ if facts.votes.1 == 0 => Truth::Unknown,
+        Some(_) => Truth::False,
+        None => Truth::True,
+    };
+    conditions.set("QuorumAvailable", available, reason, "see Ready".into());
+    conditions.set("Enforced", false, reason, "see Ready".into());
+    let stalled = problem.reason.is_of_the_object();
+    conditions.set("Reconciling", !stalled, reason, message.clone());
+    conditions.set("Stalled", stalled, reason, message.clone());
+}
+
+fn unknown(facts: &LockFacts<'_>, status: &mut LeaderLockStatus, conditions: &mut Conditions<'_>) {
+    let why = facts
+        .no_majority
+        .clone()
+        .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
+    let reason = "NoMajority";
+    status.role = Some(Role::Unknown);
+    conditions.set("Ready", false, reason, why.clone());
+    conditions.set(
+        "Held",
+        Truth::Unknown,
+        reason,
+        "nobody here can tell who holds the lock".into(),
+    );
+    conditions.set("QuorumAvailable", false, reason, why.clone());
+    conditions.set("Enforced", Truth::Unknown, reason, "see QuorumAvailable".into());
+    conditions.set("Reconciling", true, reason, why);
+    conditions.set(
+        "Stalled",
+        false,
+        reason,
+        "goes on by itself when a majority votes".into(),
+    );
+}
+
+fn known(
+    facts: &LockFacts<'_>,
+    plan: &LockPlan,
+    status: &mut LeaderLockStatus,
+    conditions: &mut Conditions<'_>,
+) {
+    let before = facts.before;
+    let holds = facts.author == Author::Holder;
+    let here = facts.holder.as_ref().is_some_and(|holder| holder.own_cluster);
+    status.role = Some(if here { Role::Active } else { Role::Standby });
+    let mut held_message = "nobody holds the lock".to_owned();
+    if let Some(holder) = &facts.holder {
+        let same = before.holder_identity.as_deref() == Some(&holder.identity)
+            && before.holder_cluster.as_deref() == Some(&holder.cluster)
+            && (!holds || before.fencing_token == holder.token.map(whole));
+        status.holder_identity = Some(holder.identity.clone());
+        status.holder_cluster = Some(holder.cluster.clone());
+        status.fencing_token = holder.token.map(whole).or(before.fencing_token);
+        if same {
+            (status.acquire_time, status.renew_time) =
+                (before.acquire_time.clone(), before.renew_time.clone());
+            let said = conditions.before("Held").filter(|held| held.status == "True");
+            held_message = said.map_or_else(|| taken(holder, before), |held| held.message.clone());
+        } else {
+            status.acquire_time = holder.acquired.map(MicroTime);
+            status.renew_time = Some(MicroTime(facts.now));
+            // The first holder of all changes nothing over.
+            let first = before.lease_transitions.is_none();
+            status.lease_transitions = Some(before.lease_transitions.map_or(0, |n| n + i64::from(!first)));
+            held_message = taken(holder, before);
+        }
+    }
+    status.lease_transitions = status.lease_transitions.or(facts.holder.as_ref().map(|_| 0));
+    let role = if here { "Active" } else { "Standby" };
+    match &facts.no_majority {
+        None => {
+            conditions.set("Ready", true, role, ready(facts));
+            conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
+            let text = format!("a majority of the {} masters votes", facts.votes.1);
+            conditions.set("QuorumAvailable", true, "MajorityVotes", text);
+        }
+        Some(why) => {
+            conditions.set("Ready", false, "NoMajority", why.clone());
+            conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
+            conditions.set("QuorumAvailable", false, "NoMajority", why.clone());
+        }
+    }
+    enforced(facts, plan, conditions);
+    let text = || "as declared".to_owned();
+    conditions.set("Reconciling", false, role, text());
+    conditions.set("Stalled", false, role, text());
+}
+
+fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
+    if let Some(reason) = facts.paused {
+        conditions.set(
+            "Enforced",
+            false,
+            "Paused",
+            format!("redlock.dev/paused: {reason}"),
+        );
+    } else if plan.targets.is_empty() {
+        conditions.set("Enforced", true, "NoTargets", "there is nothing to switch".into());
+    } else {
+        let text = "this version of the operator switches no targets";
+        conditions.set("Enforced", false, "NotSupported", text.into());
+    }
+}
+
+fn held_reason(facts: &LockFacts<'_>) -> &'static str {
+    match &facts.holder {
+        None => "NotHeld",
+        Some(holder) if holder.own_cluster => "HeldHere",
+        Some(_) => "HeldElsewhere",
+    }
+}
+
+fn ready(facts: &LockFacts<'_>) -> String {
+    match &facts.holder {
+        Some(holder) if holder.own_cluster => "this cluster holds the lock".to_owned(),
+        Some(holder) => format!(
+            "stands by; {} holds the lock",
+            called(&holder.cluster, &holder.identity)
+        ),
+        None => "stands by; nobody holds the lock".to_owned(),
+    }
+}
+
+fn called(cluster: &str, identity: &str) -> String {
+    format!("{cluster}/{identity}")
+}
+
+/// As in "eu-1/redlock-7c9f took the lock from eu-2/redlock-1 4 ms after its lease ended, token 1763719203551".
+pub(in crate::controller) fn taken(holder: &HolderFacts, before: &LeaderLockStatus) -> String {
+    let name = called(&holder.cluster, &holder.identity);
+    let token = holder
+        .token
+        .map_or_else(String::new, |token| format!(", token {token}"));
+    let from = match (&before.holder_cluster, &before.holder_identity) {
+        (Some(cluster), Some(identity)) if *cluster != holder.cluster || *identity != holder.identity => {
+            format!(" from {}", called(cluster, identity))
+        }
+        _ => String::new(),
+    };
+    match holder.takeover {
+        Some((gap, released)) => {
+            let end = if released {
+                "it was released"
+            } else {
+                "its lease ended"
+            };
+            let milliseconds = (gap.as_secs_f64() * 1e4).round() / 10.0;
+            format!("{name} took the lock{from} {milliseconds} ms after {end}{token}")
+        }
+        None => format!("{name} took the lock{from}{token}"),
+    }
+}
+
+fn effective(plan: &LockPlan) -> EffectiveTimings {
+    let milliseconds = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+    EffectiveTimings {
+        lease_duration_milliseconds: milliseconds(plan.timings.lease_duration),
+        renew_deadline_milliseconds: milliseconds(plan.timings.renew_deadline),
+        retry_period_milliseconds: milliseconds(plan.timings.retry_period),
+        stop_milliseconds: milliseconds(plan.timings.stop),
+    }
+}
+
+fn whole(token: u64) -> i64 {
+    i64::try_from(token).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,262 @@
+//! What is written of a quorum.
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+use super::condition::{Conditions, Truth};
+use crate::{
+    api::quorum_status::{MasterStatus as Shown, RedisQuorumStatus, ReporterStatus},
+    controller::problem::Problem,
+    masters::{MasterStatus, Unfit},
+};
+
+/// How the masters of a quorum are, as far as conditions tell: equal healths write nothing new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct Health {
+    pub(in crate::controller) voting: usize,
+    pub(in crate::controller) masters: usize,
+    /// Of each master without a vote, by name.
+    missing: Vec<(String, Cause)>,
+    /// Of each master that is set up to lose leases.
+    unsafe_masters: Vec<(String, String)>,
+}
+
+/// Why a master has no vote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cause {
+    reason: &'static str,
+    text: String,
+}
+
+impl Health {
+    pub(in crate::controller) fn of(status: &[MasterStatus]) -> Self {
+        let missing = status.iter().filter(|master| !master.votes());
+        let unfit = status.iter().filter_map(|master| {
+            let unfit = master.unfit.as_ref().filter(|unfit| is_unsafe(unfit))?;
+            Some((master.name.clone(), unfit.to_string()))
+        });
+        Self {
+            voting: status.iter().filter(|master| master.votes()).count(),
+            masters: status.len(),
+            missing: missing
+                .map(|master| (master.name.clone(), cause(master)))
+                .collect(),
+            unsafe_masters: unfit.collect(),
+        }
+    }
+
+    pub(in crate::controller) fn has_majority(&self) -> bool {
+        self.masters > 0 && self.voting > self.masters / 2
+    }
+
+    /// Why there is no majority, if there is none.
+    pub(in crate::controller) fn no_majority(&self) -> Option<String> {
+        (!self.has_majority()).then(|| {
+            let needed = self.masters / 2 + 1;
+            format!(
+                "{} of {} masters vote, {needed} are needed ({})",
+                self.voting,
+                self.masters,
+                self.list()
+            )
+        })
+    }
+
+    /// The same for a lock: without what differs from try to try, which would be written of every lock.
+    pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<String> {
+        (!self.has_majority()).then(|| {
+            let (voting, masters, needed) = (self.voting, self.masters, self.masters / 2 + 1);
+            format!("{voting} of {masters} masters vote, {needed} are needed; RedisQuorum {quorum} says why")
+        })
+    }
+
+    fn list(&self) -> String {
+        let texts: Vec<String> = self
+            .missing
+            .iter()
+            .map(|(name, cause)| format!("{name}: {}", cause.text))
+            .collect();
+        texts.join(", ")
+    }
+
+    /// The names of masters that are in quarantine: they answer and are not sealed.
+    pub(in crate::controller) fn quarantined(&self) -> impl Iterator<Item = &str> {
+        let sealing = self.missing.iter().filter(|(_, cause)| cause.reason == SEALING);
+        sealing.map(|(name, _)| name.as_str())
+    }
+
+    /// The cause that most masters without a vote have.
+    fn reason(&self) -> &'static str {
+        let causes = || self.missing.iter().map(|(_, cause)| cause.reason);
+        causes()
+            .max_by_key(|reason| causes().filter(|other| other == reason).count())
+            .unwrap_or("NoMajority")
+    }
+}
+
+const SEALING: &str = "Sealing";
+
+fn is_unsafe(unfit: &Unfit) -> bool {
+    matches!(
+        unfit,
+        Unfit::Replica(_)
+            | Unfit::ClusterMode
+            | Unfit::Duplicate
+            | Unfit::OtherFingerprint(_)
+            | Unfit::EvictionPolicy(_)
+            | Unfit::Evicted(_)
+            | Unfit::TooOld(_)
+    )
+}
+
+fn cause(master: &MasterStatus) -> Cause {
+    let cause = |reason, text: String| Cause { reason, text };
+    if !master.connected {
+        return match &master.trouble {
+            Some(trouble) if trouble.is_auth() => cause("CredentialsRefused", trouble.to_string()),
+            Some(trouble) => cause("Unreachable", trouble.to_string()),
+            None => cause("Connecting", "not connected yet".into()),
+        };
+    }
+    if let Some(unfit) = &master.unfit {
+        let reason = match unfit {
+            Unfit::TooOld(_) => "ServerTooOld",
+            Unfit::Replica(_) => "IsReplica",
+            Unfit::ClusterMode => "ClusterMode",
+            Unfit::Duplicate => "SameServer",
+            Unfit::OtherFingerprint(_) => "OtherFingerprint",
+            Unfit::EvictionPolicy(_) => "EvictionPolicy",
+            Unfit::Evicted(_) => "Evicted",
+            Unfit::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
+        };
+        return cause(reason, unfit.to_string());
+    }
+    if let Some(blocked) = &master.seal_blocked {
+        return cause("SealBlocked", format!("cannot be sealed: {blocked}"));
+    }
+    if master.sealing_left.is_some() {
+        return cause(SEALING, "sealing".into());
+    }
+    match &master.no_vote {
+        Some(unknown) if unknown.is_auth() => cause("CredentialsRefused", unknown.to_string()),
+        Some(unknown) => cause("Silent", unknown.to_string()),
+        None => cause("Connecting", String::new()),
+    }
+}
+
+/// What a status is made of.
+#[derive(Debug)]
+pub(in crate::controller) struct QuorumFacts<'a> {
+    pub(in crate::controller) before: &'a RedisQuorumStatus,
+    pub(in crate::controller) generation: i64,
+    /// Why the object as it is now is not in use.
+    pub(in crate::controller) problem: Option<&'a Problem>,
+    /// Of a quorum that runs.
+    pub(in crate::controller) health: Option<&'a Health>,
+    pub(in crate::controller) masters: &'a [MasterStatus],
+    pub(in crate::controller) reporters: Vec<ReporterStatus>,
+    pub(in crate::controller) initialized: Option<Time>,
+    pub(in crate::controller) now: Timestamp,
+}
+
+/// The whole status.
+pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuorumStatus {
+    let before = facts.before;
+    let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
+    match (facts.health, facts.problem) {
+        (None, problem) => {
+            let (reason, text) = problem.map_or(("Opening", "being opened".to_owned()), |problem| {
+                (problem.reason.name(), problem.message.clone())
+            });
+            conditions.set("Ready", false, reason, text.clone());
+            conditions.set("Degraded", Truth::Unknown, reason, "see Ready".into());
+            conditions.set("Safe", Truth::Unknown, reason, "see Ready".into());
+        }
+        (Some(health), problem) => running(health, problem, &mut conditions),
+    }
+    stalled(facts, &mut conditions);
+    RedisQuorumStatus {
+        observed_generation: Some(facts.generation),
+        masters: if facts.masters.is_empty() {
+            before.masters.clone()
+        } else {
+            facts.masters.iter().map(shown).collect()
+        },
+        reporters: facts.reporters.clone(),
+        initialized_time: before
+            .initialized_time
+            .clone()
+            .or_else(|| facts.initialized.clone()),
+        conditions: conditions.into_list(),
+    }
+}
+
+fn running(health: &Health, problem: Option<&Problem>, conditions: &mut Conditions<'_>) {
+    let votes = format!("{} of {} masters vote", health.voting, health.masters);
+    match (health.no_majority(), problem) {
+        (Some(why), _) => conditions.set("Ready", false, health.reason(), why),
+        // What was there stays in force: it works, and is not what the object asks for.
+        (None, Some(problem)) => {
+            conditions.set("Ready", false, problem.reason.name(), problem.message.clone())
+        }
+        (None, None) => conditions.set("Ready", true, "MajorityVotes", votes.clone()),
+    }
+    if health.missing.is_empty() {
+        conditions.set("Degraded", false, "AllVote", votes);
+    } else {
+        conditions.set(
+            "Degraded",
+            true,
+            health.reason(),
+            format!("{votes} ({})", health.list()),
+        );
+    }
+    if health.unsafe_masters.is_empty() {
+        conditions.set("Safe", true, "Fit", "no master is set up to lose leases".into());
+    } else {
+        let texts: Vec<String> = health
+            .unsafe_masters
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect();
+        conditions.set("Safe", false, "Unfit", texts.join("; "));
+    }
+}
+
+/// For tools that wait for an object.
+fn stalled(facts: &QuorumFacts<'_>, conditions: &mut Conditions<'_>) {
+    let working = facts.health.is_some_and(Health::has_majority);
+    match facts.problem {
+        Some(problem) => {
+            let of_the_object = problem.reason.is_of_the_object();
+            let reason = problem.reason.name();
+            conditions.set("Reconciling", !of_the_object, reason, problem.message.clone());
+            conditions.set("Stalled", of_the_object, reason, problem.message.clone());
+        }
+        None => {
+            let reason = if working { "MajorityVotes" } else { "NoMajority" };
+            conditions.set("Reconciling", !working, reason, "see Ready".into());
+            conditions.set("Stalled", false, reason, "see Ready".into());
+        }
+    }
+}
+
+fn shown(master: &MasterStatus) -> Shown {
+    let facts = master.facts.as_ref();
+    let left = master.sealing_left.filter(|_| master.seal_blocked.is_none());
+    Shown {
+        name: master.name.clone(),
+        reachable: master.connected,
+        sealed: facts.is_some_and(crate::masters::Facts::sealed),
+        sealed_in_seconds: left
+            .map(|left| i64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)),
+        role: facts.map(|facts| facts.role.clone()),
+        version: facts.map(|facts| facts.version.clone()),
+        persistence: facts.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
+        eviction_policy: facts.map(|facts| facts.eviction_policy.clone()),
+        latency_microseconds: i64::try_from(master.latency.as_micros())
+            .ok()
+            .filter(|us| *us > 0),
+        message: (!master.votes()).then(|| cause(master).text),
+        ..Shown::default()
+    }
+}

@@ -1,0 +1,182 @@
+//! Which statuses are to be written, and the writes under way.
+//!
+//! Owns how many run at once and when one is tried again. What is written is computed when its turn comes.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use kube::{
+    Api, Client, Resource,
+    api::{Patch, PatchParams},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::{task::JoinSet, time};
+
+use super::{object::ObjectKey, observe::deepest};
+use crate::{
+    api::{LeaderLock, RedisQuorum},
+    lease::Moment,
+};
+
+/// What one connection of HTTP/2 carries at once without pressing the API server.
+const AT_ONCE: usize = 32;
+/// An API server that takes a second for each request still gets its writes through.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After a conflict: the watch brings the newer object within milliseconds.
+const AFTER_CONFLICT: Duration = Duration::from_millis(100);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Owns the fields of a status.
+const MANAGER: &str = "redlock-operator-status";
+
+/// An object whose status may be out of date.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Item {
+    Lock(ObjectKey),
+    Quorum(String),
+}
+
+/// How a write ended.
+#[derive(Debug)]
+pub(super) enum Written {
+    Lock(Box<LeaderLock>),
+    Quorum(Box<RedisQuorum>),
+    /// Somebody wrote since; look again.
+    Conflict,
+    /// The object is gone.
+    Gone,
+    Failed(String),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    queue: VecDeque<Item>,
+    queued: HashSet<Item>,
+    /// Being written; those pushed meanwhile come again.
+    writing: HashSet<Item>,
+    again: HashSet<Item>,
+    later: BTreeMap<Moment, Vec<Item>>,
+    tasks: JoinSet<(Item, Written)>,
+    /// Nothing is started before: the server was not there at the last try.
+    rest_until: Option<Moment>,
+}
+
+impl Writer {
+    /// Have the status of this object looked at.
+    pub(super) fn push(&mut self, item: Item) {
+        if self.writing.contains(&item) {
+            self.again.insert(item);
+        } else if self.queued.insert(item.clone()) {
+            self.queue.push_back(item);
+        }
+    }
+
+    pub(super) fn push_later(&mut self, item: Item, at: Moment) {
+        self.later.entry(at).or_default().push(item);
+    }
+
+    /// The next object to look at, while another write may start.
+    pub(super) fn next(&mut self, now: Moment) -> Option<Item> {
+        while let Some(due) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
+            for item in due.remove() {
+                self.push(item);
+            }
+        }
+        if self.tasks.len() >= AT_ONCE || self.rest_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let item = self.queue.pop_front()?;
+        self.queued.remove(&item);
+        Some(item)
+    }
+
+    pub(super) fn start(&mut self, item: Item, write: impl Future<Output = Written> + Send + 'static) {
+        self.writing.insert(item.clone());
+        self.tasks.spawn(async move {
+            let end = time::timeout(PATIENCE, write).await;
+            let end = end.unwrap_or_else(|_| Written::Failed("no answer in time".into()));
+            (item, end)
+        });
+    }
+
+    /// Waits for the end of a write; never, while none is under way. Cancel safe.
+    pub(super) async fn ended(&mut self) -> (Item, Written) {
+        match self.tasks.join_next().await {
+            Some(Ok(end)) => end,
+            // Writes do not panic, and nobody aborts them before the end of the process.
+            Some(Err(_)) | None => std::future::pending().await,
+        }
+    }
+
+    /// Takes note of an end, and tries again what has to be.
+    pub(super) fn settle(&mut self, item: Item, written: &Written, now: Moment) {
+        self.writing.remove(&item);
+        let again = self.again.remove(&item);
+        match written {
+            Written::Lock(_) | Written::Quorum(_) => {
+                self.rest_until = None;
+                if again {
+                    self.push(item);
+                }
+            }
+            Written::Gone => {}
+            Written::Conflict => self.push_later(item, now + AFTER_CONFLICT),
+            Written::Failed(reason) => {
+                if self.rest_until.is_none_or(|until| until < now) {
+                    tracing::warn!(?item, reason, "status could not be written; tried again");
+                }
+                self.rest_until = Some(now + AFTER_FAILURE);
+                self.push_later(item, now + AFTER_FAILURE);
+            }
+        }
+    }
+
+    /// Nothing waits and nothing is under way.
+    pub(super) fn idle(&self) -> bool {
+        self.queue.is_empty() && self.tasks.is_empty() && self.later.is_empty()
+    }
+}
+
+/// Writes the status of a lock, if it still is the version that was looked at.
+pub(super) async fn write_lock(client: Client, key: ObjectKey, version: String, status: Value) -> Written {
+    let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
+    let end = apply(&api, &key.name, Some(&key.namespace), &version, &status).await;
+    end.map_or_else(|written| written, |object| Written::Lock(Box::new(object)))
+}
+
+/// The same for a quorum.
+pub(super) async fn write_quorum(client: Client, name: String, version: String, status: Value) -> Written {
+    let api = Api::<RedisQuorum>::all(client);
+    let end = apply(&api, &name, None, &version, &status).await;
+    end.map_or_else(|written| written, |object| Written::Quorum(Box::new(object)))
+}
+
+async fn apply<K>(
+    api: &Api<K>,
+    name: &str,
+    namespace: Option<&str>,
+    version: &str,
+    status: &Value,
+) -> Result<K, Written>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let patch = serde_json::json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "name": name, "namespace": namespace, "resourceVersion": version },
+        "status": status,
+    });
+    // Whoever else wrote a field of the status has no say in it.
+    let parameters = PatchParams::apply(MANAGER).force();
+    api.patch_status(name, &parameters, &Patch::Apply(&patch))
+        .await
+        .map_err(|error| match &error {
+            kube::Error::Api(status) if status.is_conflict() => Written::Conflict,
+            kube::Error::Api(status) if status.is_not_found() => Written::Gone,
+            kube::Error::Api(status) => Written::Failed(status.message.clone()),
+            other => Written::Failed(deepest(other)),
+        })
+}
