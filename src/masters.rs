@@ -19,6 +19,7 @@ mod scripts;
 mod seal;
 mod set;
 mod survey;
+mod timeout;
 mod trial;
 mod unknown;
 

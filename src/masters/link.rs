@@ -27,6 +27,7 @@ use super::{
     reply::{Code, Reply},
     scripts::{LOOK, Script},
     seal::Sealing,
+    timeout::CommandTimeout,
     unknown::Unknown,
 };
 use crate::{clock, lease::Moment};
@@ -43,7 +44,7 @@ pub(crate) struct Link {
     pub(crate) url: String,
     pub(crate) keys: Keyspace,
     pub(crate) fingerprint: String,
-    pub(crate) command_timeout: Duration,
+    command_timeout: CommandTimeout,
     client: redis::Client,
     state: Mutex<State>,
     under_way: Arc<Semaphore>,
@@ -68,7 +69,7 @@ impl Link {
         client: redis::Client,
         keys: Keyspace,
         fingerprint: String,
-        command_timeout: Duration,
+        command_timeout: CommandTimeout,
         longest_lease: Duration,
     ) -> Self {
         Self {
@@ -101,6 +102,11 @@ impl Link {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that panics runs under this lock; a poisoned one still holds consistent values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the next command.
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.command_timeout.get()
     }
 
     pub(crate) fn status(&self) -> MasterStatus {
@@ -219,7 +225,7 @@ impl Link {
             Some(reply) => reply.and_then(Reply::parse),
             None => {
                 // A deadline cut short by the limit of an attempt says nothing against the master.
-                if deadline >= self.command_timeout {
+                if deadline >= self.command_timeout() {
                     self.state().silent_since(sent);
                 }
                 Err(Unknown::TimedOut(deadline.as_millis()))
@@ -286,10 +292,15 @@ impl Link {
     /// Asks the master about itself.
     pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
-            self.call(&LOOK, Admission::Connected, self.command_timeout, |command, _| {
-                command.arg(keys.len());
-                keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
-            })
+            self.call(
+                &LOOK,
+                Admission::Connected,
+                self.command_timeout(),
+                |command, _| {
+                    command.arg(keys.len());
+                    keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
+                },
+            )
         };
         let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
         // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.

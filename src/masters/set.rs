@@ -20,6 +20,7 @@ use super::{
     link::{Link, Peers, RunIds},
     random,
     seal::Sealer,
+    timeout::CommandTimeout,
 };
 use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
 
@@ -44,7 +45,7 @@ struct Inner {
     keys: Keyspace,
     cluster: ClusterId,
     fingerprint: Fingerprint,
-    command_timeout: Duration,
+    command_timeout: CommandTimeout,
     calls: mpsc::UnboundedSender<Call>,
     closing: CancellationToken,
 }
@@ -70,6 +71,7 @@ impl Masters {
         let size = config.size()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
+        let command_timeout = CommandTimeout::new(config.command_timeout);
         let mut links = Vec::new();
         for (index, master) in config.masters.iter().enumerate() {
             let client = config.client(master)?;
@@ -80,7 +82,7 @@ impl Masters {
                 client,
                 keys.clone(),
                 fingerprint.to_string(),
-                config.command_timeout,
+                command_timeout.clone(),
                 config.longest_lease,
             )));
         }
@@ -98,7 +100,7 @@ impl Masters {
             size,
             keys: keys.clone(),
             cluster: config.cluster.clone(),
-            command_timeout: config.command_timeout,
+            command_timeout: command_timeout.clone(),
             acquire_limit: config.acquire_limit,
             calls: incoming,
             meter,
@@ -114,7 +116,7 @@ impl Masters {
             keys,
             cluster: config.cluster.clone(),
             fingerprint,
-            command_timeout: config.command_timeout,
+            command_timeout: command_timeout.clone(),
             calls,
             closing,
         };
@@ -144,7 +146,12 @@ impl Masters {
 
     #[must_use]
     pub fn command_timeout(&self) -> Duration {
-        self.inner.command_timeout
+        self.inner.command_timeout.get()
+    }
+
+    /// For the commands that are sent from now on; what is under way keeps its own.
+    pub fn set_command_timeout(&self, timeout: Duration) {
+        self.inner.command_timeout.set(timeout);
     }
 
     #[must_use]

@@ -77,7 +77,7 @@ async fn lock_names(link: &Link, until: Moment) -> Result<LockNames, Unknown> {
         let fill = |command: &mut redis::Cmd, _| {
             command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
         };
-        let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout, fill);
+        let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout(), fill);
         let reply = exchange.await.reply?;
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("scan without cursor".into()));
@@ -105,7 +105,7 @@ async fn accounts(link: &Link, locks: &[std::sync::Arc<LockKeys>]) -> Result<Vec
                 command.arg(&lock.lease).arg(&lock.reserved);
             }
         };
-        let exchange = link.call(&INSPECT, Admission::Connected, link.command_timeout, fill);
+        let exchange = link.call(&INSPECT, Admission::Connected, link.command_timeout(), fill);
         let Reply { items, .. } = exchange.await.reply?;
         if items.len() != chunk.len() {
             return Err(Unknown::Reply(format!(

@@ -200,7 +200,7 @@ impl Trial<'_> {
         script: &'static Script,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Result<(), TrialError> {
-        let deadline = self.link.command_timeout;
+        let deadline = self.link.command_timeout();
         let exchange = self.link.call(script, Admission::Connected, deadline, fill).await;
         let done = exchange.reply.and_then(done);
         done.map_err(|reason| TrialError {

@@ -66,7 +66,6 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct RunningQuorum {
     pub(super) plan: QuorumPlan,
-    pub(super) command_timeout: Duration,
     masters: Masters,
     elector: Elector,
     meter: Arc<QuorumMeter>,
@@ -115,7 +114,6 @@ impl RunningQuorum {
         };
         let running = Self {
             plan: plan.clone(),
-            command_timeout,
             masters,
             elector,
             meter,
@@ -160,6 +158,20 @@ impl RunningQuorum {
             (lock.clone(), named)
         });
         self.names = Arc::new(names.collect());
+    }
+
+    /// Takes what can change without opening the quorum anew, which would give every lock up.
+    pub(super) fn adjust(&mut self, plan: &QuorumPlan, command_timeout: Duration) {
+        self.plan = plan.clone();
+        if self.masters.command_timeout() == command_timeout {
+            return;
+        }
+        self.masters.set_command_timeout(command_timeout);
+        tracing::info!(
+            quorum = plan.name,
+            command_timeout_ms = command_timeout.as_secs_f64() * 1e3,
+            "command time-out changed"
+        );
     }
 
     pub(super) fn in_use(&self) -> InUseQuorum {

@@ -97,7 +97,7 @@ fn changed(link: &Link, peers: &Peers) {
 
 async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown> {
     let (sender, pushes) = mpsc::unbounded_channel();
-    let patience = link.command_timeout.max(Duration::from_secs(1));
+    let patience = link.command_timeout().max(Duration::from_secs(1));
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(None)
@@ -205,9 +205,10 @@ impl Link {
         let open = self.state().open.clone();
         let mut open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
         let subscribing = open.connection.subscribe(&*self.keys.channel);
-        match time::timeout(self.command_timeout, subscribing).await {
+        let deadline = self.command_timeout();
+        match time::timeout(deadline, subscribing).await {
             Ok(result) => result.map_err(|e| Unknown::of(&e)),
-            Err(_) => Err(Unknown::TimedOut(self.command_timeout.as_millis())),
+            Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
         }
     }
 }

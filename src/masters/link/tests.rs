@@ -7,7 +7,7 @@ fn link() -> Link {
         redis::Client::open("redis://127.0.0.1:1").unwrap(),
         Keyspace::new("redlock"),
         "f".into(),
-        Duration::from_millis(100),
+        CommandTimeout::new(Duration::from_millis(100)),
         Duration::from_secs(60),
     )
 }
