@@ -3,6 +3,7 @@
 //! Owns the connections, the scripts and the seals. Refuses to know anything of Kubernetes, and to decide: what votes
 //! mean is said by [`crate::lease`].
 
+mod access;
 mod adopt;
 mod config;
 mod courier;

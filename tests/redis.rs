@@ -18,6 +18,8 @@ mod lease;
 mod marks;
 #[path = "redis/proxy.rs"]
 mod proxy;
+#[path = "redis/rekey.rs"]
+mod rekey;
 #[path = "redis/release.rs"]
 mod release;
 #[path = "redis/renew.rs"]

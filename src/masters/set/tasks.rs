@@ -7,7 +7,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Courier, Peers, Sealer};
+use super::{Courier, Peers, Renewer, Sealer};
 use crate::masters::{link::keep, timeout::CommandTimeout};
 
 /// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
@@ -33,6 +33,7 @@ impl Tasks {
         peers: &Peers,
         courier: Courier,
         sealer: Option<Sealer>,
+        renewer: Renewer,
         closing: CancellationToken,
     ) -> Self {
         let command_timeout = courier.command_timeout.clone();
@@ -44,6 +45,10 @@ impl Tasks {
                 "keeps a master connected"
             });
         }
+        keepers.spawn(async move {
+            renewer.run().await;
+            "renews connections"
+        });
         if let Some(sealer) = sealer {
             keepers.spawn(async move {
                 sealer.run().await;
