@@ -16,6 +16,7 @@ mod look;
 mod offset;
 mod random;
 mod reply;
+mod reporters;
 mod scripts;
 mod seal;
 mod set;
@@ -33,6 +34,7 @@ pub use keys::{Keyspace, LockKeys};
 pub use link::{MasterStatus, Notice};
 pub use look::Facts;
 pub use reply::Answer;
+pub use reporters::{Reporters, reporter_lock};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, Progress, Registers, ResealError, ResealReport, Slot, init,
     reseal,

@@ -24,6 +24,8 @@ mod rekey;
 mod release;
 #[path = "redis/renew.rs"]
 mod renew;
+#[path = "redis/reporters.rs"]
+mod reporters;
 #[path = "redis/seal.rs"]
 mod seal;
 #[path = "redis/seal_gate.rs"]

@@ -107,7 +107,7 @@ impl Trial<'_> {
         }
         self.read(&scripts::REGISTERS, &[meta], &[]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
-        self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern(), "10"])
+        self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
             .await?;
         let subscribed = self.link.subscribe().await;
         subscribed.map_err(|reason| TrialError {

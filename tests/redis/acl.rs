@@ -126,6 +126,17 @@ async fn the_documented_user_can_do_everything() {
         other => panic!("{other:?}"),
     }
 
+    // The clusters that report.
+    let reporter = masters::reporter_lock(opened.cluster()).unwrap();
+    let reports = opened
+        .acquire(&reporter, &identity("me"), LONGEST_LEASE)
+        .await
+        .unwrap();
+    let reporters = opened.clusters(BOUND).await;
+    assert!(reporters.clusters.contains(opened.cluster()), "{reporters:?}");
+    assert_eq!(reporters.complete, 3);
+    drop(reports);
+
     // The seal of a master that lost its memory.
     servers[1].restart_empty().unwrap();
     opened.voters(2).await;

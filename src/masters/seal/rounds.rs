@@ -145,7 +145,7 @@ pub(super) async fn accounts(
 
 /// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
 pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<String>, Unknown> {
-    let pattern = link.keys.pattern();
+    let pattern = link.keys.pattern("*");
     let mut cursor = "0".to_owned();
     loop {
         if clock::now() > until {
