@@ -3,6 +3,7 @@
 //! Owns the connections, the scripts and the seals. Refuses to know anything of Kubernetes, and to decide: what votes
 //! mean is said by [`crate::lease`].
 
+mod access;
 mod adopt;
 mod config;
 mod courier;
@@ -15,10 +16,12 @@ mod look;
 mod offset;
 mod random;
 mod reply;
+mod reporters;
 mod scripts;
 mod seal;
 mod set;
 mod survey;
+mod timeout;
 mod trial;
 mod unknown;
 
@@ -31,6 +34,7 @@ pub use keys::{Keyspace, LockKeys};
 pub use link::{MasterStatus, Notice};
 pub use look::Facts;
 pub use reply::Answer;
+pub use reporters::{Reporters, reporter_lock};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, Progress, Registers, ResealError, ResealReport, Slot, init,
     reseal,

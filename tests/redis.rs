@@ -18,10 +18,14 @@ mod lease;
 mod marks;
 #[path = "redis/proxy.rs"]
 mod proxy;
+#[path = "redis/rekey.rs"]
+mod rekey;
 #[path = "redis/release.rs"]
 mod release;
 #[path = "redis/renew.rs"]
 mod renew;
+#[path = "redis/reporters.rs"]
+mod reporters;
 #[path = "redis/seal.rs"]
 mod seal;
 #[path = "redis/seal_gate.rs"]

@@ -159,6 +159,7 @@ impl MasterStatus {
     /// Whether user, password or permissions are not accepted.
     #[must_use]
     pub fn auth(&self) -> bool {
-        self.trouble.as_ref().is_some_and(super::Unknown::is_auth)
+        let troubles = [&self.trouble, &self.not_renewed];
+        troubles.into_iter().flatten().any(super::Unknown::is_auth)
     }
 }

@@ -30,8 +30,8 @@ impl Keyspace {
         &self.prefix
     }
 
-    /// A pattern for everything under the prefix, in which nothing of the prefix is special.
-    pub(crate) fn pattern(&self) -> String {
+    /// A pattern for keys under the prefix, in which nothing of the prefix is special.
+    pub(crate) fn pattern(&self, rest: &str) -> String {
         let mut pattern = String::new();
         for c in self.prefix.chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
@@ -39,7 +39,7 @@ impl Keyspace {
             }
             pattern.push(c);
         }
-        pattern + ":*"
+        pattern + ":" + rest
     }
 
     /// The name of the lock that a key belongs to; none of a key that is no lease and no reservation.
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn a_prefix_is_no_pattern() {
-        assert_eq!(Keyspace::new("redlock").pattern(), "redlock:*");
-        assert_eq!(Keyspace::new("a*[b]?\\").pattern(), r"a\*\[b\]\?\\:*");
+        assert_eq!(Keyspace::new("redlock").pattern("*"), "redlock:*");
+        assert_eq!(Keyspace::new("a*[b]?\\").pattern("*"), r"a\*\[b\]\?\\:*");
     }
 
     #[test]

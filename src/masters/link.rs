@@ -4,6 +4,7 @@
 //! unknown vote at once, so reconnecting never slows a round.
 
 mod keep;
+mod renew;
 mod state;
 
 use std::{
@@ -16,7 +17,9 @@ use tokio::sync::{Notify, Semaphore};
 
 pub use keep::Notice;
 pub(crate) use keep::{Peers, RunIds, keep};
+pub(crate) use renew::Renewer;
 pub(crate) use state::Admission;
+pub(crate) use state::Dial;
 pub use state::MasterStatus;
 use state::{Open, State};
 
@@ -27,6 +30,7 @@ use super::{
     reply::{Code, Reply},
     scripts::{LOOK, Script},
     seal::Sealing,
+    timeout::CommandTimeout,
     unknown::Unknown,
 };
 use crate::{clock, lease::Moment};
@@ -34,21 +38,23 @@ use crate::{clock, lease::Moment};
 /// More requests than a healthy master ever has under way; beyond it a hung one would only fill memory.
 const UNDER_WAY: usize = 256;
 
+const URL_CHANGED: &str = "its url changed";
+
 /// One Redis server of the N, as seen from here.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) index: usize,
     pub(crate) name: String,
-    /// Without credentials.
-    pub(crate) url: String,
     pub(crate) keys: Keyspace,
     pub(crate) fingerprint: String,
-    pub(crate) command_timeout: Duration,
-    client: redis::Client,
+    command_timeout: CommandTimeout,
+    longest_lease: Duration,
     state: Mutex<State>,
     under_way: Arc<Semaphore>,
     /// Rings when the connection should be looked at now: a vote said "not sealed", or a request got no answer.
     poke: Notify,
+    /// Rings when the connection was replaced, or is to be.
+    switched: Notify,
 }
 
 /// What came of one request to one master.
@@ -64,23 +70,25 @@ pub(crate) struct Exchange {
 impl Link {
     pub(crate) fn new(
         index: usize,
-        (name, url): (String, String),
-        client: redis::Client,
+        name: String,
+        dial: Dial,
         keys: Keyspace,
         fingerprint: String,
-        command_timeout: Duration,
+        command_timeout: CommandTimeout,
         longest_lease: Duration,
     ) -> Self {
         Self {
             index,
             name,
-            url,
             keys,
             fingerprint,
             command_timeout,
-            client,
+            longest_lease,
             state: Mutex::new(State {
+                dial,
                 open: None,
+                handed_over: None,
+                not_renewed: None,
                 incarnation: 0,
                 facts: None,
                 unfit: None,
@@ -95,6 +103,7 @@ impl Link {
             }),
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             poke: Notify::new(),
+            switched: Notify::new(),
         }
     }
 
@@ -103,16 +112,22 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For the next command.
+    pub(crate) fn command_timeout(&self) -> Duration {
+        self.command_timeout.get()
+    }
+
     pub(crate) fn status(&self) -> MasterStatus {
         let now = clock::now();
         let state = self.state();
         MasterStatus {
             name: self.name.clone(),
-            url: self.url.clone(),
+            url: state.dial.url.clone(),
             connected: state.open.is_some(),
             facts: state.facts.clone(),
             unfit: state.unfit(now),
             trouble: state.trouble.clone(),
+            not_renewed: state.not_renewed.clone(),
             sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
             seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
             latency: state.latency,
@@ -123,6 +138,11 @@ impl Link {
 
     pub(crate) fn votes(&self) -> bool {
         self.state().admitted(Admission::Voting, clock::now()).is_ok()
+    }
+
+    /// Without credentials.
+    pub(crate) fn url(&self) -> String {
+        self.state().dial.url.clone()
     }
 
     pub(crate) fn set_duplicate(&self, duplicate: bool) {
@@ -219,7 +239,7 @@ impl Link {
             Some(reply) => reply.and_then(Reply::parse),
             None => {
                 // A deadline cut short by the limit of an attempt says nothing against the master.
-                if deadline >= self.command_timeout {
+                if deadline >= self.command_timeout() {
                     self.state().silent_since(sent);
                 }
                 Err(Unknown::TimedOut(deadline.as_millis()))
@@ -231,7 +251,7 @@ impl Link {
         {
             self.poke();
         }
-        let reply = self.note(admission, reply, sent, received);
+        let reply = self.note(admission, reply, open.server, sent, received);
         Exchange {
             reply,
             incarnation: open.incarnation,
@@ -245,10 +265,15 @@ impl Link {
         &self,
         admission: Admission,
         reply: Result<Reply, Unknown>,
+        server: u32,
         sent: Moment,
         received: Moment,
     ) -> Result<Reply, Unknown> {
         let mut state = self.state();
+        if server != state.dial.server {
+            // Its vote was a vote then. It says nothing of the server that took its place.
+            return reply.and(Err(Unknown::NotConnected(URL_CHANGED.into())));
+        }
         if reply.as_ref().map_or_else(Unknown::is_of_server, |_| true) {
             state.answered = received;
             state.silent = false;
@@ -286,10 +311,15 @@ impl Link {
     /// Asks the master about itself.
     pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
-            self.call(&LOOK, Admission::Connected, self.command_timeout, |command, _| {
-                command.arg(keys.len());
-                keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
-            })
+            self.call(
+                &LOOK,
+                Admission::Connected,
+                self.command_timeout(),
+                |command, _| {
+                    command.arg(keys.len());
+                    keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
+                },
+            )
         };
         let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
         // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.

@@ -1,12 +1,16 @@
 //! The masters of one quorum as a library: open, acquire, renew, release, close.
 
+mod change;
 mod lease;
 mod tasks;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub use lease::{Acquired, Lease, Renewal};
@@ -15,11 +19,13 @@ pub use tasks::{TaskEnded, Tasks};
 use super::{
     Call, ConfigError, Delivery, Fingerprint, Keyspace, LockKeys, MasterStatus, MastersConfig, Notice,
     Request,
+    access::Access,
     config::without_credentials,
     courier::{Courier, Meter, Sink},
-    link::{Link, Peers, RunIds},
+    link::{Dial, Link, Peers, Renewer, RunIds},
     random,
     seal::Sealer,
+    timeout::CommandTimeout,
 };
 use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
 
@@ -44,7 +50,9 @@ struct Inner {
     keys: Keyspace,
     cluster: ClusterId,
     fingerprint: Fingerprint,
-    command_timeout: Duration,
+    command_timeout: CommandTimeout,
+    access: Mutex<Access>,
+    outdated: Arc<Notify>,
     calls: mpsc::UnboundedSender<Call>,
     closing: CancellationToken,
 }
@@ -70,17 +78,18 @@ impl Masters {
         let size = config.size()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
+        let command_timeout = CommandTimeout::new(config.command_timeout);
         let mut links = Vec::new();
+        let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
-            let client = config.client(master)?;
-            let called = (master.name.clone(), without_credentials(&master.url));
+            let client = access.client(master)?;
             links.push(Arc::new(Link::new(
                 index,
-                called,
-                client,
+                master.name.clone(),
+                Dial::new(without_credentials(&master.url), client),
                 keys.clone(),
                 fingerprint.to_string(),
-                config.command_timeout,
+                command_timeout.clone(),
                 config.longest_lease,
             )));
         }
@@ -92,13 +101,18 @@ impl Masters {
             links: links.clone(),
             run_ids: Arc::new(RunIds::new(size.masters())),
             notices,
+            outdated: Arc::default(),
+        };
+        let renewer = Renewer {
+            peers: peers.clone(),
+            cluster: config.cluster.clone(),
         };
         let courier = Courier {
             links: links.clone(),
             size,
             keys: keys.clone(),
             cluster: config.cluster.clone(),
-            command_timeout: config.command_timeout,
+            command_timeout: command_timeout.clone(),
             acquire_limit: config.acquire_limit,
             calls: incoming,
             meter,
@@ -107,14 +121,16 @@ impl Masters {
         let sealer = config
             .reseal
             .then(|| Sealer::new(links.clone(), size, fingerprint.clone()));
-        let tasks = Tasks::start(&peers, courier, sealer, closing.clone());
+        let tasks = Tasks::start(&peers, courier, sealer, renewer, closing.clone());
         let inner = Inner {
             links,
             size,
             keys,
             cluster: config.cluster.clone(),
             fingerprint,
-            command_timeout: config.command_timeout,
+            access: Mutex::new(access),
+            outdated: peers.outdated,
+            command_timeout,
             calls,
             closing,
         };
@@ -144,7 +160,7 @@ impl Masters {
 
     #[must_use]
     pub fn command_timeout(&self) -> Duration {
-        self.inner.command_timeout
+        self.inner.command_timeout.get()
     }
 
     #[must_use]

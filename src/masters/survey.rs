@@ -45,7 +45,11 @@ impl Masters {
     /// The locks with a lease or a reservation, by each master; the walk through a master takes at most `bound`.
     pub async fn lock_names(&self, bound: Duration) -> Vec<Result<LockNames, Unknown>> {
         let until = clock::now() + bound;
-        join_all(self.links().iter().map(|link| lock_names(link, until))).await
+        let walks = self.links().iter().map(|link| async move {
+            let pattern = link.keys.pattern("*");
+            lock_names(link, &pattern, until).await
+        });
+        join_all(walks).await
     }
 
     /// What each master shows of these locks, in their order.
@@ -69,15 +73,15 @@ impl Masters {
     }
 }
 
-async fn lock_names(link: &Link, until: Moment) -> Result<LockNames, Unknown> {
-    let pattern = link.keys.pattern();
+/// The names in the keys that fit a pattern.
+pub(super) async fn lock_names(link: &Link, pattern: &str, until: Moment) -> Result<LockNames, Unknown> {
     let mut found = LockNames::default();
     let mut cursor = "0".to_owned();
     while clock::now() < until {
         let fill = |command: &mut redis::Cmd, _| {
-            command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
+            command.arg(0).arg(&cursor).arg(pattern).arg(SCAN_COUNT);
         };
-        let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout, fill);
+        let exchange = link.call(&SCAN, Admission::Connected, link.command_timeout(), fill);
         let reply = exchange.await.reply?;
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("scan without cursor".into()));
@@ -96,7 +100,10 @@ async fn lock_names(link: &Link, until: Moment) -> Result<LockNames, Unknown> {
     Ok(found)
 }
 
-async fn accounts(link: &Link, locks: &[std::sync::Arc<LockKeys>]) -> Result<Vec<LockAccount>, Unknown> {
+pub(super) async fn accounts(
+    link: &Link,
+    locks: &[std::sync::Arc<LockKeys>],
+) -> Result<Vec<LockAccount>, Unknown> {
     let mut all = Vec::new();
     for chunk in locks.chunks(CHUNK) {
         let fill = |command: &mut redis::Cmd, _| {
@@ -105,7 +112,7 @@ async fn accounts(link: &Link, locks: &[std::sync::Arc<LockKeys>]) -> Result<Vec
                 command.arg(&lock.lease).arg(&lock.reserved);
             }
         };
-        let exchange = link.call(&INSPECT, Admission::Connected, link.command_timeout, fill);
+        let exchange = link.call(&INSPECT, Admission::Connected, link.command_timeout(), fill);
         let Reply { items, .. } = exchange.await.reply?;
         if items.len() != chunk.len() {
             return Err(Unknown::Reply(format!(

@@ -39,28 +39,32 @@ pub struct TrialError {
 impl Masters {
     /// Runs every script at every master. Those that were not looked at yet answer with their trouble.
     pub async fn try_scripts(&self) -> Vec<Result<(), TrialError>> {
-        let (holder, name) = (
-            HolderIdentity::parse("doctor"),
-            LockName::internal("doctor", "trial"),
-        );
-        let (Ok(holder), Ok(name)) = (holder, name) else {
-            // Both texts are constants that fit.
-            return Vec::new();
-        };
-        let trials = self.links().iter().map(|link| {
-            let nonce = random::bits();
-            let trial = Trial {
-                link,
-                keys: link.keys.scratch(&format!("{nonce:032x}")),
-                lock: link.keys.scratch(&format!("{nonce:032x}")).lock(&name),
-                probe: format!("{nonce:032x}"),
-                cluster: self.cluster().clone(),
-                stem: LeaseStem::new(self.cluster(), &holder, Nonce(nonce)),
-            };
-            async move { trial.run().await }
-        });
-        join_all(trials).await
+        let links = self.links().iter();
+        join_all(links.map(|link| try_out(link, self.cluster()))).await
     }
+}
+
+/// Runs every script at one master.
+pub(super) async fn try_out(link: &Link, cluster: &ClusterId) -> Result<(), TrialError> {
+    let (holder, name) = (
+        HolderIdentity::parse("doctor"),
+        LockName::internal("doctor", "trial"),
+    );
+    let (Ok(holder), Ok(name)) = (holder, name) else {
+        // Both texts are constants that fit.
+        return Ok(());
+    };
+    let nonce = random::bits();
+    let keys = link.keys.scratch(&format!("{nonce:032x}"));
+    let trial = Trial {
+        link,
+        lock: keys.lock(&name),
+        keys,
+        probe: format!("{nonce:032x}"),
+        cluster: cluster.clone(),
+        stem: LeaseStem::new(cluster, &holder, Nonce(nonce)),
+    };
+    trial.run().await
 }
 
 struct Trial<'a> {
@@ -103,7 +107,7 @@ impl Trial<'_> {
         }
         self.read(&scripts::REGISTERS, &[meta], &[]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
-        self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern(), "10"])
+        self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
             .await?;
         let subscribed = self.link.subscribe().await;
         subscribed.map_err(|reason| TrialError {
@@ -200,7 +204,7 @@ impl Trial<'_> {
         script: &'static Script,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Result<(), TrialError> {
-        let deadline = self.link.command_timeout;
+        let deadline = self.link.command_timeout();
         let exchange = self.link.call(script, Admission::Connected, deadline, fill).await;
         let done = exchange.reply.and_then(done);
         done.map_err(|reason| TrialError {

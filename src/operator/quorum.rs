@@ -71,7 +71,6 @@ pub(crate) struct Access {
 #[derive(Debug)]
 pub(crate) struct RunningQuorum {
     pub(crate) plan: QuorumPlan,
-    pub(crate) command_timeout: Duration,
     pub(crate) masters: Masters,
     pub(crate) elector: Elector,
     meter: Arc<QuorumMeter>,
@@ -119,7 +118,6 @@ impl RunningQuorum {
         };
         let running = Self {
             plan: plan.clone(),
-            command_timeout,
             masters,
             elector,
             meter,
@@ -130,19 +128,26 @@ impl RunningQuorum {
         Ok((running, keeper))
     }
 
-    /// Takes what may change while it runs.
+    /// Takes what can change without opening the quorum anew, which would give every lock up.
+    pub(crate) fn adjust(&mut self, plan: &QuorumPlan, command_timeout: Duration) {
+        self.plan = plan.clone();
+        if self.masters.command_timeout() == command_timeout {
+            return;
+        }
+        self.masters.set_command_timeout(command_timeout);
+        tracing::info!(
+            quorum = plan.name,
+            command_timeout_ms = command_timeout.as_secs_f64() * 1e3,
+            "command time-out changed"
+        );
+    }
+
+    /// Follows credentials and certificates that were rotated.
     ///
     /// # Errors
-    /// Urls or certificates that cannot be used; what was in use stays.
-    pub(crate) fn update(
-        &mut self,
-        plan: &QuorumPlan,
-        timeout: Duration,
-        access: Access,
-    ) -> Result<(), ConfigError> {
-        let _ = (timeout, access);
-        self.plan = plan.clone();
-        Ok(())
+    /// Certificates that are none; what was in use stays.
+    pub(crate) fn rekey(&self, access: Access) -> Result<(), ConfigError> {
+        self.masters.rekey(access.credentials, access.tls)
     }
 
     /// Puts, changes and removes locks until they are these.

@@ -1,9 +1,9 @@
 //! Makes run what should run.
 //!
-//! A quorum whose plan changed is opened anew: closed first, so that this process gives its locks back before it
-//! contends for them again, and opened when its keeper has ended.
+//! A quorum whose plan changed in more than the command time-out is opened anew: closed first, so that this process
+//! gives its locks back before it contends for them again, and opened when its keeper has ended.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     desired::Desired,
@@ -111,6 +111,7 @@ impl Reconciler {
             }
             let cluster = self.fleet.candidate.cluster.clone();
             if let Some(quorum) = self.fleet.get_mut(name) {
+                quorum.adjust(plan, command_timeout(plan, locks.values()));
                 quorum.set_locks(locks, &cluster);
             }
         }
@@ -168,16 +169,14 @@ impl Reconciler {
 
 /// Why a quorum that runs cannot go on as it is.
 fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Option<&'static str> {
-    let Some((plan, locks)) = wanted else {
+    let Some((plan, _)) = wanted else {
         return Some("it is not declared any more");
     };
-    if *plan != running.plan {
-        return Some("its manifest changed; it is opened anew");
-    }
-    // A longer time-out than needed waits for the next start: opening anew gives every lock up.
-    let timeout: Duration = command_timeout(plan, locks.values());
-    (timeout < running.command_timeout)
-        .then_some("a lock with a shorter retry period needs a shorter command time-out; it is opened anew")
+    let adjusted = QuorumPlan {
+        command_timeout: plan.command_timeout,
+        ..running.plan.clone()
+    };
+    (*plan != adjusted).then_some("its manifest changed; it is opened anew")
 }
 
 /// What the manifest leaves to flags that were not given.

@@ -47,7 +47,10 @@ async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
     let token = first.wait_active("a");
     folder.write(
         "quorum.yaml",
-        &quorum(&masters, "  commandTimeoutMilliseconds: 300\n"),
+        &quorum(
+            &masters,
+            "  sharedLockNames: [{prefix: shared/, namespaces: [ns]}]\n",
+        ),
     );
     eventually_blocking(BOUND, "a is held anew", || {
         let lock = first.lock("a");
@@ -65,6 +68,30 @@ async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
     });
     let second = Replica::start("second", &Folder::with(&masters, &["a"]));
     second.wait_active("a");
+}
+
+#[tokio::test]
+async fn a_command_timeout_changes_without_giving_a_lock_up() {
+    let masters = masters(3).await;
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
+    let token = first.wait_active("a");
+    for (file, text, milliseconds) in [
+        (
+            "quorum.yaml",
+            quorum(&masters, "  commandTimeoutMilliseconds: 300\n"),
+            "300",
+        ),
+        ("quorum.yaml", quorum(&masters, ""), "267"),
+        // As long as the most impatient lock allows.
+        ("b.yaml", lock("b", ", renewDeadlineSeconds: 1"), "200"),
+    ] {
+        folder.write(file, &text);
+        let line = "command time-out changed\",\"quorum\":\"default\",\"command_timeout_ms\":";
+        first.child.wait_for_line(BOUND, &format!("{line}{milliseconds}"));
+    }
+    first.wait_active("b");
+    assert_eq!(first.wait_active("a"), token, "held all along");
 }
 
 #[tokio::test]

@@ -14,10 +14,10 @@ use crate::common::masters::{LONGEST_LEASE, config, identity, lock_name, open};
 use crate::common::{RedisServer, RedisServers, ServerOptions, eventually};
 
 const BOUND: Duration = Duration::from_secs(30);
-const PASSWORD: &str = "of-the-documented-user";
+pub(crate) const PASSWORD: &str = "of-the-documented-user";
 
 /// The words of the documented line behind `user`, with a password.
-fn line() -> String {
+pub(crate) fn line() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/redis-acl.md");
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("user "));
@@ -30,7 +30,7 @@ fn granted(line: &str) -> Vec<&str> {
     line.split(' ').filter(|word| word.starts_with('+')).collect()
 }
 
-fn servers(users: Vec<String>) -> RedisServers {
+pub(crate) fn servers(users: Vec<String>) -> RedisServers {
     let options = ServerOptions {
         users,
         ..ServerOptions::default()
@@ -38,7 +38,7 @@ fn servers(users: Vec<String>) -> RedisServers {
     RedisServers::start(3, &options).unwrap()
 }
 
-fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
+pub(crate) fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
     let credentials = Credentials {
         username: Some(user.to_owned()),
         password: Some(Secret::new(PASSWORD.to_owned())),
@@ -50,7 +50,7 @@ fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
 }
 
 /// As the user that may do everything.
-async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+pub(crate) async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut command = redis::cmd(words[0]);
@@ -125,6 +125,17 @@ async fn the_documented_user_can_do_everything() {
         Delivery::Observed(view) => assert!(view.blocked()),
         other => panic!("{other:?}"),
     }
+
+    // The clusters that report.
+    let reporter = masters::reporter_lock(opened.cluster()).unwrap();
+    let reports = opened
+        .acquire(&reporter, &identity("me"), LONGEST_LEASE)
+        .await
+        .unwrap();
+    let reporters = opened.clusters(BOUND).await;
+    assert!(reporters.clusters.contains(opened.cluster()), "{reporters:?}");
+    assert_eq!(reporters.complete, 3);
+    drop(reports);
 
     // The seal of a master that lost its memory.
     servers[1].restart_empty().unwrap();

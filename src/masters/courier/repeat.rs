@@ -27,7 +27,7 @@ pub(super) struct Repeats {
 
 impl Repeats {
     /// Plans a repeat after the last `not_after` of any grant or renewal of that lease: none is sent after `now`, and
-    /// each was given at most `command_timeout`.
+    /// each was given at most `command_timeout`, the longest that there was.
     pub(super) fn plan(
         &mut self,
         lock: &Arc<LockKeys>,

@@ -26,6 +26,7 @@ use crate::{
     masters::{
         keys::Keyspace,
         link::{Exchange, Link},
+        timeout::CommandTimeout,
     },
 };
 
@@ -51,7 +52,7 @@ pub(crate) struct Courier {
     pub(crate) size: QuorumSize,
     pub(crate) keys: Keyspace,
     pub(crate) cluster: ClusterId,
-    pub(crate) command_timeout: Duration,
+    pub(crate) command_timeout: CommandTimeout,
     pub(crate) acquire_limit: Duration,
     pub(crate) calls: mpsc::UnboundedReceiver<Call>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
@@ -208,7 +209,7 @@ impl Underway {
             .map(|e| e.progress.limit().left(now))
             .min()
             .unwrap_or_default();
-        let deadline = self.courier.command_timeout.min(limit);
+        let deadline = self.courier.command_timeout.get().min(limit);
         let cargo = Cargo {
             operation,
             items: entries

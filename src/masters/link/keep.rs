@@ -6,9 +6,12 @@ use std::{
 };
 
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{Notify, mpsc},
+    time,
+};
 
-use super::{Link, Open};
+use super::{Link, Open, URL_CHANGED, state::Pushes};
 use crate::{
     clock,
     lease::LockName,
@@ -45,7 +48,7 @@ impl RunIds {
     }
 
     /// Enters a master's run_id (`None`: gone) and marks every master that shares one.
-    fn enter(&self, index: usize, run_id: Option<&str>, links: &[Arc<Link>]) {
+    pub(super) fn enter(&self, index: usize, run_id: Option<&str>, links: &[Arc<Link>]) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all[index] = run_id.map(str::to_owned);
         for link in links {
@@ -61,6 +64,8 @@ pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
     pub(crate) run_ids: Arc<RunIds>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
+    /// Rings when a connection stands that was opened with earlier credentials.
+    pub(crate) outdated: Arc<Notify>,
 }
 
 /// Runs until it is cancelled.
@@ -68,23 +73,35 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
     let mut retry = FIRST_RETRY;
     loop {
         match open(&link).await {
-            Ok(pushes) => {
-                if serve(&link, &peers, pushes).await {
-                    retry = FIRST_RETRY;
+            Ok(mut pushes) => {
+                if link.outdated() {
+                    peers.outdated.notify_one();
                 }
-                link.state().open = None;
+                loop {
+                    if serve(&link, &peers, pushes).await {
+                        retry = FIRST_RETRY;
+                    }
+                    match link.handed_over() {
+                        Some(successor) => pushes = successor,
+                        None => break,
+                    }
+                }
                 peers.run_ids.enter(link.index, None, &peers.links);
                 changed(&link, &peers);
             }
             Err(unknown) => {
                 let mut state = link.state();
                 if state.trouble.as_ref() != Some(&unknown) {
-                    tracing::warn!(master = link.name, url = link.url, error = %unknown, "master not reached");
+                    tracing::warn!(master = link.name, url = link.url(), error = %unknown, "master not reached");
                 }
                 state.trouble = Some(unknown);
             }
         }
-        time::sleep(retry.mul_f64(0.5 + fastrand::f64())).await;
+        tokio::select! {
+            () = time::sleep(retry.mul_f64(0.5 + fastrand::f64())) => {}
+            // What was in the way may be gone.
+            () = link.switched.notified() => {}
+        }
         retry = (retry * 2).min(LAST_RETRY);
     }
 }
@@ -95,20 +112,24 @@ fn changed(link: &Link, peers: &Peers) {
     let _ = peers.notices.send(Notice::VotersChanged);
 }
 
-async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown> {
+pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let (sender, pushes) = mpsc::unbounded_channel();
-    let patience = link.command_timeout.max(Duration::from_secs(1));
+    let patience = link.command_timeout().max(Duration::from_secs(1));
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(None)
         .set_pipeline_buffer_size(super::UNDER_WAY)
         .set_push_sender(sender);
-    let opening = link.client.get_multiplexed_async_connection_with_config(&config);
+    let dial = link.state().dial.clone();
+    let opening = dial.client.get_multiplexed_async_connection_with_config(&config);
     let connection = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
         .map_err(|e| Unknown::of(&e))?;
     let mut state = link.state();
+    if state.dial.server != dial.server {
+        return Err(Unknown::NotConnected(URL_CHANGED.into()));
+    }
     state.incarnation += 1;
     let incarnation = state.incarnation;
     // No vote before the first look.
@@ -119,13 +140,15 @@ async fn open(link: &Link) -> Result<mpsc::UnboundedReceiver<PushInfo>, Unknown>
     state.open = Some(Open {
         connection,
         incarnation,
+        version: dial.version,
+        server: dial.server,
         ran: Arc::default(),
     });
     Ok(pushes)
 }
 
 /// True if the master was of any use on this connection.
-async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<PushInfo>) -> bool {
+async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes) -> bool {
     let mut useful = false;
     let mut subscribed = false;
     loop {
@@ -144,7 +167,7 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<P
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
                 );
                 if state.trouble.as_ref() != Some(&unknown) {
-                    tracing::warn!(master = link.name, url = link.url, error = %unknown, "master does not answer");
+                    tracing::warn!(master = link.name, url = link.url(), error = %unknown, "master does not answer");
                 }
                 state.trouble = Some(unknown);
                 drop(state);
@@ -161,7 +184,7 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: mpsc::UnboundedReceiver<P
 }
 
 /// Passes releases on until it is time for the next look; false once the connection is gone.
-async fn listen(link: &Link, peers: &Peers, pushes: &mut mpsc::UnboundedReceiver<PushInfo>) -> bool {
+async fn listen(link: &Link, peers: &Peers, pushes: &mut Pushes) -> bool {
     let next = time::sleep(LOOK_EVERY);
     let poked = async {
         time::sleep(LOOK_AGAIN).await;
@@ -177,13 +200,17 @@ async fn listen(link: &Link, peers: &Peers, pushes: &mut mpsc::UnboundedReceiver
                     }
                 }
                 Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
-                    tracing::warn!(master = link.name, url = link.url, "connection to the master lost");
+                    if link.is_handed_over() {
+                        return false;
+                    }
+                    tracing::warn!(master = link.name, url = link.url(), "connection to the master lost");
                     return false;
                 }
                 Some(_) => {}
             },
             () = &mut next => return true,
             () = &mut poked => return true,
+            () = link.switched.notified() => return false,
         }
     }
 }
@@ -205,9 +232,10 @@ impl Link {
         let open = self.state().open.clone();
         let mut open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
         let subscribing = open.connection.subscribe(&*self.keys.channel);
-        match time::timeout(self.command_timeout, subscribing).await {
+        let deadline = self.command_timeout();
+        match time::timeout(deadline, subscribing).await {
             Ok(result) => result.map_err(|e| Unknown::of(&e)),
-            Err(_) => Err(Unknown::TimedOut(self.command_timeout.as_millis())),
+            Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
         }
     }
 }
@@ -221,7 +249,7 @@ async fn subscribe(link: &Link) -> bool {
     !matches!(unknown, Unknown::TimedOut(_))
 }
 
-fn learn(link: &Link, peers: &Peers, facts: Facts) {
+pub(super) fn learn(link: &Link, peers: &Peers, facts: Facts) {
     let unfit = gate::check(&facts, &link.fingerprint);
     // Before the first vote of this connection: a second name for the same server must not bring a second vote.
     peers.run_ids.enter(link.index, Some(&facts.run_id), &peers.links);
@@ -248,9 +276,9 @@ fn tell(link: &Link, peers: &Peers) {
         (standing, state.unfit(now).is_some())
     };
     if refused {
-        tracing::warn!(master = link.name, url = link.url, state = standing, "master");
+        tracing::warn!(master = link.name, url = link.url(), state = standing, "master");
     } else {
-        tracing::info!(master = link.name, url = link.url, state = standing, "master");
+        tracing::info!(master = link.name, url = link.url(), state = standing, "master");
     }
     // Nobody listens: the set is used without an elector.
     let _ = peers.notices.send(Notice::VotersChanged);

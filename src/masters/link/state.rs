@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, aio::MultiplexedConnection};
+use tokio::sync::mpsc;
 
 use crate::{
     lease::Moment,
@@ -28,9 +29,47 @@ pub(crate) enum Admission {
     Connected,
 }
 
+/// How a master is reached; changes while it is in use.
+#[derive(Clone)]
+pub(crate) struct Dial {
+    /// Without credentials.
+    pub(super) url: String,
+    pub(super) client: redis::Client,
+    /// Counts the changes.
+    pub(super) version: u32,
+    /// Counts those that lead to another server.
+    pub(super) server: u32,
+}
+
+impl Dial {
+    pub(crate) fn new(url: String, client: redis::Client) -> Self {
+        Self {
+            url,
+            client,
+            version: 0,
+            server: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Dial {
+    // The client knows the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.url)
+    }
+}
+
+/// What a server says without being asked.
+pub(super) type Pushes = mpsc::UnboundedReceiver<PushInfo>;
+
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) dial: Dial,
     pub(super) open: Option<Open>,
+    /// Of the connection in `open`, which took the place of another one while that was listened to.
+    pub(super) handed_over: Option<Pushes>,
+    /// Why the connection still stands under earlier credentials or certificates.
+    pub(super) not_renewed: Option<Unknown>,
     pub(super) incarnation: u32,
     pub(super) facts: Option<Facts>,
     pub(super) unfit: Option<Unfit>,
@@ -53,6 +92,9 @@ pub(super) struct State {
 pub(super) struct Open {
     pub(super) connection: MultiplexedConnection,
     pub(super) incarnation: u32,
+    /// Of the dial that it was opened by.
+    pub(super) version: u32,
+    pub(super) server: u32,
     /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
     pub(super) ran: Arc<Mutex<BTreeSet<&'static str>>>,
 }
@@ -74,6 +116,8 @@ pub struct MasterStatus {
     pub unfit: Option<Unfit>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
+    /// Why it does not take the new credentials or certificates; the connection goes on under those before.
+    pub not_renewed: Option<Unknown>,
     /// While this process is about to seal it: how long it still waits.
     pub sealing_left: Option<Duration>,
     /// Why it cannot be sealed, whatever the wait.

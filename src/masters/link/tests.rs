@@ -3,11 +3,14 @@ use super::*;
 fn link() -> Link {
     Link::new(
         0,
-        ("m0".into(), "redis://127.0.0.1:1".into()),
-        redis::Client::open("redis://127.0.0.1:1").unwrap(),
+        "m0".into(),
+        Dial::new(
+            "redis://127.0.0.1:1".into(),
+            redis::Client::open("redis://127.0.0.1:1").unwrap(),
+        ),
         Keyspace::new("redlock"),
         "f".into(),
-        Duration::from_millis(100),
+        CommandTimeout::new(Duration::from_millis(100)),
         Duration::from_secs(60),
     )
 }
@@ -21,7 +24,7 @@ fn reply(link: &Link, admission: Admission, master_ms: u64, sent_ms: u64) -> Res
         counter: 0,
         items: Vec::new(),
     };
-    link.note(admission, Ok(reply), at(sent_ms), at(sent_ms + 1))
+    link.note(admission, Ok(reply), 0, at(sent_ms), at(sent_ms + 1))
 }
 
 #[test]

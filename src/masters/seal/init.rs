@@ -122,7 +122,7 @@ async fn write_probes(links: &[Arc<Link>], facts: &[Facts], end: Moment) -> Resu
     let writes = links.iter().zip(facts).map(|(link, facts)| {
         let probe = format!("{}|init|{own}", facts.run_id);
         async move {
-            let deadline = link.command_timeout.min(end.left(clock::now()));
+            let deadline = link.command_timeout().min(end.left(clock::now()));
             let written = rounds::write_probe(link, &probe, Probing::Replace, deadline).await;
             written.map(|(standing, _)| standing)
         }

@@ -145,7 +145,7 @@ pub(super) async fn accounts(
 
 /// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
 pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<String>, Unknown> {
-    let pattern = link.keys.pattern();
+    let pattern = link.keys.pattern("*");
     let mut cursor = "0".to_owned();
     loop {
         if clock::now() > until {
@@ -154,7 +154,7 @@ pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<Str
         let fill = |command: &mut redis::Cmd, _| {
             command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);
         };
-        let reply = read(link, &SCAN, link.command_timeout, fill).await?;
+        let reply = read(link, &SCAN, link.command_timeout(), fill).await?;
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("scan without cursor".into()));
         };

@@ -33,7 +33,7 @@ impl Hand {
             let run_id = read.looks[master].as_ref().map(|look| look.facts.run_id.clone());
             async move {
                 let probe = format!("{}|{}", run_id?, rounds::uuid());
-                let written = rounds::write_probe(link, &probe, Probing::Keep, link.command_timeout).await;
+                let written = rounds::write_probe(link, &probe, Probing::Keep, link.command_timeout()).await;
                 written
                     .ok()
                     .map(|(standing, received)| (master, standing, received))

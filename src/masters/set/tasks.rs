@@ -1,7 +1,5 @@
 //! The tasks behind a set of masters, and the one owner that joins them.
 
-use std::time::Duration;
-
 use thiserror::Error;
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -9,8 +7,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Courier, Peers, Sealer};
-use crate::masters::link::keep;
+use super::{Courier, Peers, Renewer, Sealer};
+use crate::masters::{link::keep, timeout::CommandTimeout};
 
 /// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
 #[derive(Debug, Error)]
@@ -27,7 +25,7 @@ pub struct Tasks {
     keepers: JoinSet<&'static str>,
     courier: JoinHandle<usize>,
     closing: CancellationToken,
-    drain: Duration,
+    command_timeout: CommandTimeout,
 }
 
 impl Tasks {
@@ -35,9 +33,10 @@ impl Tasks {
         peers: &Peers,
         courier: Courier,
         sealer: Option<Sealer>,
+        renewer: Renewer,
         closing: CancellationToken,
     ) -> Self {
-        let drain = courier.command_timeout * 2;
+        let command_timeout = courier.command_timeout.clone();
         let mut keepers = JoinSet::new();
         for link in peers.links.iter() {
             let (link, peers) = (link.clone(), peers.clone());
@@ -46,6 +45,10 @@ impl Tasks {
                 "keeps a master connected"
             });
         }
+        keepers.spawn(async move {
+            renewer.run().await;
+            "renews connections"
+        });
         if let Some(sealer) = sealer {
             keepers.spawn(async move {
                 sealer.run().await;
@@ -56,7 +59,7 @@ impl Tasks {
             keepers,
             courier: tokio::spawn(courier.run()),
             closing,
-            drain,
+            command_timeout,
         }
     }
 
@@ -78,7 +81,8 @@ impl Tasks {
     /// expiry of their keys.
     pub async fn close(mut self) -> usize {
         self.closing.cancel();
-        let left = match time::timeout(self.drain, &mut self.courier).await {
+        let drain = self.command_timeout.longest() * 2;
+        let left = match time::timeout(drain, &mut self.courier).await {
             Ok(Ok(left)) => left,
             Ok(Err(_)) | Err(_) => 0,
         };

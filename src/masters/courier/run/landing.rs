@@ -87,8 +87,8 @@ impl Underway {
                     matches!(call.request, Request::Undo { only: Some(_), .. }) && undone.is_some();
                 if !repeated && tenure.may_be_left(master, undone) {
                     let now = clock::now();
-                    self.repeats
-                        .plan(&call.lock, tenure, master, now, self.courier.command_timeout);
+                    let longest = self.courier.command_timeout.longest();
+                    self.repeats.plan(&call.lock, tenure, master, now, longest);
                 } else {
                     self.repeats.done(tenure, master);
                 }

@@ -1,0 +1,177 @@
+//! Credentials, certificates and urls that change while a master is in use.
+//!
+//! A connection that works is never given up for one that may not: the new one is opened beside it and tried out, one
+//! master after the other, and only then takes its place.
+
+use std::time::Duration;
+
+use tokio::time;
+
+use super::{Dial, Link, Open, Peers, keep, state::Pushes};
+use crate::{
+    clock,
+    lease::ClusterId,
+    masters::{Facts, gate, trial, unknown::Unknown},
+};
+
+/// Until a master that refuses the new credentials is asked again: people change the Secret first and the servers
+/// after it, or the other way round.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Renews the connections that stand under earlier credentials.
+#[derive(Debug)]
+pub(crate) struct Renewer {
+    pub(crate) peers: Peers,
+    pub(crate) cluster: ClusterId,
+}
+
+impl Renewer {
+    /// Runs until it is cancelled.
+    pub(crate) async fn run(self) {
+        loop {
+            let mut left = false;
+            for link in self.peers.links.iter().filter(|link| link.outdated()) {
+                left |= !self.renew(link).await;
+            }
+            let again = async {
+                if left {
+                    time::sleep(AGAIN).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = again => {}
+                () = self.peers.outdated.notified() => {}
+            }
+        }
+    }
+
+    /// False if the earlier connection still stands.
+    async fn renew(&self, link: &Link) -> bool {
+        let beside = link.beside();
+        match self.try_out(&beside).await {
+            Ok((facts, pushes)) => {
+                if !link.replace(&beside, facts, pushes, &self.peers) {
+                    return false;
+                }
+                tracing::info!(
+                    master = link.name,
+                    "connection renewed with the new credentials or certificates"
+                );
+                // The next one only once this one answers again, or a whole command time-out has passed.
+                link.look().await.is_ok()
+            }
+            Err(unknown) => {
+                link.not_renewed(unknown);
+                false
+            }
+        }
+    }
+
+    /// Everything that the scripts need must be permitted. What else is wrong with the server was wrong before.
+    async fn try_out(&self, beside: &Link) -> Result<(Facts, Pushes), Unknown> {
+        let pushes = keep::open(beside).await?;
+        let facts = beside.look().await?;
+        match trial::try_out(beside, &self.cluster).await {
+            Err(error) if error.reason.is_auth() || !error.reason.is_of_server() => Err(error.reason),
+            _ => Ok((facts, pushes)),
+        }
+    }
+}
+
+impl Link {
+    /// Whether the connection was opened before the last change.
+    pub(super) fn outdated(&self) -> bool {
+        let state = self.state();
+        let version = state.dial.version;
+        state.open.as_ref().is_some_and(|open| open.version != version)
+    }
+
+    /// From now on connections are opened with this client. What works goes on until [`Renewer`] has tried it.
+    pub(crate) fn rekey(&self, client: redis::Client) {
+        let mut state = self.state();
+        state.dial.client = client;
+        state.dial.version += 1;
+        let connected = state.open.is_some();
+        drop(state);
+        if !connected {
+            self.switched.notify_one();
+        }
+    }
+
+    /// A link of its own to the same master, with nobody who keeps it.
+    fn beside(&self) -> Self {
+        self.to(self.state().dial.clone())
+    }
+
+    /// A link to the server behind another dial, as this one is.
+    pub(in crate::masters) fn to(&self, dial: Dial) -> Self {
+        Self::new(
+            self.index,
+            self.name.clone(),
+            dial,
+            self.keys.clone(),
+            self.fingerprint.clone(),
+            self.command_timeout.clone(),
+            self.longest_lease,
+        )
+    }
+
+    /// Puts the connection of `beside` into the place of the own one, without a moment between them. What is under way
+    /// on the old one ends there.
+    fn replace(&self, beside: &Self, facts: Facts, pushes: Pushes, peers: &Peers) -> bool {
+        let unfit = gate::check(&facts, &self.fingerprint);
+        // Before its first vote: a second name for the same server must not bring a second vote.
+        peers.run_ids.enter(self.index, Some(&facts.run_id), &peers.links);
+        let Some(new) = beside.state().open.take() else {
+            return false;
+        };
+        let mut state = self.state();
+        // Closed meanwhile: whoever opens it anew uses the new credentials. Changed meanwhile: try those.
+        if state.open.is_none() || state.dial.version != new.version {
+            return false;
+        }
+        state.incarnation += 1;
+        let incarnation = state.incarnation;
+        let old = state.open.replace(Open { incarnation, ..new });
+        state.handed_over = Some(pushes);
+        state.facts = Some(facts);
+        state.unfit = unfit;
+        state.trouble = None;
+        state.not_renewed = None;
+        state.answered = clock::now();
+        state.silent = false;
+        drop(state);
+        drop(old);
+        self.switched.notify_one();
+        true
+    }
+
+    fn not_renewed(&self, unknown: Unknown) {
+        let mut state = self.state();
+        if state.not_renewed.as_ref() != Some(&unknown) {
+            tracing::warn!(
+                master = self.name,
+                error = %unknown,
+                "the new credentials or certificates are not accepted; the connection stays as it was"
+            );
+        }
+        state.not_renewed = Some(unknown);
+    }
+
+    /// What the connection says that took the place of the one that was listened to. Without one, nothing is open.
+    pub(super) fn handed_over(&self) -> Option<Pushes> {
+        let mut state = self.state();
+        let pushes = state.handed_over.take();
+        if pushes.is_none() {
+            state.open = None;
+            state.not_renewed = None;
+        }
+        pushes
+    }
+
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.state().handed_over.is_some()
+    }
+}

@@ -1,0 +1,254 @@
+//! Credentials and certificates are rotated while leases are held.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use redlock::masters::{
+    Credentials, InitError, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, init,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::acl::{PASSWORD, admin, as_user, line, servers};
+use crate::common::masters::{Opened, config, open};
+use crate::common::{RedisServer, RedisServers, ServerOptions, TlsMaterial, eventually};
+
+const BOUND: Duration = Duration::from_secs(30);
+const EVERY: Duration = Duration::from_millis(100);
+
+/// What a lease saw that was renewed all along.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) renewed: u32,
+    pub(crate) undecided: u32,
+    pub(crate) lost: u32,
+    /// The fewest masters that voted at any time.
+    pub(crate) fewest_voters: usize,
+}
+
+/// Renews a lease every 100 ms until it is asked how that went.
+pub(crate) struct Held(JoinHandle<Life>, oneshot::Sender<()>);
+
+impl Held {
+    pub(crate) fn keep(masters: &Opened, mut lease: Lease) -> Self {
+        let masters = masters.masters.clone();
+        let (end, mut ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut life = Life {
+                fewest_voters: usize::MAX,
+                ..Life::default()
+            };
+            let mut tick = tokio::time::interval(EVERY);
+            while ended.try_recv().is_err() {
+                tick.tick().await;
+                life.fewest_voters = life.fewest_voters.min(masters.voters());
+                match lease.renew().await.unwrap() {
+                    Renewal::Renewed => life.renewed += 1,
+                    Renewal::Undecided => life.undecided += 1,
+                    Renewal::Lost => life.lost += 1,
+                }
+            }
+            life
+        });
+        Self(task, end)
+    }
+
+    pub(crate) async fn life(self) -> Life {
+        self.1.send(()).unwrap();
+        self.0.await.unwrap()
+    }
+}
+
+fn credentials(user: &str, password: &str) -> Credentials {
+    Credentials {
+        username: Some(user.to_owned()),
+        password: Some(Secret::new(password.to_owned())),
+    }
+}
+
+async fn everywhere(servers: &[RedisServer], words: &[&str]) {
+    for server in servers {
+        let _: redis::Value = admin(server, words).await;
+    }
+}
+
+/// The connections of redlock's users, by server and number.
+async fn connections(servers: &[RedisServer]) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for server in servers {
+        let list: String = admin(server, &["CLIENT", "LIST"]).await;
+        let ours = list.lines().filter(|line| !line.contains(" user=default "));
+        let ids = ours.filter_map(|line| line.split(' ').next());
+        all.extend(ids.map(|id| format!("{} {id}", server.port())));
+    }
+    all
+}
+
+/// Waits until none of the connections from before is left and as many others stand.
+async fn renewed(servers: &[RedisServer], before: &BTreeSet<String>) {
+    eventually(BOUND, "all connections are new ones", async || {
+        let now = connections(servers).await;
+        let done = now.is_disjoint(before) && now.len() == before.len();
+        if done { Ok(()) } else { Err((now, before.clone())) }
+    })
+    .await;
+}
+
+async fn refused(masters: &Opened, by_auth: bool) -> Vec<MasterStatus> {
+    eventually(
+        BOUND,
+        "every master says that it refuses the new ones",
+        async || {
+            let all = masters.status();
+            let refused = |m: &MasterStatus| m.not_renewed.is_some() && m.auth() == by_auth;
+            if all.iter().all(refused) {
+                Ok(all)
+            } else {
+                Err(all)
+            }
+        },
+    )
+    .await
+}
+
+async fn initialised(config: &MastersConfig) -> Result<Opened, InitError> {
+    let masters = open(config);
+    init(&masters).await?;
+    masters.voters(config.masters.len()).await;
+    Ok(masters)
+}
+
+#[tokio::test]
+async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
+    let servers = servers(vec![line()]);
+    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+
+    let before = connections(&servers).await;
+    everywhere(&servers, &["ACL", "SETUSER", "redlock", ">new"]).await;
+    masters
+        .rekey(credentials("redlock", "new"), Tls::default())
+        .unwrap();
+    renewed(&servers, &before).await;
+    everywhere(&servers, &["ACL", "SETUSER", "redlock", &format!("<{PASSWORD}")]).await;
+    let life = held.life().await;
+    assert!(life.renewed > 0, "{life:?}");
+    assert_eq!(
+        (life.undecided, life.lost, life.fewest_voters),
+        (0, 0, 3),
+        "{life:?}"
+    );
+
+    // Opened anew, all at once: the lease outlives that, too.
+    let held = Held::keep(&masters, masters.try_acquire("c/d", "me").await.unwrap());
+    let before = connections(&servers).await;
+    everywhere(&servers, &["CLIENT", "KILL", "USER", "redlock"]).await;
+    renewed(&servers, &before).await;
+    masters.voters(3).await;
+    let life = held.life().await;
+    assert_eq!(life.lost, 0, "{life:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken() {
+    let servers = servers(vec![line()]);
+    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let before = connections(&servers).await;
+    let wrong = credentials("redlock", "not-yet-known");
+    masters.rekey(wrong.clone(), Tls::default()).unwrap();
+    for status in refused(&masters, true).await {
+        let text = format!("{status:?}");
+        assert!(text.contains("WRONGPASS"), "{text}");
+        assert!(!text.contains("not-yet-known"), "{text}");
+        assert!(status.votes() && status.trouble.is_none(), "{text}");
+    }
+    assert_eq!(connections(&servers).await, before, "what works stays");
+
+    // The Secret is set right.
+    masters
+        .rekey(credentials("redlock", PASSWORD), Tls::default())
+        .unwrap();
+    renewed(&servers, &before).await;
+    let before = connections(&servers).await;
+    masters.rekey(wrong, Tls::default()).unwrap();
+    refused(&masters, true).await;
+    // The servers are.
+    everywhere(&servers, &["ACL", "SETUSER", "redlock", ">not-yet-known"]).await;
+    renewed(&servers, &before).await;
+    eventually(BOUND, "nothing is refused any more", async || {
+        let all = masters.status();
+        let left = all.iter().any(|master| master.not_renewed.is_some());
+        if left { Err(all) } else { Ok(()) }
+    })
+    .await;
+    let life = held.life().await;
+    assert_eq!(
+        (life.undecided, life.lost, life.fewest_voters),
+        (0, 0, 3),
+        "{life:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_that_may_do_too_little_is_not_taken() {
+    let lesser = line().replacen("redlock", "lesser", 1).replace(" +pexpire", "");
+    let servers = servers(vec![line(), lesser]);
+    let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
+    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    masters
+        .rekey(credentials("lesser", PASSWORD), Tls::default())
+        .unwrap();
+    let text = format!("{:?}", refused(&masters, true).await);
+    assert!(text.contains("NOPERM"), "{text}");
+    let life = held.life().await;
+    assert_eq!(
+        (life.undecided, life.lost, life.fewest_voters),
+        (0, 0, 3),
+        "{life:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_authority_is_rotated_without_a_vote_lost() {
+    let (trusted, stranger) = (TlsMaterial::new(), TlsMaterial::new());
+    let options = ServerOptions {
+        tls: Some(trusted.server_files(false)),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let read = |material: &TlsMaterial| fs::read_to_string(material.ca()).unwrap();
+    let tls = |ca: String| Tls {
+        ca: Some(Secret::new(ca)),
+        client: None,
+    };
+    let masters = initialised(&MastersConfig {
+        tls: tls(read(&trusted)),
+        ..config(&servers)
+    })
+    .await
+    .unwrap();
+    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let nobody = Credentials::default();
+    let bad = masters.rekey(nobody.clone(), tls("no certificate".into()));
+    assert!(bad.unwrap_err().to_string().contains("certificate"));
+    masters.rekey(nobody.clone(), tls(read(&stranger))).unwrap();
+    let text = format!("{:?}", refused(&masters, false).await);
+    assert!(text.contains("certificate"), "{text}");
+    masters
+        .rekey(nobody, tls(read(&stranger) + &read(&trusted)))
+        .unwrap();
+    eventually(BOUND, "both are trusted", async || {
+        let all = masters.status();
+        let left = all.iter().any(|master| master.not_renewed.is_some());
+        if left { Err(all) } else { Ok(()) }
+    })
+    .await;
+    let life = held.life().await;
+    assert_eq!(
+        (life.undecided, life.lost, life.fewest_voters),
+        (0, 0, 3),
+        "{life:?}"
+    );
+}

@@ -1,0 +1,99 @@
+//! Design §5, `reporters[]`: which clusters are alive on a quorum.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redlock::lease::ClusterId;
+use redlock::masters::{Acquired, Lease, MastersConfig, init, reporter_lock};
+
+use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, open};
+use crate::common::{RedisServers, ServerOptions, eventually};
+use crate::seal::raw;
+
+const BOUND: Duration = Duration::from_secs(10);
+
+async fn report(masters: &Opened) -> Lease {
+    let lock = reporter_lock(masters.cluster()).unwrap();
+    eventually(BOUND, "the lock of the reporter", async || {
+        match masters
+            .acquire(&lock, &identity("o"), LONGEST_LEASE)
+            .await
+            .unwrap()
+        {
+            Acquired::Won(lease) => Ok(lease),
+            Acquired::Lost(loss) => Err(loss),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_masters() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let of = |name: &str, uid: &str| MastersConfig {
+        cluster: ClusterId::new(name, uid).unwrap(),
+        // What the pattern must not take for its own.
+        key_prefix: "a[b]*".into(),
+        ..config(&servers)
+    };
+    let (one, other) = (open(&of("eu-1", "uid-1")), open(&of("eu-1", "uid-2")));
+    init(&one).await.unwrap();
+    one.voters(3).await;
+    other.voters(3).await;
+    let nobody = one.clusters(BOUND).await;
+    assert_eq!((nobody.clusters.len(), nobody.complete), (0, 3));
+
+    let (first, _second) = (report(&one).await, report(&other).await);
+    let _users_own = one.acquire_soon("a/b", "h").await;
+    for server in servers.iter() {
+        let mut connection = raw(server).await;
+        let fill = "for i = 1, 3000 do redis.call('SET', 'other:' .. i, 1) end";
+        let _: () = redis::Script::new(fill)
+            .invoke_async(&mut connection)
+            .await
+            .unwrap();
+        let foreign = "a[b]*:lease:_reporter/foreign";
+        let _: () = connection.set(foreign, "no lease value").await.unwrap();
+        // However long this takes.
+        for uid in ["uid-1", "uid-2"] {
+            let lease = format!("a[b]*:lease:_reporter/{uid}");
+            let _: () = connection.pexpire(lease, 600_000).await.unwrap();
+        }
+    }
+    let both: BTreeSet<_> = [one.cluster().clone(), other.cluster().clone()].into();
+    let seen = one.clusters(BOUND).await;
+    assert_eq!(
+        (seen.clusters, seen.complete),
+        (both.clone(), 3),
+        "equal names, two UIDs"
+    );
+
+    servers[1].pause().unwrap();
+    servers[2].pause().unwrap();
+    let seen = other.clusters(BOUND).await;
+    assert_eq!(
+        (seen.clusters, seen.complete),
+        (both, 1),
+        "less than a majority says so"
+    );
+    servers[1].resume().unwrap();
+    servers[2].resume().unwrap();
+
+    assert!(first.release().await.is_ok());
+    eventually(BOUND, "the first one is gone", async || {
+        let seen = other.clusters(BOUND).await;
+        let gone = !seen.clusters.contains(one.cluster()) && seen.complete == 3;
+        if gone { Ok(()) } else { Err(seen) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_walk_ends_in_time() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let masters = open(&config(&servers));
+    init(&masters).await.unwrap();
+    let seen = masters.clusters(Duration::ZERO).await;
+    assert_eq!(seen.complete, 0, "{seen:?}");
+}
