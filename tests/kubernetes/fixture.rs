@@ -38,6 +38,7 @@ use std::time::Duration;
 
 pub use chart::SERVICE_ACCOUNT;
 pub use control_plane::{ControlPlane, Options};
+pub use kubeconfig::client_of;
 pub use namespace::TestNamespace;
 pub use operator::Operator;
 pub use process::{Process, state};

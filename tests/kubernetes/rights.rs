@@ -1,24 +1,18 @@
 //! What the ServiceAccount of the chart may do, and what not.
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
+use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use redlock::api::{LeaderLock, RedisQuorum};
 
-use crate::fixture::{ControlPlane, SERVICE_ACCOUNT};
+use crate::fixture::{ControlPlane, SERVICE_ACCOUNT, client_of};
 
 /// A client with the rights of the operator whose release is in this namespace.
 pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<String>) -> Client {
     let path = plane
         .service_account_kubeconfig(namespace, SERVICE_ACCOUNT, server)
         .await;
-    let kubeconfig = Kubeconfig::read_from(path).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .unwrap();
-    Client::try_from(config).unwrap()
+    client_of(&path).await
 }
 
 /// Whether the answer is 403; panics at every other failure.
