@@ -3,11 +3,15 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "repository/build_kubernetes.rs"]
+mod build_kubernetes;
 #[path = "repository/files.rs"]
 mod files;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
 #[path = "repository/layers.rs"]
 mod layers;
+#[path = "repository/programs.rs"]
+mod programs;
 #[path = "repository/source.rs"]
 mod source;

@@ -2,32 +2,21 @@
 //! its package manager writes down what it was told.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use tempfile::TempDir;
-
-use super::source::ROOT;
+use super::programs::Programs;
 
 struct System {
-    folder: TempDir,
+    programs: Programs,
 }
 
 impl System {
     /// Root on a system with these package managers.
     fn with(managers: &[&str]) -> Self {
         let system = Self {
-            folder: tempfile::tempdir().unwrap(),
+            programs: Programs::real(&["bash", "sh", "mktemp", "cat", "chmod"]),
         };
-        for tool in ["bash", "sh", "mktemp", "cat", "chmod"] {
-            let path = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(tool));
-            let path = path
-                .iter()
-                .find(|path| path.exists())
-                .unwrap_or_else(|| panic!("{tool} is missing"));
-            symlink(path, system.path().join(tool)).unwrap();
-        }
         system.program("id", "echo 0");
         for tool in ["install", "rm", "systemctl"] {
             system.program(tool, &format!("echo {tool} \"$@\" >>\"$SAID\""));
@@ -47,13 +36,11 @@ impl System {
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        self.programs.path()
     }
 
     fn program(&self, name: &str, script: &str) {
-        let path = self.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        self.programs.add(name, script);
     }
 
     /// What a call of the package manager does besides being written down; its arguments are `$*`.
@@ -72,9 +59,9 @@ impl System {
     }
 
     fn run(&self) -> (Output, String) {
-        let output = Command::new(Path::new(ROOT).join("scripts/install-tools"))
-            .env_clear()
-            .env("PATH", self.path())
+        let output = self
+            .programs
+            .command("install-tools")
             .env("SAID", self.path().join("said"))
             .env("MANAGER", self.path().join("manager.sh"))
             .output()

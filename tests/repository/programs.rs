@@ -1,0 +1,50 @@
+//! A PATH with nothing in it but what a test puts there.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::source::ROOT;
+
+pub struct Programs {
+    folder: TempDir,
+}
+
+impl Programs {
+    /// With these programs of this machine.
+    pub fn real(names: &[&str]) -> Self {
+        let programs = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        for name in names {
+            let path = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
+            let path = path
+                .iter()
+                .find(|path| path.exists())
+                .unwrap_or_else(|| panic!("{name} is missing"));
+            symlink(path, programs.path().join(name)).unwrap();
+        }
+        programs
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Adds one, or replaces it.
+    pub fn add(&self, name: &str, script: &str) {
+        let path = self.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// How to run a script of the repository with these and an otherwise empty environment.
+    pub fn command(&self, script: &str) -> Command {
+        let mut command = Command::new(Path::new(ROOT).join("scripts").join(script));
+        command.env_clear().env("PATH", self.path());
+        command
+    }
+}
