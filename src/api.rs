@@ -9,6 +9,7 @@ pub mod leader_lock;
 pub mod lock_status;
 pub mod plan;
 pub mod quorum_status;
+mod reasons;
 pub mod redis_quorum;
 pub mod target;
 pub mod validate;
