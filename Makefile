@@ -1,11 +1,12 @@
-# Needs Rust and make; `tools` brings the rest. Cargo writes to stderr, so that stdout is what a program says.
+# Needs Rust and make, and the tests Go >= 1.26; `tools` and `kubernetes` bring the rest. Cargo writes to stderr, so that
+# stdout is what a program says.
 
 CARGO ?= cargo
 # Further arguments of the demo, as in `make demo ARGS='--output json'`.
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint generate bench build clean tools help
+.PHONY: demo test lint generate bench build kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -13,7 +14,7 @@ demo: tools ## Five Redis masters, three replicas and real failures, on this mac
 
 test: tools ## All tests
 	$(CARGO) fmt --check
-	$(CARGO) test
+	scripts/build-kubernetes $(CARGO) test
 
 lint: ## Format, lints and, where cargo-deny is installed, licences and bans
 	$(CARGO) fmt --check
@@ -29,6 +30,9 @@ bench: tools ## Measure against the floor of bare Redis commands
 
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release
+
+kubernetes: ## The API server of the tests, into a cache in the home directory; KUBE_VERSION=1.33.13 for another one
+	scripts/build-kubernetes
 
 clean: ## Remove all that was built
 	$(CARGO) clean

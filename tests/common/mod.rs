@@ -8,6 +8,7 @@
 
 mod child;
 mod eventually;
+pub mod http;
 pub mod masters;
 mod proxy;
 mod tls;

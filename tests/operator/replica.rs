@@ -1,8 +1,6 @@
 //! A replica of the operator, its folder of manifests, and the masters beneath.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +11,7 @@ use redlock::masters::{Credentials, init};
 use serde_json::Value;
 
 use crate::common::masters::{LONGEST_LEASE, config, open};
-use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port};
+use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port, http};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);
@@ -141,21 +139,7 @@ impl Replica {
 
     /// Status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
-        self.try_get(path).unwrap()
-    }
-
-    fn try_get(&self, path: &str) -> std::io::Result<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Ok((status, body.to_owned()))
+        http::get(self.port, path).unwrap()
     }
 
     pub fn locks(&self) -> Vec<Value> {

@@ -1,0 +1,46 @@
+//! A Kubernetes control plane of this machine's own: etcd, API server and controllers, with certificates and RBAC on.
+//!
+//! Owns the processes, their files, and the ways in: a client or a kubeconfig of the administrator, and those of a
+//! ServiceAccount, which is what the operator gets. There is no kubelet: nothing runs in a pod, and nobody but the test
+//! says that one is ready. Knows nothing of a test harness, so that a bench can use it, too; whoever uses it has
+//! `tests/common` as `crate::common`.
+
+// Each program uses a part of it.
+#![allow(dead_code, unreachable_pub, unused_imports)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "fixture/assets.rs"]
+mod assets;
+#[path = "fixture/audit.rs"]
+pub mod audit;
+#[path = "fixture/certificates.rs"]
+mod certificates;
+#[path = "fixture/chart.rs"]
+mod chart;
+#[path = "fixture/commands.rs"]
+mod commands;
+#[path = "fixture/control_plane.rs"]
+mod control_plane;
+#[path = "fixture/crds.rs"]
+mod crds;
+#[path = "fixture/kubeconfig.rs"]
+mod kubeconfig;
+#[path = "fixture/logs.rs"]
+mod logs;
+#[path = "fixture/namespace.rs"]
+mod namespace;
+#[path = "fixture/operator.rs"]
+mod operator;
+#[path = "fixture/process.rs"]
+mod process;
+
+use std::time::Duration;
+
+pub use chart::SERVICE_ACCOUNT;
+pub use control_plane::{ControlPlane, Options};
+pub use namespace::TestNamespace;
+pub use operator::Operator;
+pub use process::{Process, state};
+
+/// For a busy machine; nothing that is right comes near it.
+pub const BOUND: Duration = Duration::from_secs(60);
