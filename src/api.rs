@@ -1,7 +1,7 @@
 //! The types that users write: `RedisQuorum` and `LeaderLock`.
 //!
-//! Owns their shape ([`redis_quorum`], [`leader_lock`]), the rules that hold for them ([`validate`]) and what they
-//! come down to once checked ([`plan`]). The types stay lenient: a field of a later version is passed over, so that
+//! Owns their shape ([`redis_quorum`], [`leader_lock`]), the rules that hold for them (`rules` for the API server,
+//! [`validate`] for everybody else) and what they come down to once checked ([`plan`]). The types stay lenient: a field of a later version is passed over, so that
 //! old and new run side by side. Refuses to talk to Kubernetes or Redis.
 
 mod crds;
@@ -9,7 +9,9 @@ pub mod leader_lock;
 pub mod lock_status;
 pub mod plan;
 pub mod quorum_status;
+mod reasons;
 pub mod redis_quorum;
+mod rules;
 pub mod target;
 pub mod validate;
 

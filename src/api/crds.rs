@@ -143,11 +143,24 @@ mod tests {
             ["Ready", "Role", "Holder", "Quorum", "Token", "Transitions", "Age"]
         );
         assert_eq!(crd["spec"]["names"]["shortNames"], serde_json::json!(["ll"]));
+        assert_eq!(crd["spec"]["names"]["categories"], serde_json::json!(["redlock"]));
         assert_eq!(crd["spec"]["scope"], "Namespaced");
         assert_eq!(
             parsed(&redis_quorum_crd_yaml().unwrap())["spec"]["scope"],
             "Cluster"
         );
+    }
+
+    #[test]
+    fn locks_are_found_by_what_the_operator_asks_for() {
+        let crd = parsed(&leader_lock_crd_yaml().unwrap());
+        let paths: Vec<&str> = crd["spec"]["versions"][0]["selectableFields"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|field| field["jsonPath"].as_str().unwrap())
+            .collect();
+        assert_eq!(paths, [".spec.quorumRef.name", ".spec.candidates", ".spec.state"]);
     }
 
     #[test]
@@ -178,10 +191,21 @@ mod tests {
 
     /// The API server refuses a schema that is not structural, and warns about formats that it does not know.
     #[test]
-    fn schemas_are_structural_and_every_field_is_described() {
+    fn schemas_are_structural_and_every_field_and_rule_explains_itself() {
         fn walk(schema: &Value, path: &str) {
             for word in ["oneOf", "anyOf", "allOf", "$ref", "$defs", "const", "nullable"] {
                 assert!(schema.get(word).is_none(), "{path}: {word}");
+            }
+            for rule in schema["x-kubernetes-validations"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let said = rule.get("message").or_else(|| rule.get("messageExpression"));
+                assert!(said.is_some(), "{path}: {rule}");
+                // A rule of a text is at its field already.
+                let places = schema["type"] == "object";
+                assert_eq!(rule.get("fieldPath").is_some(), places, "{path}: {rule}");
             }
             if let Some(format) = schema.get("format") {
                 let known = ["int32", "int64", "date-time"];

@@ -1,14 +1,20 @@
 //! `LeaderLock`: one lock, what runs where it is held, and how long things may take.
 
-use kube::CustomResource;
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema writes a copy of each struct into a function, as public as the struct"
+)]
+
+use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lock_status::LeaderLockStatus;
+use super::rules;
 use super::target::Target;
 
 /// One lock. Whoever holds its lease on a majority of the quorum's masters is active; everybody else stands by.
-#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "redlock.dev",
     version = "v1alpha1",
@@ -16,6 +22,10 @@ use super::target::Target;
     plural = "leaderlocks",
     namespaced,
     shortname = "ll",
+    category = "redlock",
+    selectable = ".spec.quorumRef.name",
+    selectable = ".spec.candidates",
+    selectable = ".spec.state",
     status = "LeaderLockStatus",
     derive = "PartialEq",
     doc = "A lock that one active replica holds; its targets run where it is held and nowhere else."
@@ -29,6 +39,12 @@ use super::target::Target;
 #[kube(printcolumn = r#"{"name": "Token", "type": "integer", "jsonPath": ".status.fencingToken"}"#)]
 #[kube(printcolumn = r#"{"name": "Transitions", "type": "integer", "jsonPath": ".status.leaseTransitions"}"#)]
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
+#[x_kube(validation = rules::lock_name_characters(), validation = rules::lock_name_not_internal())]
+#[x_kube(validation = rules::lock_name_stays())]
+#[x_kube(validation = rules::stops_in_time(), validation = rules::gives_up_in_time())]
+#[x_kube(validation = rules::retries_in_time())]
+#[x_kube(validation = rules::reason_given(), validation = rules::preferred_once())]
+#[x_kube(validation = rules::agents_only_label())]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderLockSpec {
     /// The quorum whose masters grant the lease.
@@ -78,7 +94,7 @@ pub struct LeaderLockSpec {
     /// Names of clusters, the most wanted first. A cluster waits its place (0, 1, …) × preferenceDelaySeconds after the
     /// end of a lease; one that is not listed waits as long as one behind the last. Default: none waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 63)), transform = rules::cluster_names)]
     pub cluster_preference: Vec<String>,
 
     /// Seconds that each place in clusterPreference waits, 0 to 3600. Default 2.

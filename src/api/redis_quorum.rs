@@ -1,20 +1,27 @@
 //! `RedisQuorum`: the masters on which leases live. Cluster-scoped, since it belongs to whoever runs the masters.
 
-use kube::CustomResource;
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema writes a copy of each struct into a function, as public as the struct"
+)]
+
+use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quorum_status::RedisQuorumStatus;
+use super::rules;
 
 /// N = 2f+1 independent Redis masters (3, 5 or 7) that grant leases together. A lock is held by whoever holds it on a
 /// majority of them.
-#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "redlock.dev",
     version = "v1alpha1",
     kind = "RedisQuorum",
     plural = "redisquorums",
     shortname = "rq",
+    category = "redlock",
     status = "RedisQuorumStatus",
     derive = "PartialEq",
     doc = "A set of independent Redis masters on which the leases of locks live."
@@ -29,6 +36,10 @@ use super::quorum_status::RedisQuorumStatus;
     printcolumn = r#"{"name": "Safe", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Safe\")].status"}"#
 )]
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
+#[x_kube(validation = rules::quorum_size(), validation = rules::servers_of_their_own())]
+#[x_kube(validation = rules::masters_stay())]
+#[x_kube(validation = rules::key_prefix_characters(), validation = rules::key_prefix_stays())]
+#[x_kube(validation = rules::longest_lease_stays(), validation = rules::tls_of_use())]
 #[serde(rename_all = "camelCase")]
 pub struct RedisQuorumSpec {
     /// The masters: 3, 5 or 7 servers that share nothing, without failover replicas behind them. Their names and number
@@ -76,7 +87,10 @@ pub struct RedisQuorumSpec {
 }
 
 /// One Redis server of the N.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::label("name"))]
+#[x_kube(validation = rules::url_scheme(), validation = rules::url_without_credentials())]
+#[x_kube(validation = rules::url_shape())]
 #[serde(rename_all = "camelCase")]
 pub struct Master {
     /// Names the master in metrics, in the status and in the fingerprint: lower-case letters, digits and `-`, at most
@@ -92,7 +106,7 @@ pub struct Master {
     /// What the master shares with others that fail together (a zone, a rack). Told in metrics; two masters with the
     /// same value weaken the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(min = 1, max = 63))]
     pub failure_domain: Option<String>,
 }
 
@@ -114,7 +128,8 @@ pub struct QuorumTls {
 }
 
 /// A Secret by name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::subdomain("name"), validation = rules::label("namespace"))]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
     /// Name of the Secret.
@@ -136,13 +151,14 @@ pub enum FirstStart {
 }
 
 /// Lets namespaces use lock names that do not begin with their own name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::shared_prefix())]
 #[serde(rename_all = "camelCase")]
 pub struct SharedLockNames {
     /// Lock names that begin with this; ends with `/`, so that `team-a/` does not cover `team-ab/`.
     #[schemars(length(min = 2, max = 512))]
     pub prefix: String,
     /// The namespaces that may use them.
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)), transform = rules::labels)]
     pub namespaces: Vec<String>,
 }

@@ -1,11 +1,27 @@
 //! Targets of a `LeaderLock`: what is switched on where the lock is held and off everywhere else.
 
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema writes a copy of each struct into a function, as public as the struct"
+)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rules;
+
 /// One target.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::label("name"))]
+#[x_kube(validation = rules::ref_given(), validation = rules::ref_not_with_pods())]
+#[x_kube(validation = rules::switches("Suspend", &["CronJob", "Job"]))]
+#[x_kube(validation = rules::switches("OncePerSchedule", &["CronJob"]))]
+#[x_kube(validation = rules::stop_of_use(), validation = rules::pods_given())]
+#[x_kube(validation = rules::block_of("Scale", "scale"))]
+#[x_kube(validation = rules::block_of("OncePerSchedule", "oncePerSchedule"))]
+#[x_kube(validation = rules::block_of("LabelPods", "labelPods"))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
     /// Names the target in the status, in metrics and in the registers of its slots: lower-case letters, digits and
@@ -40,7 +56,8 @@ pub struct Target {
 }
 
 /// An object in the namespace of the lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::subdomain("name"))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
     /// Its group and version, such as `apps/v1`.
@@ -68,7 +85,8 @@ pub enum Action {
 }
 
 /// Settings of the action Scale.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::fewer_on_standby())]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleSettings {
     /// Replicas where the lock is held, 1 or more. Default 1.
@@ -92,7 +110,8 @@ pub struct OncePerScheduleSettings {
 }
 
 /// Settings of the action LabelPods.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::not_all_pods())]
 #[serde(rename_all = "camelCase")]
 pub struct LabelPodsSettings {
     /// The pods, in the namespace of the lock, of which one is labelled.

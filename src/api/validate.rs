@@ -10,9 +10,11 @@ mod problems;
 mod quorum;
 mod set;
 mod target;
+mod update;
 
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
 pub use problems::FieldError;
 pub use quorum::{check_key_prefix, validate_quorum};
 pub use set::{duplicate_lock_names, shared_masters};
+pub use update::{validate_lock_update, validate_quorum_update};

@@ -8,6 +8,7 @@ use super::problems::{FieldError, Problems, Quoted};
 use super::target::targets;
 use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
 use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
+use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, Timings};
 
@@ -187,13 +188,11 @@ fn reason(problems: &mut Problems, spec: &LeaderLockSpec) -> Option<String> {
         let reason = format!("is required with state: {:?}: say why", spec.state);
         problems.add(FieldError::missing("spec.reason", reason));
     }
-    if given.is_some_and(|reason| reason.chars().count() > REASON_LIMIT) {
+    if let Some(text) = &spec.reason
+        && text.chars().count() > REASON_LIMIT
+    {
         let reason = format!("is too long: use at most {REASON_LIMIT} characters");
-        problems.add(FieldError::new(
-            "spec.reason",
-            Quoted(given.unwrap_or_default()),
-            reason,
-        ));
+        problems.add(FieldError::new("spec.reason", Quoted(text), reason));
     }
     given.map(str::to_owned)
 }
@@ -209,8 +208,7 @@ fn check_preference(problems: &mut Problems, clusters: &[String]) {
         if let Err(cause) = ClusterId::new(cluster, "uid") {
             problems.add(FieldError::missing(field, cause.to_string()));
         } else if !seen.insert(cluster) {
-            let reason = "is listed twice: a cluster has one place";
-            problems.add(FieldError::new(field, Quoted(cluster), reason));
+            problems.add(FieldError::new(field, Quoted(cluster), reasons::TWICE_PREFERRED));
         }
     }
 }

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use url::Url;
 
 use super::problems::FieldError;
+use crate::api::reasons::{CREDENTIALS, URL_SHAPE as SHAPE};
 
 const URL_LIMIT: usize = 512;
 const DEFAULT_PORT: u16 = 6379;
-const SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
+/// Redis counts databases in 31 bits.
+const DATABASE_DIGITS: usize = 9;
 
 /// A url that may be used.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,9 +41,7 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
         scheme => return refuse(format!("has the scheme {scheme:?}: {SHAPE}")),
     };
     if !url.username().is_empty() || url.password().is_some() {
-        return refuse(
-            "carries a user or password, which anybody who may read this can see: put it into auth".into(),
-        );
+        return refuse(CREDENTIALS.into());
     }
     if url.query().is_some() || url.fragment().is_some() {
         return refuse(format!("has something after \"?\" or \"#\": {SHAPE}"));
@@ -55,16 +55,34 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
             "has port 0: use a port from 1 to 65535, or none for {DEFAULT_PORT}"
         ));
     }
-    let database = url.path().trim_start_matches('/');
-    if !database.is_empty() && database.parse::<u32>().is_err() {
+    let database = url.path().strip_prefix('/').unwrap_or_default();
+    if database.len() > DATABASE_DIGITS || !database.bytes().all(|b| b.is_ascii_digit()) {
         return refuse(format!(
             "has {database:?} where the number of a database is expected: {SHAPE}"
+        ));
+    }
+    if !written_plainly(text, port) {
+        return refuse(format!(
+            "is not the url of a master, with a host of letters, digits, \".\", \"-\" and \"_\": {SHAPE}"
         ));
     }
     Ok(MasterUrl {
         address: format!("{}:{port}", one_spelling(host)),
         tls,
     })
+}
+
+/// The parser also takes hosts that nobody can resolve, and ports such as `:` and `:00007001`.
+fn written_plainly(text: &str, port: u16) -> bool {
+    let after_scheme = text.split_once("://").map_or("", |(_, rest)| rest);
+    let server = after_scheme.split('/').next().unwrap_or_default();
+    let host = server.strip_suffix(&format!(":{port}")).unwrap_or(server);
+    // The parser has read what is in the brackets.
+    let address = host.starts_with('[') && host.ends_with(']');
+    address
+        || host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }
 
 /// Host names compare without case and final dot, addresses by value.
@@ -144,6 +162,15 @@ mod tests {
             ("redis://h/x", "\"x\" where the number of a database"),
             ("redis://h/-1", "database"),
             ("redis://h/1/2", "database"),
+            ("redis://h//1", "database"),
+            ("redis://h/+1", "database"),
+            ("redis://h:", "not the url of a master"),
+            ("redis://h:007001", "not the url of a master"),
+            ("redis://h,i", "not the url of a master"),
+            ("redis://ä", "not the url of a master"),
+            ("redis://%68", "not the url of a master"),
+            ("redis://[::1]:", "not the url of a master"),
+            ("redis://[::g]", "is not a url"),
             ("redis://h?protocol=resp3", "after"),
             ("rediss://h#insecure", "after"),
             ("redis://h\n", "white space"),

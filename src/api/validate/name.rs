@@ -1,22 +1,20 @@
 //! Names as Kubernetes knows them.
 
 use super::problems::{FieldError, Quoted};
+use crate::api::reasons;
 
 const LABEL_LIMIT: usize = 63;
 const SUBDOMAIN_LIMIT: usize = 253;
 
 /// Lower-case letters, digits and `-`, at most 63, a letter or digit at both ends.
 pub(super) fn check_label(field: &str, value: &str) -> Option<FieldError> {
-    let right = "use 1 to 63 lower-case letters, digits and \"-\", with a letter or digit at both ends";
-    (!is_label(value)).then(|| FieldError::new(field, Quoted(value), format!("is not a valid name: {right}")))
+    (!is_label(value)).then(|| FieldError::new(field, Quoted(value), reasons::LABEL))
 }
 
 /// Labels joined by dots, at most 253.
 pub(super) fn check_subdomain(field: &str, value: &str) -> Option<FieldError> {
-    let right = "use 1 to 253 lower-case letters, digits, \"-\" and \".\", with a letter or digit at both ends of \
-                 each part";
     let valid = value.len() <= SUBDOMAIN_LIMIT && value.split('.').all(is_label_of_any_length);
-    (!valid).then(|| FieldError::new(field, Quoted(value), format!("is not a valid name: {right}")))
+    (!valid).then(|| FieldError::new(field, Quoted(value), reasons::SUBDOMAIN))
 }
 
 fn is_label(value: &str) -> bool {

@@ -7,11 +7,17 @@ use super::master_url;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use crate::api::plan::{MasterPlan, QuorumPlan};
+use crate::api::reasons;
 use crate::api::redis_quorum::{Master, RedisQuorum, SecretRef, SharedLockNames};
 use crate::lease::timing::DEFAULT_LONGEST_LEASE;
 
-const DEFAULT_KEY_PREFIX: &str = "redlock";
+pub(super) const DEFAULT_KEY_PREFIX: &str = "redlock";
 const KEY_PREFIX_LIMIT: usize = 64;
+/// No longer prefix could begin a lock name.
+const LOCK_NAME_LIMIT: usize = 512;
+// Each text in a list has its own rule at the API server, which reckons with the longest lists.
+const SHARED_LIMIT: usize = 64;
+const NAMESPACE_LIMIT: usize = 256;
 
 /// Checks one quorum by itself.
 pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldError>> {
@@ -50,8 +56,15 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
     }
     let needs_tls = masters.iter().any(|(_, tls)| *tls);
     if tls_secret.is_some() && !needs_tls && !masters.is_empty() {
-        let reason = "is of no use: no master's url begins with rediss://";
-        problems.add(FieldError::missing("spec.tls", reason));
+        problems.add(FieldError::missing("spec.tls", reasons::TLS_UNUSED));
+    }
+    if spec.shared_lock_names.len() > SHARED_LIMIT {
+        let reason = format!("are too many prefixes: share at most {SHARED_LIMIT}");
+        problems.add(FieldError::new(
+            "spec.sharedLockNames",
+            spec.shared_lock_names.len(),
+            reason,
+        ));
     }
     for (index, shared) in spec.shared_lock_names.iter().enumerate() {
         check_shared(&mut problems, index, shared);
@@ -75,8 +88,7 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
 /// The masters that can be used, each with whether it is reached by TLS.
 fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)> {
     if ![3, 5, 7].contains(&given.len()) {
-        let reason = "is not a number of masters that can form a quorum: declare 3, 5 or 7";
-        problems.add(FieldError::new("spec.masters", given.len(), reason));
+        problems.add(FieldError::new("spec.masters", given.len(), reasons::QUORUM_SIZE));
     }
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut addresses: BTreeMap<String, &str> = BTreeMap::new();
@@ -93,7 +105,7 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
         if master
             .failure_domain
             .as_deref()
-            .is_some_and(|domain| domain.is_empty() || domain.len() > 63)
+            .is_some_and(|domain| domain.is_empty() || domain.chars().count() > 63)
         {
             let value = master.failure_domain.as_deref().unwrap_or_default();
             let reason = "is not a failure domain: use 1 to 63 characters, or leave it out";
@@ -113,8 +125,9 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
         };
         if let Some(first) = addresses.insert(url.address.clone(), &master.name) {
             let reason = format!(
-                "is the same server as master {first} ({}): give each master a server of its own",
-                url.address
+                "is the same server as master {first} ({}): {}",
+                url.address,
+                reasons::SERVER_OF_ITS_OWN
             );
             problems.add(FieldError::new(url_field, &master.url, reason));
         }
@@ -136,7 +149,7 @@ fn masters(problems: &mut Problems, given: &[Master]) -> Vec<(MasterPlan, bool)>
 pub fn check_key_prefix(prefix: &str) -> Result<(), &'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
     if prefix.is_empty() || prefix.len() > KEY_PREFIX_LIMIT || !prefix.chars().all(allowed) {
-        return Err("is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"");
+        return Err(reasons::KEY_PREFIX);
     }
     Ok(())
 }
@@ -158,15 +171,20 @@ fn check_secret(problems: &mut Problems, field: &str, secret: &SecretRef) {
 fn check_shared(problems: &mut Problems, index: usize, shared: &SharedLockNames) {
     let field = format!("spec.sharedLockNames[{index}]");
     let prefix = &shared.prefix;
-    if prefix.len() < 2 || !prefix.ends_with('/') || prefix.starts_with('_') {
-        let reason =
-            "is not a prefix of lock names: end it with \"/\", with something other than \"_\" in front";
-        problems.add(FieldError::new(format!("{field}.prefix"), Quoted(prefix), reason));
+    let length = prefix.chars().count();
+    if !(2..=LOCK_NAME_LIMIT).contains(&length) || !prefix.ends_with('/') || prefix.starts_with('_') {
+        problems.add(FieldError::new(
+            format!("{field}.prefix"),
+            Quoted(prefix),
+            reasons::SHARED_PREFIX,
+        ));
     }
-    if shared.namespaces.is_empty() {
-        problems.add(FieldError::missing(
+    if !(1..=NAMESPACE_LIMIT).contains(&shared.namespaces.len()) {
+        let reason = format!("are not as many namespaces as can be named: name 1 to {NAMESPACE_LIMIT}");
+        problems.add(FieldError::new(
             format!("{field}.namespaces"),
-            "is empty: name at least one namespace",
+            shared.namespaces.len(),
+            reason,
         ));
     }
     for (n, namespace) in shared.namespaces.iter().enumerate() {

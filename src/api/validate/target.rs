@@ -7,6 +7,7 @@ use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use crate::api::leader_lock::Candidates;
 use crate::api::plan::{TargetPlan, TargetWork};
+use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
 
 /// Stop time of a target whose pod template nobody has read: Kubernetes' default grace period of 30 s, and 5 s until
@@ -18,6 +19,9 @@ const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
 const LONGEST_STOP: i64 = 86_400;
 /// Each target is a register on the masters and a row in the status.
 const TARGET_LIMIT: usize = 32;
+/// A group of 253 characters, a slash and a version of 63.
+const API_VERSION_LIMIT: usize = 317;
+const KIND_LIMIT: usize = 63;
 
 /// The targets that can be used; what is wrong with the others goes to `problems`.
 pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Candidates) -> Vec<TargetPlan> {
@@ -37,11 +41,10 @@ pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Can
             problems.add(FieldError::new(name_field, Quoted(&target.name), reason));
         }
         if candidates == Candidates::Agents && target.action != Action::LabelPods {
-            let reason = "needs candidates: Operator; with candidates: Agents only LabelPods is possible";
             problems.add(FieldError::new(
                 format!("{field}.action"),
                 format!("{:?}", target.action),
-                reason,
+                reasons::AGENTS_ONLY_LABEL,
             ));
         }
         check_blocks(problems, &field, target);
@@ -109,8 +112,7 @@ fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetW
                     reason,
                 ));
             } else if !(0..active_replicas).contains(&standby_replicas) {
-                let reason =
-                    format!("is out of bounds: use 0 up to one fewer than activeReplicas, {active_replicas}");
+                let reason = format!("{}, {active_replicas}", reasons::STANDBY_REPLICAS);
                 problems.add(FieldError::new(
                     format!("{field}.scale.standbyReplicas"),
                     standby_replicas,
@@ -146,12 +148,13 @@ fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetW
 
 fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {
     if target.reference.is_some() {
-        let reason = "is not read with action: LabelPods; say which pods by labelPods.selector";
-        problems.add(FieldError::missing(format!("{field}.ref"), reason));
+        problems.add(FieldError::missing(format!("{field}.ref"), reasons::REF_NOT_READ));
     }
     let Some(settings) = &target.label_pods else {
-        let reason = "is required with action: LabelPods: say which pods by its selector";
-        problems.add(FieldError::missing(format!("{field}.labelPods"), reason));
+        problems.add(FieldError::missing(
+            format!("{field}.labelPods"),
+            reasons::NO_PODS,
+        ));
         return None;
     };
     let selector = &settings.selector;
@@ -164,9 +167,10 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
         .as_ref()
         .is_some_and(|list| !list.is_empty());
     if !labels && !expressions {
-        let reason =
-            "is empty and would mean every pod of the namespace: give matchLabels or matchExpressions";
-        problems.add(FieldError::missing(format!("{field}.labelPods.selector"), reason));
+        problems.add(FieldError::missing(
+            format!("{field}.labelPods.selector"),
+            reasons::ALL_PODS,
+        ));
     }
     Some(TargetWork::LabelPods {
         selector: selector.clone(),
@@ -181,17 +185,18 @@ fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str])
         problems.add(FieldError::missing(format!("{field}.ref"), reason));
         return None;
     };
-    if object.api_version.is_empty() {
-        problems.add(FieldError::missing(
-            format!("{field}.ref.apiVersion"),
-            "is empty: use such as apps/v1",
-        ));
-    }
-    if object.kind.is_empty() {
-        problems.add(FieldError::missing(
-            format!("{field}.ref.kind"),
-            "is empty: use such as Deployment",
-        ));
+    for (name, value, limit, example) in [
+        ("apiVersion", &object.api_version, API_VERSION_LIMIT, "apps/v1"),
+        ("kind", &object.kind, KIND_LIMIT, "Deployment"),
+    ] {
+        if value.is_empty() || value.chars().count() > limit {
+            let reason = format!("is empty or longer than {limit} characters: use such as {example}");
+            problems.add(FieldError::new(
+                format!("{field}.ref.{name}"),
+                Quoted(value),
+                reason,
+            ));
+        }
     }
     problems.extend(
         check_subdomain(&format!("{field}.ref.name"), &object.name)

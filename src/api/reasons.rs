@@ -1,0 +1,62 @@
+//! Why an object is refused, in the words of both who refuse it: the API server by the CEL rules in [`super::rules`],
+//! and [`super::validate`]. Each is the rest of a sentence that begins with the value, and says what would be right.
+//!
+//! Only texts that are the same at both; where one of them knows more, such as the quorum of a lock, it says more.
+
+pub(super) const LABEL: &str = "is not a valid name: use 1 to 63 lower-case letters, digits and \"-\", with a letter or \
+                                digit at both ends";
+
+pub(super) const SUBDOMAIN: &str = "is not a valid name: use 1 to 253 lower-case letters, digits, \"-\" and \".\", with \
+                                    a letter or digit at both ends of each part";
+
+// LeaderLock
+
+pub(super) const LOCK_NAME_CHANGED: &str = "cannot change, nor be added or removed later: the holder keeps the lock \
+                                            under the old name; create another LeaderLock";
+
+pub(super) const TWICE_PREFERRED: &str = "is listed twice: a cluster has one place";
+
+pub(super) const AGENTS_ONLY_LABEL: &str =
+    "needs candidates: Operator; with candidates: Agents only LabelPods is possible";
+
+// Targets
+
+pub(super) const NO_PODS: &str = "is required with action: LabelPods: say which pods by its selector";
+
+pub(super) const ALL_PODS: &str =
+    "is empty and would mean every pod of the namespace: give matchLabels or matchExpressions";
+
+pub(super) const REF_NOT_READ: &str =
+    "is not read with action: LabelPods; say which pods by labelPods.selector";
+
+/// Of standbyReplicas.
+pub(super) const STANDBY_REPLICAS: &str = "is out of bounds: use 0 up to one fewer than activeReplicas";
+
+// RedisQuorum
+
+pub(super) const QUORUM_SIZE: &str = "is not a number of masters that can form a quorum: declare 3, 5 or 7";
+
+pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
+
+pub(super) const CREDENTIALS: &str =
+    "carries a user or password, which anybody who may read this can see: put it into auth";
+
+/// Told by whoever sees that two urls are one server: of the second.
+pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";
+
+pub(super) const MASTERS_CHANGED: &str = "cannot get other names or another number: they are part of the fingerprint on \
+                                          the masters; create another RedisQuorum with another keyPrefix";
+
+pub(super) const KEY_PREFIX: &str =
+    "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";
+
+pub(super) const KEY_PREFIX_CHANGED: &str = "cannot change: leases that are held stand under the old one; create another \
+                                             RedisQuorum";
+
+pub(super) const LONGEST_LEASE_CHANGED: &str = "cannot change: it is part of the fingerprint on the masters; create \
+                                                another RedisQuorum with another keyPrefix";
+
+pub(super) const TLS_UNUSED: &str = "is of no use: no master's url begins with rediss://";
+
+pub(super) const SHARED_PREFIX: &str =
+    "is not a prefix of lock names: end it with \"/\", with something other than \"_\" in front";

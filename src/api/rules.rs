@@ -1,0 +1,95 @@
+//! What the API server checks when an object is written, as CEL rules of the definitions, so that a wrong object is
+//! refused where its user sees it. Each has a message that says what would be right and the path of its field.
+//!
+//! [`super::validate`] holds the same rules, for manifests without Kubernetes and for objects stored before a rule.
+//! What only that one can say:
+//!
+//! - whether a lockName is for the namespace of its object: CEL sees the name of an object, not its namespace;
+//! - whether a lease is longer than the quorum's longest, and whether three command timeouts fit into the renew
+//!   deadline: both belong to the RedisQuorum, another object;
+//! - timings that depend on the stop time of a target that does not give it: that is in a pod template;
+//! - that two urls in different spelling are one server, and what concerns several objects: a lock name or a master
+//!   that another one has.
+//!
+//! Bounds of numbers and lengths are no rules but part of the schema. They also keep the rules within the cost that the
+//! API server allows: it reckons with the longest list of the longest texts.
+
+mod lock;
+mod quorum;
+mod target;
+mod timings;
+
+pub(super) use lock::*;
+pub(super) use quorum::*;
+pub(super) use target::*;
+pub(super) use timings::*;
+
+use kube::core::{Message, Reason, Rule};
+use schemars::Schema;
+
+use super::reasons;
+
+/// Names as Kubernetes knows them; as in [`super::validate`].
+const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+
+/// A rule of the object that holds `field`; `field` is where the user looks.
+fn rule(field: &str, expression: impl Into<String>, message: impl Into<Message>) -> Rule {
+    Rule::new(expression)
+        .field_path(format!(".{field}"))
+        .message(message)
+}
+
+/// As [`rule`], for a field that is missing.
+fn required(field: &str, expression: impl Into<String>, message: impl Into<Message>) -> Rule {
+    rule(field, expression, message).reason(Reason::FieldValueRequired)
+}
+
+/// A message that CEL puts together.
+fn said(expression: impl Into<String>) -> Message {
+    Message::Expression(expression.into())
+}
+
+/// `field` is a name of one part, such as that of a namespace.
+pub(super) fn label(field: &str) -> Rule {
+    rule(
+        field,
+        format!("self.{}.matches('{LABEL}')", escaped(field)),
+        reasons::LABEL,
+    )
+}
+
+/// `field` is a name of several parts, such as that of most objects.
+pub(super) fn subdomain(field: &str) -> Rule {
+    rule(
+        field,
+        format!("self.{}.matches('{SUBDOMAIN}')", escaped(field)),
+        reasons::SUBDOMAIN,
+    )
+}
+
+/// CEL keeps some names for itself.
+fn escaped(field: &str) -> String {
+    if field == "namespace" {
+        format!("__{field}__")
+    } else {
+        field.to_owned()
+    }
+}
+
+/// A rule of each text in a list. A rule of the list could not say which one is wrong.
+fn of_items(list: &mut Schema, rule: &Rule) {
+    let items = list
+        .get_mut("items")
+        .and_then(|items| <&mut Schema>::try_from(items).ok());
+    // A rule that cannot be attached would be missing in `crds/`, which a test compares.
+    if let (Some(items), Ok(rule)) = (items, serde_json::to_value(rule)) {
+        items.insert("x-kubernetes-validations".to_owned(), serde_json::json!([rule]));
+    }
+}
+
+/// Each text in a list is a name of one part.
+pub(super) fn labels(list: &mut Schema) {
+    let rule = Rule::new(format!("self.matches('{LABEL}')")).message(reasons::LABEL);
+    of_items(list, &rule);
+}

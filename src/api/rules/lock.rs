@@ -1,0 +1,65 @@
+//! The rules of a `LeaderLock`, without those between its timings.
+
+use kube::core::Rule;
+use schemars::Schema;
+
+use super::{of_items, required, rule, said};
+use crate::api::reasons;
+
+/// White space and control characters as Rust knows them, in the words of RE2.
+const REFUSED: &str = r"\\p{Z}\\p{Cc}";
+
+pub(in crate::api) fn lock_name_characters() -> Rule {
+    rule(
+        "lockName",
+        format!("!has(self.lockName) || !self.lockName.matches('[|{REFUSED}]')"),
+        "holds a character that is refused: use no \"|\", white space or control character",
+    )
+}
+
+pub(in crate::api) fn lock_name_not_internal() -> Rule {
+    rule(
+        "lockName",
+        "!has(self.lockName) || !self.lockName.startsWith('_')",
+        "begins with \"_\": such names are kept for redlock's own locks",
+    )
+}
+
+/// At the spec, not at the field: a rule of a field is not asked when the field comes or goes.
+pub(in crate::api) fn lock_name_stays() -> Rule {
+    rule(
+        "lockName",
+        "has(self.lockName) == has(oldSelf.lockName) && (!has(self.lockName) || self.lockName == oldSelf.lockName)",
+        reasons::LOCK_NAME_CHANGED,
+    )
+}
+
+pub(in crate::api) fn reason_given() -> Rule {
+    required(
+        "reason",
+        "self.state == 'Enabled' || (has(self.reason) && self.reason.trim() != '')",
+        said("'is required with state: ' + self.state + ': say why'"),
+    )
+}
+
+pub(in crate::api) fn preferred_once() -> Rule {
+    rule(
+        "clusterPreference",
+        "!has(self.clusterPreference) || self.clusterPreference.all(c, self.clusterPreference.exists_one(d, d == c))",
+        reasons::TWICE_PREFERRED,
+    )
+}
+
+pub(in crate::api) fn cluster_names(list: &mut Schema) {
+    let rule = Rule::new(format!("!self.matches('[|/{REFUSED}]')"))
+        .message("is not the name of a cluster: use no \"|\", \"/\", white space or control character");
+    of_items(list, &rule);
+}
+
+pub(in crate::api) fn agents_only_label() -> Rule {
+    rule(
+        "targets",
+        "self.candidates != 'Agents' || !has(self.targets) || self.targets.all(t, t.action == 'LabelPods')",
+        reasons::AGENTS_ONLY_LABEL,
+    )
+}

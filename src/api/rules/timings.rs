@@ -1,0 +1,72 @@
+//! The rules between the timings of a `LeaderLock`, as [`crate::lease::timing`] has them, in milliseconds.
+//!
+//! The stop time of a target that does not give it counts as nothing here, since it is in a pod template. A longer one
+//! leaves less of a given lease, so what is refused here is refused there; where the lease too would be derived from
+//! it, nothing is said. CEL has no variables: `[VALUE].all(name, …)` makes one.
+
+use kube::core::Rule;
+
+use super::rule;
+
+/// The longest stop time that is given.
+const STOP: &str = "([0] + (has(self.targets) ? self.targets.filter(t, has(t.stopSeconds)).map(t, t.stopSeconds * 1000) \
+                    : [])).max()";
+
+/// The lease is given, or everything that it is derived from.
+const LEASE_KNOWN: &str = "(has(self.leaseDurationSeconds) || !has(self.targets) || self.targets.all(t, \
+                           has(t.stopSeconds) || !(t.action in ['Scale', 'Suspend'])))";
+
+const LEASE: &str =
+    "(has(self.leaseDurationSeconds) ? self.leaseDurationSeconds * 1000 : (stop == 0 ? 15000 : DERIVED))";
+
+/// What a target of this stop time gets without any timing given.
+const DERIVED: &str =
+    "(([stop + 25000, stop + 15000 + (stop + 15000 + 98) / 99].max() + 4999) / 5000 * 5000)";
+
+/// What is left of a lease for the renew deadline: without 1 % for drift, the stop time, and slack.
+const ROOM: &str = "(lease - lease / 100 - stop - [1000, lease / 10].min())";
+
+/// Whether what is left is enough.
+const FITS: &str =
+    "(has(self.renewDeadlineSeconds) ? room > self.renewDeadlineSeconds * 1000 : room * 3 / 4 >= 1000)";
+
+const DEADLINE: &str =
+    "(has(self.renewDeadlineSeconds) ? self.renewDeadlineSeconds * 1000 : room - (room + 3) / 4)";
+
+/// `condition` on `stop`, `lease` and `room`.
+fn between(condition: &str) -> String {
+    let lease = LEASE.replace("DERIVED", DERIVED);
+    format!("!{LEASE_KNOWN} || [{STOP}].all(stop, [{lease}].all(lease, [{ROOM}].all(room, {condition})))")
+}
+
+/// A holder that gives up at its renew deadline has stopped before anybody else may enter.
+pub(in crate::api) fn stops_in_time() -> Rule {
+    rule(
+        "leaseDurationSeconds",
+        between(&format!("stop == 0 || {FITS}")),
+        "does not leave the stopSeconds of the targets to stop the work before the lease ends: lengthen the lease or leave \
+         it out, shorten the renew deadline, or stop faster",
+    )
+}
+
+/// The same where there is nothing to stop.
+pub(in crate::api) fn gives_up_in_time() -> Rule {
+    rule(
+        "renewDeadlineSeconds",
+        between(&format!("stop != 0 || {FITS}")),
+        "does not end before the lease, less 1 % for drift and a tenth (at most 1 s) of slack: shorten it or lengthen the \
+         lease",
+    )
+}
+
+/// A holder can miss a round and try again.
+pub(in crate::api) fn retries_in_time() -> Rule {
+    rule(
+        "retryPeriodSeconds",
+        format!(
+            "!has(self.retryPeriodSeconds) || {}",
+            between(&format!("{DEADLINE} > self.retryPeriodSeconds * 2000"))
+        ),
+        "does not fit twice into the renew deadline: shorten it or lengthen the lease",
+    )
+}
