@@ -6,6 +6,8 @@
 mod common;
 #[path = "kubernetes/crds.rs"]
 mod crds;
+#[path = "kubernetes/election.rs"]
+mod election;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
 #[path = "kubernetes/leftovers.rs"]
@@ -14,3 +16,5 @@ mod leftovers;
 mod rights;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/world.rs"]
+mod world;

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Secret;
 use tokio::{
     sync::mpsc,
-    task::{JoinError, JoinSet},
+    task::JoinSet,
     time::{self, MissedTickBehavior},
 };
 

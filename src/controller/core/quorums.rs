@@ -161,8 +161,9 @@ impl Core {
         let timeout = command_timeout(&plan, locks.iter());
         if let Some(running) = self.fleet.get_mut(name) {
             running
-                .update(&plan, timeout, access)
+                .rekey(access)
                 .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
+            running.adjust(&plan, timeout);
             return Ok(Some(plan));
         }
         if self.fleet.is_closing(name) {

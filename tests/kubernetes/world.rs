@@ -1,0 +1,173 @@
+//! A control plane and masters of a test's own, and what it does with them as a user would.
+//!
+//! Of its own because a RedisQuorum belongs to the whole cluster: the operators of two tests would contend for the same
+//! locks.
+
+use std::fs;
+use std::path::PathBuf;
+
+use kube::api::Api;
+use redlock::api::{LeaderLock, RedisQuorum};
+use serde_json::Value;
+
+use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace};
+
+pub struct World {
+    pub plane: ControlPlane,
+    pub masters: Vec<RedisServer>,
+    pub namespace: TestNamespace,
+}
+
+impl World {
+    /// With so many masters that were never used, and the definitions and rights installed.
+    pub async fn new(masters: usize) -> Self {
+        Self::with(masters, Options::default()).await
+    }
+
+    pub async fn with(masters: usize, options: Options) -> Self {
+        let plane = ControlPlane::start(options);
+        plane.install_crds().await;
+        let namespace = plane.namespace("redlock").await;
+        plane.install_rbac(namespace.name()).await;
+        let masters = (0..masters)
+            .map(|_| RedisServer::start(&ServerOptions::default()).unwrap())
+            .collect();
+        Self {
+            plane,
+            masters,
+            namespace,
+        }
+    }
+
+    /// A replica of the operator with the rights of the chart.
+    pub async fn operator(&self, identity: &str) -> Operator {
+        Operator::start(&self.plane, self.namespace.name(), identity).await
+    }
+
+    /// The kubeconfig that a replica has.
+    pub async fn kubeconfig(&self, server: Option<String>) -> PathBuf {
+        self.plane
+            .service_account_kubeconfig(self.namespace.name(), SERVICE_ACCOUNT, server)
+            .await
+    }
+
+    /// `kubectl apply`; panics with what it says if it fails.
+    pub fn apply(&self, manifest: &str) {
+        let (worked, said) = self.try_apply(manifest);
+        assert!(worked, "{said}\n{manifest}");
+    }
+
+    /// `kubectl apply` in the namespace of the test: whether it worked, and what it said.
+    pub fn try_apply(&self, manifest: &str) -> (bool, String) {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        fs::write(file.path(), manifest).unwrap();
+        let path = file.path().display().to_string();
+        let namespace = self.namespace.name();
+        let output = self
+            .plane
+            .kubectl(&["apply", "--namespace", namespace, "--filename", &path]);
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    }
+
+    /// `kubectl` in the namespace of the test: what it prints; panics if it fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self
+            .plane
+            .kubectl(&[&["--namespace", self.namespace.name()], arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// A RedisQuorum of this name on the masters, whose leases last 2 s at most, with `more` lines of its spec.
+    pub fn quorum(&self, name: &str, more: &str) -> String {
+        let masters: String = self
+            .masters
+            .iter()
+            .enumerate()
+            .map(|(index, server)| format!("  - {{name: m{index}, url: \"{}\"}}\n", server.url()))
+            .collect();
+        format!(
+            "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: {name}}}\nspec:\n  masters:\n\
+             {masters}  maxLeaseDurationSeconds: 2\n{more}"
+        )
+    }
+
+    pub fn locks(&self) -> Api<LeaderLock> {
+        Api::namespaced(self.plane.admin(), self.namespace.name())
+    }
+
+    pub fn quorums(&self) -> Api<RedisQuorum> {
+        Api::all(self.plane.admin())
+    }
+
+    /// The status of a lock, once it is as wanted.
+    pub async fn lock_status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let locks = self.locks();
+        status(
+            async || serde_json::to_value(locks.get(name).await.ok()?.status).ok(),
+            &format!("lock {name} {what}"),
+            wanted,
+        )
+        .await
+    }
+
+    /// The same for a quorum.
+    pub async fn quorum_status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let quorums = self.quorums();
+        status(
+            async || serde_json::to_value(quorums.get(name).await.ok()?.status).ok(),
+            &format!("quorum {name} {what}"),
+            wanted,
+        )
+        .await
+    }
+}
+
+async fn status(get: impl AsyncFn() -> Option<Value>, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    eventually(BOUND, what, async || {
+        let status = get().await.unwrap_or_default();
+        if wanted(&status) { Ok(status) } else { Err(status) }
+    })
+    .await
+}
+
+/// A LeaderLock on quorum `default` with a lease of 2 s and `more` fields of its spec.
+pub fn lock(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}}}\n\
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 2{more}}}\n"
+    )
+}
+
+/// Status and reason of one condition.
+pub fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
+    let conditions = status["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == kind);
+    found.map_or(("", ""), |condition| {
+        (
+            condition["status"].as_str().unwrap_or_default(),
+            condition["reason"].as_str().unwrap_or_default(),
+        )
+    })
+}
+
+/// The message of one condition.
+pub fn message<'a>(status: &'a Value, kind: &str) -> &'a str {
+    let conditions = status["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let found = conditions.iter().find(|condition| condition["type"] == kind);
+    found
+        .and_then(|condition| condition["message"].as_str())
+        .unwrap_or_default()
+}
