@@ -12,5 +12,9 @@ mod fixture;
 mod leftovers;
 #[path = "kubernetes/rights.rs"]
 mod rights;
+#[path = "rules/table.rs"]
+mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/table.rs"]
+mod table;
