@@ -14,7 +14,11 @@ mod fixture;
 mod leftovers;
 #[path = "kubernetes/rights.rs"]
 mod rights;
+#[path = "rules/table.rs"]
+mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
 #[path = "kubernetes/world.rs"]
 mod world;
+#[path = "kubernetes/table.rs"]
+mod table;

@@ -1,6 +1,11 @@
 //! The definitions as the API server takes them.
 
+use kube::api::{Api, ListParams, PostParams};
+use redlock::api::LeaderLock;
+use serde_json::json;
+
 use crate::fixture::ControlPlane;
+use crate::rules::{Kind, object};
 
 #[tokio::test]
 async fn kubectl_prints_the_columns_of_both_kinds() {
@@ -46,4 +51,70 @@ async fn kubectl_prints_the_columns_of_both_kinds() {
         ]
     );
     assert_eq!(columns(&["get", "redisquorums"])[0], "NAME");
+}
+
+#[tokio::test]
+async fn locks_are_selected_by_what_the_operator_asks_for() {
+    let plane = ControlPlane::shared();
+    plane.install_crds().await;
+    let namespace = plane.namespace("selected").await;
+    let locks = Api::<LeaderLock>::namespaced(plane.admin(), namespace.name());
+    for (name, spec) in [
+        ("plain", json!({})),
+        ("frozen", json!({"state": "Frozen", "reason": "a test"})),
+        ("of-agents", json!({"candidates": "Agents"})),
+        ("elsewhere", json!({"quorumRef": {"name": "other"}})),
+    ] {
+        let spec = spec.as_object().cloned().unwrap();
+        let lock = serde_json::from_value(object(Kind::LeaderLock, name, &spec)).unwrap();
+        locks.create(&PostParams::default(), &lock).await.unwrap();
+    }
+    for (selector, wanted) in [
+        ("spec.state=Frozen", "frozen"),
+        ("spec.candidates=Agents", "of-agents"),
+        ("spec.quorumRef.name=other", "elsewhere"),
+        (
+            "spec.quorumRef.name=default,spec.state=Enabled,spec.candidates=Operator",
+            "plain",
+        ),
+    ] {
+        let found = locks.list(&ListParams::default().fields(selector)).await.unwrap();
+        let names: Vec<String> = found
+            .items
+            .into_iter()
+            .filter_map(|lock| lock.metadata.name)
+            .collect();
+        assert_eq!(names, [wanted], "{selector}");
+    }
+    let output = plane.kubectl(&[
+        "get",
+        "redlock",
+        "--namespace",
+        namespace.name(),
+        "--output",
+        "name",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("leaderlock.redlock.dev/frozen"), "{text}");
+}
+
+/// Whoever waits for readiness compares the generation: that of a new object must not look current.
+#[tokio::test]
+async fn a_new_object_is_unvisited() {
+    let plane = ControlPlane::shared();
+    plane.install_crds().await;
+    let namespace = plane.namespace("unvisited").await;
+    let locks = Api::<LeaderLock>::namespaced(plane.admin(), namespace.name());
+    let lock = serde_json::from_value(object(Kind::LeaderLock, "new", &serde_json::Map::new())).unwrap();
+    let made = locks.create(&PostParams::default(), &lock).await.unwrap();
+    assert_eq!(made.metadata.generation, Some(1));
+    assert_eq!(
+        made.status.and_then(|status| status.observed_generation),
+        Some(-1)
+    );
+    let read = locks.get("new").await.unwrap();
+    assert_eq!(
+        read.status.and_then(|status| status.observed_generation),
+        Some(-1)
+    );
 }

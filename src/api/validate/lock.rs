@@ -151,17 +151,17 @@ fn timings(
     stop: Duration,
     quorum: &QuorumPlan,
 ) -> Option<Timings> {
-    // Only what cannot be a length of time is refused here; the rules between them are those of the lease.
+    // Only what each must be by itself is checked here; the rules between them are those of the lease.
     let mut sound = true;
-    let mut length = |field: &str, value: Option<i64>| {
-        let length = problems.seconds(field, value, 0..=LONGEST);
+    let mut length = |field: &str, value: Option<i64>, least: i64| {
+        let length = problems.seconds(field, value, least..=LONGEST);
         sound &= value.is_some() == length.is_some();
         length
     };
     let given = GivenTimings {
-        lease_duration: length("spec.leaseDurationSeconds", spec.lease_duration_seconds),
-        renew_deadline: length("spec.renewDeadlineSeconds", spec.renew_deadline_seconds),
-        retry_period: length("spec.retryPeriodSeconds", spec.retry_period_seconds),
+        lease_duration: length("spec.leaseDurationSeconds", spec.lease_duration_seconds, 2),
+        renew_deadline: length("spec.renewDeadlineSeconds", spec.renew_deadline_seconds, 1),
+        retry_period: length("spec.retryPeriodSeconds", spec.retry_period_seconds, 1),
     };
     if !sound {
         return None;

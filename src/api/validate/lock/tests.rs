@@ -156,7 +156,7 @@ fn a_timing_problem_reads_as_a_sentence() {
     let found = problems(", leaseDurationSeconds: 1");
     assert_eq!(
         found[0].to_string(),
-        "spec.leaseDurationSeconds: 1 is shorter than 2 s, the shortest lease"
+        "spec.leaseDurationSeconds: 1 is out of bounds: use 2 to 86400 seconds"
     );
     let found = problems(&format!(", targets: [{SCALE}, stopSeconds: 36}}]"));
     for part in ["a lease of 65 s would do", "the quorum's longest is 60 s"] {

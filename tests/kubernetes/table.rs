@@ -1,0 +1,136 @@
+//! What the API server says of the objects and changes that `validate` judges in `tests/rules`.
+
+use std::collections::BTreeSet;
+
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::{ApiResource, Status};
+use kube::{Client, Error, Resource};
+use redlock::api::{LeaderLock, RedisQuorum};
+use serde_json::Value;
+
+use crate::fixture::{ControlPlane, TestNamespace};
+use crate::rules::{Kind, Said, cases, changes, object};
+
+#[tokio::test]
+async fn the_api_server_says_what_the_table_says() {
+    let plane = ControlPlane::shared();
+    plane.install_crds().await;
+    let namespace = plane.namespace("table").await;
+    let tried = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let mut wrong = Vec::new();
+    let mut told = BTreeSet::new();
+    for (kind, case) in cases() {
+        let api = objects(plane.admin(), kind, &namespace);
+        let (said, whole) = said(api.create(&tried, &read(object(kind, "x", &case.spec))).await);
+        if let Some(problem) = case.wanted_of_server().missing_in(&said) {
+            wrong.push(format!("{}: {problem}", case.case));
+        }
+        let repeated = case.never.filter(|secret| whole.contains(secret));
+        assert_eq!(repeated, None, "{}: {whole}", case.case);
+        told.extend(said.into_iter().map(|(_, text)| text));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_all_told(&told);
+}
+
+#[tokio::test]
+async fn the_api_server_says_of_changes_what_the_table_says() {
+    let plane = ControlPlane::shared();
+    plane.install_crds().await;
+    let namespace = plane.namespace("changes").await;
+    let mut wrong = Vec::new();
+    for (index, change) in changes().into_iter().enumerate() {
+        // A quorum is in no namespace: its name keeps it apart.
+        let name = format!("{}-{index}", namespace.name());
+        let api = objects(plane.admin(), change.kind, &namespace);
+        let before = read(object(change.kind, &name, &change.before));
+        let before = api.create(&PostParams::default(), &before).await.unwrap();
+        let mut after = read(object(change.kind, &name, &change.after));
+        after.metadata.resource_version = before.metadata.resource_version;
+        let (said, _) = said(api.replace(&name, &PostParams::default(), &after).await);
+        if let Some(problem) = change.wanted().missing_in(&said) {
+            wrong.push(format!("{}: {problem}", change.case));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Every rule of the definitions is told by some case, or nobody would see it break.
+fn assert_all_told(told: &BTreeSet<String>) {
+    let of_changes: Vec<String> = changes().into_iter().filter_map(|change| change.says).collect();
+    let mut silent = messages();
+    silent.retain(|message| {
+        let by_case = told.iter().any(|text| text.contains(message.as_str()));
+        !by_case && !of_changes.iter().any(|says| message.contains(says.as_str()))
+    });
+    assert!(silent.is_empty(), "{silent:#?}");
+}
+
+/// The messages of all rules that have one of their own; the others put theirs together.
+fn messages() -> BTreeSet<String> {
+    fn walk(schema: &Value, found: &mut BTreeSet<String>) {
+        match schema {
+            Value::Object(fields) => {
+                let rules = fields.get("x-kubernetes-validations").and_then(Value::as_array);
+                let texts = rules
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|rule| rule["message"].as_str());
+                found.extend(texts.map(str::to_owned));
+                fields.values().for_each(|field| walk(field, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    for yaml in [
+        redlock::api::leader_lock_crd_yaml(),
+        redlock::api::redis_quorum_crd_yaml(),
+    ] {
+        walk(&serde_yaml::from_str(&yaml.unwrap()).unwrap(), &mut found);
+    }
+    assert!(found.len() > 20, "{found:?}");
+    found
+}
+
+/// Without a type, which could not hold what is wrong.
+fn objects(client: Client, kind: Kind, namespace: &TestNamespace) -> Api<DynamicObject> {
+    match kind {
+        Kind::LeaderLock => Api::namespaced_with(client, namespace.name(), &resource::<LeaderLock>()),
+        Kind::RedisQuorum => Api::all_with(client, &resource::<RedisQuorum>()),
+    }
+}
+
+fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+fn read(object: Value) -> DynamicObject {
+    serde_json::from_value(object).unwrap()
+}
+
+/// What the API server said, field by field, and all of it as text.
+fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
+    let status: Status = match answer {
+        Ok(_) => return (Said::new(), String::new()),
+        Err(Error::Api(status)) => *status,
+        Err(error) => panic!("{error}"),
+    };
+    let whole = format!("{status:?}");
+    let causes = status
+        .details
+        .as_ref()
+        .map(|details| details.causes.clone())
+        .unwrap_or_default();
+    let said: Said = causes
+        .into_iter()
+        .map(|cause| (cause.field, cause.message))
+        .collect();
+    // A refusal without causes is none of ours.
+    assert!(!said.is_empty(), "{whole}");
+    (said, whole)
+}

@@ -1,0 +1,9 @@
+//! The rules of both kinds, by `validate`, over the table that a real API server judges in `tests/kubernetes`.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+#[path = "rules/pure.rs"]
+mod pure;
+#[path = "rules/table.rs"]
+mod table;

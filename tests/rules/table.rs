@@ -1,0 +1,146 @@
+//! The table: objects and changes of objects, and what is said about them. It holds for both who judge, `validate` and
+//! the API server; where one says something else, the case says what.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The namespace in which the locks of the table are, as far as a rule asks for it.
+pub const NAMESPACE: &str = "team";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Kind {
+    LeaderLock,
+    RedisQuorum,
+}
+
+/// An object, and what must be said about it; nothing when it is accepted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub case: String,
+    #[serde(default)]
+    pub spec: Map<String, Value>,
+    pub field: Option<String>,
+    pub says: Option<String>,
+    /// What nobody may repeat.
+    pub never: Option<String>,
+    server: Option<Otherwise>,
+    pure: Option<Otherwise>,
+}
+
+/// A change of an object, and what must be said about it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub case: String,
+    pub kind: Kind,
+    pub before: Map<String, Value>,
+    pub after: Map<String, Value>,
+    pub field: Option<String>,
+    pub says: Option<String>,
+}
+
+/// Where one of the two differs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Otherwise {
+    field: Option<String>,
+    says: Option<String>,
+    /// Why it does.
+    accepts: Option<String>,
+}
+
+/// What must be said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    Accepted,
+    /// `field` is empty where only the text counts.
+    Refused {
+        field: String,
+        says: String,
+    },
+}
+
+/// What was said: nothing, or each field with its text.
+pub type Said = Vec<(String, String)>;
+
+impl Case {
+    pub fn wanted_of_server(&self) -> Wanted {
+        self.wanted(self.server.as_ref())
+    }
+
+    pub fn wanted_of_validate(&self) -> Wanted {
+        self.wanted(self.pure.as_ref())
+    }
+
+    fn wanted(&self, otherwise: Option<&Otherwise>) -> Wanted {
+        let otherwise = otherwise.cloned().unwrap_or_default();
+        match (otherwise.accepts, otherwise.says.or_else(|| self.says.clone())) {
+            (None, Some(says)) => Wanted::Refused {
+                field: otherwise.field.or_else(|| self.field.clone()).unwrap_or_default(),
+                says,
+            },
+            _ => Wanted::Accepted,
+        }
+    }
+}
+
+impl Change {
+    pub fn wanted(&self) -> Wanted {
+        match &self.says {
+            Some(says) => Wanted::Refused {
+                field: self.field.clone().unwrap_or_default(),
+                says: says.clone(),
+            },
+            None => Wanted::Accepted,
+        }
+    }
+}
+
+impl Wanted {
+    /// What is wrong with what was said, if anything.
+    pub fn missing_in(&self, said: &Said) -> Option<String> {
+        let holds = match self {
+            Wanted::Accepted => said.is_empty(),
+            Wanted::Refused { field, says } => said
+                .iter()
+                .any(|(at, text)| (field.is_empty() || at == field) && text.contains(says)),
+        };
+        (!holds).then(|| format!("wanted {self:?}, got {said:?}"))
+    }
+}
+
+pub fn cases() -> Vec<(Kind, Case)> {
+    let read = |kind, text: &str| -> Vec<(Kind, Case)> {
+        let cases: Vec<Case> = serde_yaml::from_str(text).unwrap();
+        cases.into_iter().map(|case| (kind, case)).collect()
+    };
+    let mut all = read(Kind::RedisQuorum, include_str!("quorums.yaml"));
+    all.extend(read(Kind::LeaderLock, include_str!("locks.yaml")));
+    all
+}
+
+pub fn changes() -> Vec<Change> {
+    serde_yaml::from_str(include_str!("updates.yaml")).unwrap()
+}
+
+/// The whole object; what every spec needs is filled in.
+pub fn object(kind: Kind, name: &str, spec: &Map<String, Value>) -> Value {
+    let usual = match kind {
+        Kind::LeaderLock => json!({"quorumRef": {"name": "default"}}),
+        Kind::RedisQuorum => json!({"masters": [
+            {"name": "a", "url": "redis://a"}, {"name": "b", "url": "redis://b"}, {"name": "c", "url": "redis://c"},
+        ]}),
+    };
+    let mut whole = usual.as_object().cloned().unwrap();
+    whole.extend(spec.clone());
+    json!({
+        "apiVersion": "redlock.dev/v1alpha1",
+        "kind": format!("{kind:?}"),
+        "metadata": {"name": name},
+        "spec": whole,
+    })
+}
