@@ -6,6 +6,7 @@
 //! of f+1 others, unless so many lost theirs at once.
 
 mod init;
+mod known;
 mod plan;
 mod registers;
 mod reseal;
@@ -17,6 +18,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time;
 
 pub use init::{InitError, InitReport, init};
+pub(crate) use known::Known;
+pub use known::Remembered;
 pub use plan::Blocked;
 pub use registers::{Registers, Slot};
 pub use reseal::{Progress, ResealError, ResealReport, reseal};
@@ -29,7 +32,7 @@ use self::{
 use super::{Fingerprint, Masters, Unknown, link::Link};
 use crate::{
     clock,
-    lease::{Moment, QuorumSize},
+    lease::{FencingToken, Moment, QuorumSize},
 };
 
 /// How often the last look at each master is read again, from memory: a few locks.
@@ -63,10 +66,20 @@ enum Said {
 }
 
 impl Sealer {
-    pub(crate) fn new(links: Arc<[Arc<Link>]>, size: QuorumSize, fingerprint: Fingerprint) -> Self {
+    pub(crate) fn new(
+        links: Arc<[Arc<Link>]>,
+        size: QuorumSize,
+        fingerprint: Fingerprint,
+        known: Known,
+    ) -> Self {
         let limit = fingerprint.acquire_limit();
         Self {
-            hand: Hand { links, size, limit },
+            hand: Hand {
+                links,
+                size,
+                limit,
+                known,
+            },
             quarantine: Quarantine::new(size, fingerprint),
             said: BTreeMap::new(),
         }
@@ -182,7 +195,30 @@ impl Masters {
             links: self.links().clone(),
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),
+            known: self.known().clone(),
         }
+    }
+
+    /// Takes a token into the floor of the counter after a total loss, of which no master may know any more.
+    pub fn remember_token(&self, token: FencingToken) -> Remembered {
+        self.known().remember(token, clock::unix_time())
+    }
+
+    /// The largest counter that the sealed masters report when asked now; none if fewer than a majority of them do.
+    /// A token that was granted before is never above it.
+    pub async fn largest_counter(&self) -> Option<FencingToken> {
+        let looks = futures_util::future::join_all(self.links().iter().map(|link| link.look())).await;
+        let mut counters = BTreeMap::new();
+        for (link, facts) in self.links().iter().zip(looks) {
+            if let Ok(facts) = facts
+                && facts.sealed()
+                && facts.fingerprint == link.fingerprint
+            {
+                counters.insert(facts.run_id, facts.counter);
+            }
+        }
+        let enough = counters.len() >= self.size().majority();
+        counters.into_values().max().filter(|_| enough).map(FencingToken)
     }
 
     /// Waits, at most so long, until all masters have been looked at.

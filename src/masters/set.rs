@@ -24,7 +24,7 @@ use super::{
     courier::{Courier, Meter, Sink},
     link::{Dial, Link, Peers, Renewer, RunIds},
     random,
-    seal::Sealer,
+    seal::{Known, Sealer},
     timeout::CommandTimeout,
 };
 use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
@@ -52,6 +52,7 @@ struct Inner {
     fingerprint: Fingerprint,
     command_timeout: CommandTimeout,
     access: Mutex<Access>,
+    known: Known,
     outdated: Arc<Notify>,
     calls: mpsc::UnboundedSender<Call>,
     closing: CancellationToken,
@@ -94,6 +95,7 @@ impl Masters {
             )));
         }
         let links: Arc<[Arc<Link>]> = links.into();
+        let known = Known::default();
         let (calls, incoming) = mpsc::unbounded_channel();
         let (notices, heard) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
@@ -116,11 +118,12 @@ impl Masters {
             acquire_limit: config.acquire_limit,
             calls: incoming,
             meter,
+            known: known.clone(),
             closing: closing.clone(),
         };
         let sealer = config
             .reseal
-            .then(|| Sealer::new(links.clone(), size, fingerprint.clone()));
+            .then(|| Sealer::new(links.clone(), size, fingerprint.clone(), known.clone()));
         let tasks = Tasks::start(&peers, courier, sealer, renewer, closing.clone());
         let inner = Inner {
             links,
@@ -129,6 +132,7 @@ impl Masters {
             cluster: config.cluster.clone(),
             fingerprint,
             access: Mutex::new(access),
+            known,
             outdated: peers.outdated,
             command_timeout,
             calls,
@@ -171,6 +175,10 @@ impl Masters {
     #[must_use]
     pub fn status(&self) -> Vec<MasterStatus> {
         self.inner.links.iter().map(|link| link.status()).collect()
+    }
+
+    pub(crate) fn known(&self) -> &Known {
+        &self.inner.known
     }
 
     pub(crate) fn links(&self) -> &Arc<[Arc<Link>]> {

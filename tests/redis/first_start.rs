@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use redis::AsyncCommands;
-use redlock::masters::{InitError, init};
+use redlock::lease::FencingToken;
+use redlock::masters::{InitError, Remembered, init};
 
 use crate::common::masters::{config, open};
 use crate::common::{RedisServers, ServerOptions, eventually};
+use crate::lease::authority;
 use crate::seal::{BOUND, WAIT, raw, register};
 
 fn servers() -> RedisServers {
@@ -68,6 +70,48 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
         .unwrap()
         .token;
     assert!(after > before);
+}
+
+#[tokio::test]
+async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_is() {
+    let servers = servers();
+    let masters = open(&config(&servers));
+    let now = || u64::try_from(redlock::clock::unix_time().as_millis()).unwrap();
+    let (hour, day) = (3_600_000, 86_400_000);
+    let remembered = FencingToken(now() + hour);
+    assert_eq!(masters.largest_counter().await, None, "not sealed");
+    init(&masters).await.unwrap();
+    masters.voters(3).await;
+    assert_eq!(masters.remember_token(remembered), Remembered::Taken);
+    assert_eq!(
+        masters.remember_token(FencingToken(now() + day + hour)),
+        Remembered::Implausible
+    );
+    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let token = authority(&lease).token;
+    assert!(token < remembered, "no floor of a grant");
+    let largest = masters.largest_counter().await;
+    assert!(
+        largest >= Some(token) && largest < Some(remembered),
+        "{largest:?}"
+    );
+
+    servers[1].restart_empty().unwrap();
+    servers[2].restart_empty().unwrap();
+    masters.voters(1).await;
+    assert_eq!(masters.largest_counter().await, None, "of one master");
+    masters.voters(3).await;
+    let floor = masters.largest_counter().await;
+    assert!(
+        floor >= Some(remembered) && floor < Some(FencingToken(remembered.0 + hour)),
+        "{floor:?}"
+    );
+    for server in servers.iter().skip(1) {
+        let held_floor = register(server, "heldFloor").await.unwrap();
+        assert_eq!(held_floor, remembered.0.to_string());
+    }
+    let after = masters.acquire_soon("a/b", "h").await;
+    assert!(authority(&after).token > remembered);
 }
 
 #[tokio::test]

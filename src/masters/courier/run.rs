@@ -26,6 +26,7 @@ use crate::{
     masters::{
         keys::Keyspace,
         link::{Exchange, Link},
+        seal::Known,
         timeout::CommandTimeout,
     },
 };
@@ -56,6 +57,7 @@ pub(crate) struct Courier {
     pub(crate) acquire_limit: Duration,
     pub(crate) calls: mpsc::UnboundedReceiver<Call>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
+    pub(crate) known: Known,
     /// Cancelled: take what was sent before, and no more.
     pub(crate) closing: CancellationToken,
 }

@@ -90,7 +90,10 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     if left.is_zero() {
         return Err(InitError::TooSlow { limit });
     }
-    let floor = Registers::default().fallback(clock::unix_time(), Past::NothingHeld);
+    let floor = masters
+        .known()
+        .registers()
+        .fallback(clock::unix_time(), Past::NothingHeld);
     let seals = links.iter().zip(&probes);
     let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, left));
     let sealed = join_all(seals).await;

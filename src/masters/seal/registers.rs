@@ -96,6 +96,13 @@ impl Slot {
 }
 
 impl Registers {
+    pub(super) fn of_counter(counter: u64) -> Self {
+        Self {
+            numbers: BTreeMap::from([("counter".to_owned(), counter)]),
+            slots: BTreeMap::new(),
+        }
+    }
+
     fn read(&mut self, field: &str, value: &str) -> Result<(), Unknown> {
         let bad = || {
             let shown: String = value.chars().take(60).collect();

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 
 use super::{
+    known::Known,
     plan::{Plan, Quarantine, Step},
     registers::{Account, Past, Registers},
     rounds::{self, NotDone, Probing},
@@ -18,6 +19,7 @@ pub(super) struct Hand {
     pub(super) size: QuorumSize,
     /// T_acquire: reading or writing all registers of a master takes no longer.
     pub(super) limit: Duration,
+    pub(super) known: Known,
 }
 
 /// What came of one master's seal.
@@ -78,8 +80,13 @@ impl Hand {
         if of.iter().any(|master| !accounts.contains_key(master)) {
             return Vec::new();
         }
-        let floor = floor_after_loss(accounts);
+        let floor = self.floor_after_loss(accounts);
         self.write(quarantine, masters, &floor).await
+    }
+
+    fn floor_after_loss(&self, accounts: BTreeMap<usize, Account>) -> Registers {
+        let all = maximum(accounts.into_values()).merged(self.known.registers());
+        all.fallback(clock::unix_time(), Past::MayHaveHeld)
     }
 
     async fn write(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
@@ -89,10 +96,6 @@ impl Hand {
         });
         join_all(seals).await
     }
-}
-
-fn floor_after_loss(accounts: BTreeMap<usize, Account>) -> Registers {
-    maximum(accounts.into_values()).fallback(clock::unix_time(), Past::MayHaveHeld)
 }
 
 fn maximum(accounts: impl Iterator<Item = Account>) -> Registers {

@@ -32,6 +32,7 @@ impl Underway {
         let (items, missing) = match exchange.reply {
             Ok(reply) => {
                 self.floor = self.floor.max(reply.counter);
+                self.courier.known.saw(reply.counter);
                 (
                     reply.items,
                     Unknown::Reply("one answer for each lock expected".into()),
