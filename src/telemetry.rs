@@ -38,6 +38,14 @@ pub struct Source<'a> {
     pub elector: &'a Elector,
 }
 
+/// A declared object that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub kind: &'static str,
+    pub namespace: String,
+    pub name: String,
+}
+
 /// Who gives the metrics.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -93,7 +101,11 @@ impl Telemetry {
     ///
     /// # Errors
     /// A metric that the library cannot write.
-    pub fn scrape(&self, sources: &[Source<'_>]) -> Result<String, prometheus::Error> {
+    pub fn scrape(
+        &self,
+        sources: &[Source<'_>],
+        unreadable: &[Unreadable],
+    ) -> Result<String, prometheus::Error> {
         let mut text = Text::new(TextEncoder::new().encode_to_string(&self.registry.gather())?);
         let build = labels(&[
             ("version", env!("CARGO_PKG_VERSION")),
@@ -102,6 +114,20 @@ impl Telemetry {
         ]);
         text.family("redlock_build_info", "gauge", "What runs here; always 1.");
         text.sample("redlock_build_info", &build, 1);
+        let name = "redlock_object_unreadable";
+        text.family(
+            name,
+            "gauge",
+            "A declared object that this version cannot read; always 1.",
+        );
+        for object in unreadable {
+            let labels = labels(&[
+                ("kind", object.kind),
+                ("object_namespace", &object.namespace),
+                ("object", &object.name),
+            ]);
+            text.sample(name, &labels, 1);
+        }
         masters::write(&mut text, sources);
         if self.lock_series {
             let now = clock::now();

@@ -18,7 +18,7 @@ mod rights;
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
-#[path = "kubernetes/world.rs"]
-mod world;
 #[path = "kubernetes/table.rs"]
 mod table;
+#[path = "kubernetes/world.rs"]
+mod world;

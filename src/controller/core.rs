@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Secret;
 use tokio::{
     sync::mpsc,
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{self, MissedTickBehavior},
 };
 
@@ -27,14 +27,15 @@ use super::{
 use crate::{
     api::{LeaderLock, RedisQuorum},
     clock,
-    lease::{ClusterId, HolderIdentity},
-    masters::{InitError, InitReport},
+    lease::{ClusterId, FencingToken, HolderIdentity},
+    masters::{InitError, InitReport, Reporters},
     operator::{
         fleet::Fleet,
         quorum::QuorumEnded,
         relay::Change,
-        state::{InUse, State, Unreadable},
+        state::{InUse, State},
     },
+    telemetry::Unreadable,
 };
 
 /// How often what only time changes is looked at: who reports, which masters vote.
@@ -45,7 +46,8 @@ const AT_ONCE: usize = 512;
 /// What comes from the watches.
 #[derive(Debug)]
 pub(super) enum Seen {
-    Lock(Observation<LeaderLock>),
+    /// By the watch of this namespace; of all, where it is empty.
+    Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
     Secret(SecretKey, Observation<Secret>),
 }
@@ -66,7 +68,18 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
-    initializing: JoinSet<(String, Result<InitReport, InitError>)>,
+    jobs: JoinSet<Job>,
+    /// The caches were filled, and what they hold was applied.
+    ready: bool,
+}
+
+/// What masters were asked for beside the work of the elector.
+enum Job {
+    Initialized(String, Result<InitReport, InitError>),
+    /// The token that a status has, and the largest counter that a majority reports.
+    Counter(ObjectKey, i64, Option<FencingToken>),
+    /// The clusters that report on a quorum.
+    Clusters(String, Reporters),
 }
 
 impl Core {
@@ -77,6 +90,7 @@ impl Core {
         fleet: Fleet,
         events: Events,
         inbox: mpsc::Sender<Seen>,
+        scopes: &[String],
     ) -> Self {
         Self {
             identity,
@@ -84,7 +98,7 @@ impl Core {
             clients,
             state,
             fleet,
-            locks: Locks::default(),
+            locks: Locks::new(scopes),
             quorums: Quorums::default(),
             secrets: Secrets::default(),
             writer: Writer::default(),
@@ -92,7 +106,8 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
-            initializing: JoinSet::new(),
+            jobs: JoinSet::new(),
+            ready: false,
         }
     }
 
@@ -122,7 +137,7 @@ impl Core {
                     }
                     self.touched_quorums.insert(name);
                 }
-                Some(end) = self.initializing.join_next() => self.on_initialized(end),
+                Some(end) = self.jobs.join_next() => self.on_job(end),
                 _ = look.tick() => self.look(),
                 _ = seen.recv_many(&mut arrived, AT_ONCE) => {
                     for seen in arrived.drain(..) {
@@ -134,11 +149,20 @@ impl Core {
         }
     }
 
+    fn on_job(&mut self, end: Result<Job, JoinError>) {
+        match end {
+            Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
+            Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
+            Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
+            Err(broken) => tracing::error!(error = %broken, "a question to the masters broke off"),
+        }
+    }
+
     fn take(&mut self, seen: Seen) {
         let now = clock::now();
         match seen {
-            Seen::Lock(observation) => self.on_lock(observation, now),
-            Seen::Quorum(observation) => self.on_quorum(observation, now),
+            Seen::Lock(scope, observation) => self.on_lock(&scope, observation, now),
+            Seen::Quorum(observation) => self.on_quorum(observation),
             Seen::Secret(key, observation) => {
                 if self.secrets.observe(&key, observation) {
                     self.touched_quorums.extend(self.quorums.names());
@@ -149,7 +173,11 @@ impl Core {
 
     /// Applies what changed, and writes what is due.
     fn settle(&mut self) {
-        if !self.touched_quorums.is_empty() || !self.touched_locks.is_empty() {
+        // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
+        // not missing, and the oldest of two with one name may come last.
+        let touched = !self.touched_quorums.is_empty() || !self.touched_locks.is_empty();
+        if self.synced() && (touched || !self.ready) {
+            self.ready = true;
             self.apply();
         }
         let now = clock::now();
@@ -162,11 +190,6 @@ impl Core {
     }
 
     fn apply(&mut self) {
-        // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
-        // not missing, and the oldest of two with one name may come last.
-        if !self.synced() {
-            return;
-        }
         let started = clock::now();
         while let Some(name) = self.touched_quorums.pop_first() {
             self.apply_quorum(&name, started);
@@ -180,7 +203,7 @@ impl Core {
     }
 
     fn synced(&self) -> bool {
-        self.locks.roll.synced() && self.quorums.roll.synced()
+        self.locks.synced() && self.quorums.roll.synced()
     }
 
     fn on_written(&mut self, item: Item, written: Written) {
@@ -189,12 +212,12 @@ impl Core {
         match written {
             Written::Lock(mut object) => {
                 super::object::trim(&mut object.metadata);
-                self.on_lock(Observation::Seen(object), now);
+                self.see_lock(object, now);
             }
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
                 self.remembered(&object);
-                self.on_quorum(Observation::Seen(object), now);
+                self.on_quorum(Observation::Seen(object));
             }
             Written::Conflict | Written::Gone | Written::Failed(_) => {}
         }

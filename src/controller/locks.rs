@@ -6,6 +6,7 @@ use super::{
     claims::{Claims, Name},
     judge::{self, QuorumView},
     object::{ObjectKey, age},
+    observe::Observation,
     problem::Problem,
     roll::Roll,
 };
@@ -21,6 +22,10 @@ pub(super) struct LockEntry {
     pub(super) first_seen: Moment,
     /// By itself: another object may have its name.
     plan: Result<Arc<LockPlan>, Problem>,
+    /// A token in the status that no master ever gave.
+    pub(super) implausible: Option<i64>,
+    /// Since when nobody is seen to hold it.
+    pub(super) unheld_since: Option<Moment>,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
 }
@@ -32,10 +37,33 @@ pub(super) struct Locks {
     claims: Claims,
     /// Those that this version cannot read.
     pub(super) unreadable: BTreeMap<ObjectKey, String>,
-    pub(super) roll: Roll,
+    /// By the namespace that a watch follows; empty for all.
+    rolls: BTreeMap<String, Roll>,
 }
 
 impl Locks {
+    /// Followed by a watch for each of these namespaces; by one for all, where none is named.
+    pub(super) fn new(scopes: &[String]) -> Self {
+        let scopes = scopes.iter().map(|scope| (scope.clone(), Roll::default()));
+        Self {
+            rolls: scopes.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what is gone by an observation of this watch.
+    pub(super) fn call(&mut self, scope: &str, observation: &Observation<LeaderLock>) -> Vec<ObjectKey> {
+        let known = self.entries.keys().chain(self.unreadable.keys());
+        let known = known.filter(|key| scope.is_empty() || key.namespace == scope);
+        let roll = self.rolls.get_mut(scope);
+        roll.map_or_else(Vec::new, |roll| roll.call(observation, known))
+    }
+
+    /// The first list of every watch was complete.
+    pub(super) fn synced(&self) -> bool {
+        self.rolls.values().all(Roll::synced)
+    }
+
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
         self.entries.get(key)
     }
@@ -71,6 +99,8 @@ impl Locks {
                     object,
                     first_seen: now,
                     plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
+                    implausible: None,
+                    unheld_since: None,
                     put: None,
                 };
                 self.entries.insert(key.clone(), entry);

@@ -5,8 +5,6 @@ use crate::api::validate::FieldError;
 /// A reason of a condition. Its name is part of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
-    /// This version of the operator cannot read the object.
-    Unreadable,
     InvalidSpec,
     /// A field that cannot change was changed: what it was stays in force.
     ImmutableField,
@@ -27,7 +25,6 @@ pub(super) enum Reason {
 impl Reason {
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Unreadable => "Unreadable",
             Self::InvalidSpec => "InvalidSpec",
             Self::ImmutableField => "ImmutableField",
             Self::StopBudgetTooShort => "StopBudgetTooShort",
@@ -48,8 +45,7 @@ impl Reason {
     pub(super) const fn is_of_the_object(self) -> bool {
         matches!(
             self,
-            Self::Unreadable
-                | Self::InvalidSpec
+            Self::InvalidSpec
                 | Self::ImmutableField
                 | Self::StopBudgetTooShort
                 | Self::DuplicateLockName

@@ -164,8 +164,16 @@ impl Operator {
         let mut tasks = JoinSet::new();
         let quorums = Api::all(clients.work.clone());
         watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
-        let locks: Api<DeserializeGuard<LeaderLock>> = Api::all(clients.work.clone());
-        watch(&mut tasks, "follows LeaderLocks", locks, &inbox, Seen::Lock);
+        let scopes = scopes(&options.namespaces);
+        for scope in scopes.iter().cloned() {
+            let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
+                Api::all(clients.work.clone())
+            } else {
+                Api::namespaced(clients.work.clone(), &scope)
+            };
+            let tell = move |observation| Seen::Lock(scope.clone(), observation);
+            watch(&mut tasks, "follows LeaderLocks", locks, &inbox, tell);
+        }
         let serving = http::serve(listener, state.clone());
         tasks.spawn(async move { ("serves HTTP", serving.await) });
         tasks.spawn(async move {
@@ -173,7 +181,7 @@ impl Operator {
             ("writes events", Ok(()))
         });
         let me = (options.identity.clone(), cluster);
-        let core = Core::new(me, clients, state.clone(), fleet, events, inbox);
+        let core = Core::new(me, clients, state.clone(), fleet, events, inbox, &scopes);
         Self {
             core,
             state,
@@ -216,13 +224,28 @@ impl Operator {
     }
 }
 
+/// The namespaces that are followed, each by a watch of its own; the empty one stands for all.
+fn scopes(namespaces: &[String]) -> Vec<String> {
+    let mut scopes: Vec<String> = namespaces
+        .iter()
+        .filter(|name| !name.is_empty())
+        .cloned()
+        .collect();
+    scopes.sort();
+    scopes.dedup();
+    if scopes.is_empty() {
+        scopes.push(String::new());
+    }
+    scopes
+}
+
 /// Follows all objects of one kind.
 fn watch<K>(
     tasks: &mut JoinSet<(&'static str, io::Result<()>)>,
     task: &'static str,
     api: Api<DeserializeGuard<K>>,
     inbox: &mpsc::Sender<Seen>,
-    tell: fn(Observation<K>) -> Seen,
+    tell: impl Fn(Observation<K>) -> Seen + Send + 'static,
 ) where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
 {

@@ -1,6 +1,9 @@
 //! What this replica knows of each `RedisQuorum`, and how it looks from here.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -14,12 +17,11 @@ use super::{
 };
 use crate::{
     api::{
-        RedisQuorum,
+        RedisQuorum, RedisQuorumSpec,
         plan::QuorumPlan,
-        quorum_status::ReporterStatus,
-        validate::{FieldError, shared_masters, validate_quorum},
+        validate::{FieldError, shared_masters, validate_quorum, validate_quorum_update},
     },
-    lease::Moment,
+    lease::{ClusterId, Moment},
 };
 
 /// The number of votes that is shown of a lock is as old as this: a master that comes and goes must not make every
@@ -30,18 +32,22 @@ const SHOWN_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct QuorumEntry {
     /// The last version that could be read.
     pub(super) object: RedisQuorum,
-    pub(super) first_seen: Moment,
     /// Why the object as it is now is not in use, or not as it is now.
     pub(super) problem: Option<Problem>,
     /// What is in use.
     pub(super) plan: Option<QuorumPlan>,
+    /// The spec that this came of.
+    pub(super) in_force: Option<RedisQuorumSpec>,
     pub(super) reporter: Option<Reporter>,
     pub(super) health: Option<Health>,
     /// Votes as they are shown of locks, and what they would be by now, and since when.
     pub(super) shown: Option<Health>,
     pub(super) changed_at: Option<Moment>,
-    pub(super) heartbeat_at: Option<Moment>,
-    pub(super) reporters: Vec<ReporterStatus>,
+    /// When the clusters are asked for next; the heartbeat follows.
+    pub(super) ask_at: Option<Moment>,
+    pub(super) heartbeat_due: bool,
+    /// The clusters that report, by the last look.
+    pub(super) clusters: BTreeSet<ClusterId>,
     pub(super) initialized: Option<Time>,
     /// First start: the masters are being initialised.
     pub(super) initializing: Initializing,
@@ -62,18 +68,19 @@ pub(super) enum Initializing {
 }
 
 impl QuorumEntry {
-    fn new(object: RedisQuorum, now: Moment) -> Self {
+    fn new(object: RedisQuorum) -> Self {
         Self {
             object,
-            first_seen: now,
             problem: None,
             plan: None,
+            in_force: None,
             reporter: None,
             health: None,
             shown: None,
             changed_at: None,
-            heartbeat_at: None,
-            reporters: Vec::new(),
+            ask_at: None,
+            heartbeat_due: false,
+            clusters: BTreeSet::new(),
             initialized: None,
             initializing: Initializing::No,
             told_unknown: false,
@@ -143,13 +150,12 @@ impl Quorums {
             .map_or(QuorumView::Missing, QuorumEntry::view)
     }
 
-    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, now: Moment) {
+    pub(super) fn see(&mut self, name: &str, object: RedisQuorum) {
         self.unreadable.remove(name);
         match self.entries.get_mut(name) {
             Some(entry) => entry.object = object,
             None => {
-                self.entries
-                    .insert(name.to_owned(), QuorumEntry::new(object, now));
+                self.entries.insert(name.to_owned(), QuorumEntry::new(object));
             }
         }
     }
@@ -169,8 +175,10 @@ impl Quorums {
         if let Some(problem) = self.shared(name, &plan) {
             return Some(Err(problem));
         }
-        if let Some(changed) = entry.plan.as_ref().and_then(|before| immutable(before, &plan)) {
-            return Some(Err(changed));
+        if let Some(before) = &entry.in_force
+            && let Err(errors) = validate_quorum_update(before, &entry.object.spec)
+        {
+            return Some(Err(Problem::invalid(Reason::ImmutableField, &errors)));
         }
         Some(Ok(plan))
     }
@@ -195,24 +203,4 @@ impl Quorums {
             std::slice::from_ref(error),
         ))
     }
-}
-
-/// What cannot change while leases may live on the masters: it is their fingerprint, or where they are.
-fn immutable(before: &QuorumPlan, now: &QuorumPlan) -> Option<Problem> {
-    let names = |plan: &QuorumPlan| {
-        let mut names: Vec<String> = plan.masters.iter().map(|master| master.name.clone()).collect();
-        names.sort();
-        names
-    };
-    let field = if names(before) != names(now) {
-        "spec.masters: names and number of the masters"
-    } else if before.key_prefix != now.key_prefix {
-        "spec.keyPrefix"
-    } else if before.longest_lease != now.longest_lease {
-        "spec.maxLeaseDurationSeconds"
-    } else {
-        return None;
-    };
-    let text = format!("{field} cannot change: make a new RedisQuorum with another keyPrefix");
-    Some(Problem::new(Reason::ImmutableField, text))
 }

@@ -12,6 +12,7 @@ use crate::{
         identity::IdentityError,
         timing::{GivenTimings, Timings},
     },
+    masters::reporter_lock,
 };
 
 /// These leases cost little and need no long rest.
@@ -83,7 +84,7 @@ impl Reporter {
             .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
         let reporter = Self {
             cluster: cluster.clone(),
-            report: LockName::internal("reporter", cluster.uid())?,
+            report: reporter_lock(cluster)?,
             name: LockName::internal("cluster", cluster.name())?,
             timings,
             long: longest_lease * 2,

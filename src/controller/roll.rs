@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    object::ObjectKey,
-    observe::{Observation, Trouble},
-};
+use super::{object::ObjectKey, observe::Observation};
 
 #[derive(Debug, Default)]
 pub(super) struct Roll {
     /// While a list comes in: what it held so far.
     listed: Option<BTreeSet<ObjectKey>>,
     synced: bool,
-    trouble: Option<Trouble>,
 }
 
 impl Roll {
@@ -24,7 +20,6 @@ impl Roll {
     ) -> Vec<ObjectKey> {
         match observation {
             Observation::Seen(_) | Observation::Malformed(..) => {
-                self.trouble = None;
                 if let (Some(listed), Some(key)) = (&mut self.listed, observation.key()) {
                     listed.insert(key);
                 }
@@ -37,26 +32,17 @@ impl Roll {
             }
             Observation::Synced => {
                 self.synced = true;
-                self.trouble = None;
                 match self.listed.take() {
                     Some(listed) => known.filter(|key| !listed.contains(*key)).cloned().collect(),
                     None => Vec::new(),
                 }
             }
-            Observation::Failed(trouble) => {
-                self.trouble = Some(trouble.clone());
-                Vec::new()
-            }
+            Observation::Failed(_) => Vec::new(),
         }
     }
 
     /// The first list was complete.
     pub(super) fn synced(&self) -> bool {
         self.synced
-    }
-
-    /// Why the objects cannot be followed now.
-    pub(super) fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref()
     }
 }

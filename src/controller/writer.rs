@@ -132,11 +132,6 @@ impl Writer {
             }
         }
     }
-
-    /// Nothing waits and nothing is under way.
-    pub(super) fn idle(&self) -> bool {
-        self.queue.is_empty() && self.tasks.is_empty() && self.later.is_empty()
-    }
 }
 
 /// Writes the status of a lock, if it still is the version that was looked at.

@@ -12,7 +12,7 @@ use crate::{
     elector::Elector,
     lease::{ClusterId, HolderIdentity, LockName},
     masters::Masters,
-    telemetry::{QuorumMeter, Source, Telemetry},
+    telemetry::{QuorumMeter, Source, Telemetry, Unreadable},
 };
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl State {
     pub(crate) fn scrape(&self) -> Result<String, prometheus::Error> {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
-        self.telemetry.scrape(&sources)
+        self.telemetry.scrape(&sources, &in_use.unreadable)
     }
 
     /// To be called about every second, see [`Telemetry::look`].
@@ -51,14 +51,6 @@ pub(crate) struct InUse {
     /// Kinds of objects of which the first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
-}
-
-/// An object that this version cannot read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable {
-    pub(crate) kind: &'static str,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
 }
 
 impl InUse {

@@ -5,9 +5,8 @@
 //! and a second `init` lets others in while the first holders still believe.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::task::JoinError;
 
-use super::Core;
+use super::{Core, Job};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
     controller::{events::timestamp, quorums::Initializing, writer::Item},
@@ -49,9 +48,9 @@ impl Core {
                 entry.initializing = Initializing::Running;
                 let (masters, name) = (running.masters.clone(), name.to_owned());
                 tracing::info!(quorum = name, "first start: initialising the masters");
-                self.initializing.spawn(async move {
+                self.jobs.spawn(async move {
                     let end = masters::init(&masters).await;
-                    (name, end)
+                    Job::Initialized(name, end)
                 });
             }
             Initializing::No | Initializing::Remembering | Initializing::Running => {}
@@ -73,20 +72,19 @@ impl Core {
         }
     }
 
-    pub(super) fn on_initialized(&mut self, end: Result<(String, Result<InitReport, InitError>), JoinError>) {
+    pub(super) fn on_initialized(&mut self, quorum: &str, end: Result<InitReport, InitError>) {
         match end {
-            Ok((name, Ok(report))) => {
-                tracing::info!(quorum = name, sealed = ?report.sealed, counter = report.counter, "masters initialised");
+            Ok(report) => {
+                tracing::info!(quorum, sealed = ?report.sealed, counter = report.counter, "masters initialised");
             }
-            Ok((name, Err(error))) => {
-                let source = error.to_string();
+            Err(error) => {
+                let error = error.to_string();
                 tracing::warn!(
-                    quorum = name,
-                    error = source,
+                    quorum,
+                    error,
                     "masters are sealed after the ordinary wait instead"
                 );
             }
-            Err(broken) => tracing::error!(error = %broken, "first start broke off"),
         }
     }
 }

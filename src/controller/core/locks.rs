@@ -1,9 +1,11 @@
 //! The core's work on locks.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::Core;
+use super::{Core, Job};
 use crate::{
     api::leader_lock::Candidates,
     api::{LeaderLock, plan::LockPlan},
@@ -17,33 +19,23 @@ use crate::{
         writer::{self, Item},
     },
     elector::Standing,
-    lease::{EndReason, Moment},
+    lease::{EndReason, FencingToken, Moment},
     operator::relay::Change,
 };
 
+/// So long nobody is seen to hold a lock until its status says so.
+const UNHELD: Duration = Duration::from_secs(1);
 /// The annotation that takes the operator's hands off a lock's targets.
 const PAUSED: &str = "redlock.dev/paused";
 
 impl Core {
-    pub(super) fn on_lock(&mut self, observation: Observation<LeaderLock>, now: Moment) {
-        let known: Vec<ObjectKey> = match observation {
-            Observation::Synced => self.locks.known().cloned().collect(),
-            _ => Vec::new(),
-        };
-        for key in self.locks.roll.call(&observation, known.iter()) {
+    pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
+        for key in self.locks.call(scope, &observation) {
             self.forget_lock(&key);
         }
         let key = observation.key();
         match (observation, key) {
-            (Observation::Seen(object), Some(key)) => {
-                let before = self.locks.get(&key).map(|entry| content(&entry.object));
-                let anew = before != Some(content(&object));
-                self.locks.see(&key, *object, now);
-                if anew {
-                    self.touched_locks.insert(key.clone());
-                }
-                self.writer.push(Item::Lock(key));
-            }
+            (Observation::Seen(object), _) => self.see_lock(object, now),
             (Observation::Malformed(_, error), Some(key)) => {
                 if self.locks.unreadable.get(&key) != Some(&error) {
                     let in_force = self.locks.get(&key).is_some();
@@ -64,6 +56,19 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// An object as it is now, by a watch or by the answer to a write.
+    pub(super) fn see_lock(&mut self, object: Box<LeaderLock>, now: Moment) {
+        let key = ObjectKey::of(object.as_ref());
+        let before = self.locks.get(&key).map(|entry| content(&entry.object));
+        let anew = before != Some(content(&object));
+        self.remember_token(&object);
+        self.locks.see(&key, *object, now);
+        if anew {
+            self.touched_locks.insert(key.clone());
+        }
+        self.writer.push(Item::Lock(key));
     }
 
     fn forget_lock(&mut self, key: &ObjectKey) {
@@ -196,7 +201,7 @@ impl Core {
         let Some(verdict) = self.locks.verdict(key) else {
             return;
         };
-        let object = &entry.object;
+        let object = entry.object.clone();
         let before = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation.unwrap_or_default();
         let quorum = self.quorums.get(&object.spec.quorum_ref.name);
@@ -223,7 +228,7 @@ impl Core {
             unreported: reporter.map_or(Some(now.since(entry.first_seen)), |reporter| {
                 reporter.absent_for(now)
             }),
-            long: reporter.map_or(std::time::Duration::ZERO, |reporter| reporter.long()),
+            long: reporter.map_or(Duration::ZERO, |reporter| reporter.long()),
             unvisited: unvisited.then(|| now.since(entry.first_seen)),
         });
         let refused = verdict.as_ref().err();
@@ -235,15 +240,41 @@ impl Core {
                 // Looked at again when a reporter must have been elected, or none can be.
                 if unvisited {
                     let item = Item::Lock(key.clone());
-                    self.writer
-                        .push_later(item, now + std::time::Duration::from_millis(500));
+                    self.writer.push_later(item, now + Duration::from_millis(500));
                 }
                 return;
             }
         };
-        if self.is_stale(&before, standing.as_ref(), who, entry) {
+        if holder.is_none()
+            && before.holder_identity.is_some()
+            && who == Author::Reporter
+            && refused.is_none()
+        {
+            // A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
+            // milliseconds: neither is a transition.
+            let since = entry.unheld_since.unwrap_or(now);
+            if now.since(since) < UNHELD {
+                self.writer.push_later(Item::Lock(key.clone()), since + UNHELD);
+                if let Some(entry) = self.locks.get_mut(key) {
+                    entry.unheld_since = Some(since);
+                }
+                return;
+            }
+        } else if entry.unheld_since.is_some()
+            && let Some(entry) = self.locks.get_mut(key)
+        {
+            entry.unheld_since = None;
+        }
+        let mine = standing.as_ref().and_then(Standing::last_token);
+        if who == Author::Holder && self.is_later(key, before.fencing_token, mine) {
             return;
         }
+        let (Some(entry), quorum) = (
+            self.locks.get(key),
+            self.quorums.get(&object.spec.quorum_ref.name),
+        ) else {
+            return;
+        };
         let shown = quorum.and_then(|quorum| quorum.shown.as_ref());
         let annotations = object.metadata.annotations.as_ref();
         let status = lock_status(&LockFacts {
@@ -272,19 +303,68 @@ impl Core {
     }
 
     /// A token in the status that is larger than mine is a later holder's, who writes; unless no master ever gave it.
-    fn is_stale(
-        &self,
-        before: &crate::api::lock_status::LeaderLockStatus,
-        standing: Option<&Standing>,
-        who: Author,
-        entry: &LockEntry,
-    ) -> bool {
-        let (Some(written), Some(standing), Author::Holder) = (before.fencing_token, standing, who) else {
+    /// A token that was granted before it was seen is not above the largest counter that is asked for afterwards.
+    fn is_later(&mut self, key: &ObjectKey, written: Option<i64>, mine: Option<FencingToken>) -> bool {
+        let (Some(written), Some(mine)) = (written, mine) else {
             return false;
         };
-        let mine = standing.last_token().map_or(0, |token| token.0);
-        let _ = entry;
-        u64::try_from(written).is_ok_and(|written| written > mine)
+        if u64::try_from(written).is_ok_and(|written| written <= mine.0) {
+            return false;
+        }
+        let Some(entry) = self.locks.get_mut(key) else {
+            return false;
+        };
+        if entry.implausible == Some(written) {
+            return false;
+        }
+        let quorum = entry.put.as_ref().and_then(|plan| self.fleet.get(&plan.quorum));
+        if let Some(quorum) = quorum {
+            let (masters, key) = (quorum.masters.clone(), key.clone());
+            self.jobs.spawn(async move {
+                let largest = masters.largest_counter().await;
+                Job::Counter(key, written, largest)
+            });
+        }
+        true
+    }
+
+    pub(super) fn on_counter(&mut self, key: &ObjectKey, written: i64, largest: Option<FencingToken>) {
+        let now = clock::now();
+        let item = Item::Lock(key.clone());
+        let Some(largest) = largest else {
+            self.writer.push_later(item, now + Duration::from_secs(1));
+            return;
+        };
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if u64::try_from(written).is_ok_and(|written| written <= largest.0) {
+            return;
+        }
+        entry.implausible = Some(written);
+        let note = format!(
+            "status.fencingToken {written} is larger than every counter of the masters ({}): no master gave it; \
+             overwritten",
+            largest.0
+        );
+        tracing::warn!(object = %format!("LeaderLock {key}"), reason = note, "TokenImplausible");
+        let object = entry.object.object_ref(&());
+        self.events.tell(Happening {
+            what: What::TokenImplausible,
+            object,
+            note,
+        });
+        self.writer.push(item);
+    }
+
+    /// Of a token that a status remembers, no master may know any more after a total loss.
+    pub(super) fn remember_token(&self, object: &LeaderLock) {
+        let token = object.status.as_ref().and_then(|status| status.fencing_token);
+        let quorum = self.fleet.get(&object.spec.quorum_ref.name);
+        if let (Some(token), Some(quorum)) = (token.and_then(|token| u64::try_from(token).ok()), quorum) {
+            // One from too far in the future is not taken; its holder says so.
+            let _ = quorum.masters.remember_token(FencingToken(token));
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The core's work on quorums.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::Resource;
 
-use super::{Core, Seen};
+use super::{Core, Job, Seen};
 use crate::{
     api::{RedisQuorum, plan::LockPlan, plan::QuorumPlan, quorum_status::ReporterStatus},
     controller::{
@@ -19,19 +19,24 @@ use crate::{
         status::{Health, QuorumFacts, quorum_status},
         writer::{self, Item},
     },
-    lease::Moment,
+    lease::{ClusterId, Moment},
+    masters::Reporters,
     operator::config::command_timeout,
 };
 
 /// The only write in the steady state.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// The walk through the keys of a master: some hundred thousand of them.
+const WALK: Duration = Duration::from_secs(2);
+/// A cluster that was not heard of for so long is not listed any more.
+const FORGOTTEN: i64 = 600;
 /// One heartbeat missed, and half of the next.
 const HEARTBEAT_MISSED: i64 = 45;
 /// As long as an election of the reporter takes at most, where one can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
 
 impl Core {
-    pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>, now: Moment) {
+    pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>) {
         let known: Vec<ObjectKey> = match observation {
             Observation::Synced => self.quorums.known().map(|name| quorum_key(name)).collect(),
             _ => Vec::new(),
@@ -51,7 +56,7 @@ impl Core {
                 };
                 let before = self.quorums.get(&name).map(|entry| generation(&entry.object));
                 let anew = before != Some(generation(&object));
-                self.quorums.see(&name, *object, now);
+                self.quorums.see(&name, *object);
                 if anew {
                     self.touched_quorums.insert(name.clone());
                 }
@@ -110,7 +115,10 @@ impl Core {
         let outcome = wanted.and_then(|plan| self.use_plan(name, plan, now));
         if let Some(entry) = self.quorums.get_mut(name) {
             match outcome {
-                Ok(plan) => (entry.plan, entry.problem) = (plan, None),
+                Ok(plan) => {
+                    entry.in_force = plan.as_ref().map(|_| entry.object.spec.clone());
+                    (entry.plan, entry.problem) = (plan, None);
+                }
                 Err(problem) => entry.problem = Some(problem),
             }
             if entry.plan.is_none() && entry.problem.is_none() {
@@ -179,6 +187,11 @@ impl Core {
         if let (Some(entry), Some(Ok(reporter))) = (self.quorums.get_mut(name), started) {
             entry.reporter = Some(reporter);
         }
+        for key in self.locks.of_quorum(name) {
+            if let Some(entry) = self.locks.get(key) {
+                self.remember_token(&entry.object);
+            }
+        }
         Ok(Some(plan))
     }
 
@@ -214,7 +227,10 @@ impl Core {
         if turn.name {
             entry.problem = clash.as_ref().map(|other| self::clash(&self.cluster, other));
         }
-        let beat = mine && entry.heartbeat_at.is_none_or(|at| at <= now);
+        let beat = mine && entry.ask_at.is_none_or(|at| at <= now);
+        if beat {
+            entry.ask_at = Some(now + HEARTBEAT);
+        }
         if turn.reporter || (turn.name && clash.is_none()) || shown {
             self.write_locks_of(name);
         }
@@ -225,8 +241,11 @@ impl Core {
             .quorums
             .get(name)
             .and_then(|entry| entry.reporter.as_ref()?.absent_for(now));
-        if news || turn.reporter || turn.name || beat || absent.is_some() {
+        if news || turn.reporter || turn.name || absent.is_some() {
             self.writer.push(Item::Quorum(name.to_owned()));
+        }
+        if beat {
+            self.ask_for_clusters(name);
         }
         if let Some(absent) = absent {
             self.unreported(name, absent);
@@ -235,6 +254,26 @@ impl Core {
             self.tell_quorum(name, majority, why, quarantined);
         }
         self.initialize(name);
+    }
+
+    /// Which clusters are alive belongs to the heartbeat, and is asked for before it.
+    fn ask_for_clusters(&mut self, name: &str) {
+        let Some(running) = self.fleet.get(name) else {
+            return;
+        };
+        let (masters, name) = (running.masters.clone(), name.to_owned());
+        self.jobs.spawn(async move {
+            let reporters = masters.clusters(WALK).await;
+            Job::Clusters(name, reporters)
+        });
+    }
+
+    pub(super) fn on_clusters(&mut self, name: &str, reporters: &Reporters) {
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.clusters = reporters.clusters.clone();
+            entry.heartbeat_due = true;
+            self.writer.push(Item::Quorum(name.to_owned()));
+        }
     }
 
     /// Our name is ours, or another cluster has it.
@@ -329,17 +368,13 @@ impl Core {
         if !may {
             return;
         }
-        let beat = mine && entry.heartbeat_at.is_none_or(|at| at <= now);
-        let mut reporters = before.reporters.clone();
-        if beat {
-            reporters.retain(|reporter| reporter.cluster != cluster);
-            reporters.push(ReporterStatus {
-                cluster,
-                last_seen_time: Time(stamp),
-            });
-            reporters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-        }
-        let mut status = quorum_status(&QuorumFacts {
+        let beat = mine && entry.heartbeat_due;
+        let reporters = if beat {
+            heard(&before.reporters, &entry.clusters, &self.cluster, stamp)
+        } else {
+            before.reporters.clone()
+        };
+        let status = quorum_status(&QuorumFacts {
             before: &before,
             generation: entry.object.metadata.generation.unwrap_or_default(),
             problem: entry.problem.as_ref(),
@@ -356,12 +391,7 @@ impl Core {
         if conditions_same && !beat {
             return;
         }
-        if !mine {
-            status.reporters = before.reporters;
-        }
-        if beat {
-            entry.heartbeat_at = Some(now + HEARTBEAT);
-        }
+        entry.heartbeat_due &= !beat;
         let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
         let Ok(status) = serde_json::to_value(&status) else {
             return;
@@ -371,6 +401,32 @@ impl Core {
     }
 }
 
+/// The clusters of the last heartbeats, and when.
+fn heard(
+    before: &[ReporterStatus],
+    alive: &BTreeSet<ClusterId>,
+    own: &ClusterId,
+    now: Timestamp,
+) -> Vec<ReporterStatus> {
+    let seen = |cluster: &ClusterId| ReporterStatus {
+        cluster: cluster.to_string(),
+        last_seen_time: Time(now),
+    };
+    let mut reporters: Vec<ReporterStatus> =
+        alive.iter().filter(|cluster| *cluster != own).map(seen).collect();
+    reporters.push(seen(own));
+    let rest = before
+        .iter()
+        .filter(|reporter| now.as_second() - reporter.last_seen_time.0.as_second() < FORGOTTEN);
+    for reporter in rest {
+        if !reporters.iter().any(|new| new.cluster == reporter.cluster) {
+            reporters.push(reporter.clone());
+        }
+    }
+    reporters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    reporters
+}
+
 fn quorum_key(name: &str) -> ObjectKey {
     ObjectKey {
         namespace: String::new(),
@@ -378,7 +434,7 @@ fn quorum_key(name: &str) -> ObjectKey {
     }
 }
 
-fn clash(own: &crate::lease::ClusterId, other: &crate::lease::ClusterId) -> Problem {
+fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
     Problem::new(
         Reason::ClusterNameNotUnique,
         format!(
