@@ -16,6 +16,9 @@ async fn the_version_is_the_one_that_was_asked_for() {
         .split_once("v1.")
         .expect("a version of Kubernetes");
     assert!(rest.starts_with(&format!("{}.", version.minor)), "{version:?}");
+    if let Ok(asked) = std::env::var("KUBE_VERSION") {
+        assert!(asked.is_empty() || version.git_version == format!("v{}", asked.trim_start_matches('v')));
+    }
 }
 
 #[tokio::test]
