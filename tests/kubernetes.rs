@@ -3,6 +3,8 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+#[path = "kubernetes/agreement.rs"]
+mod agreement;
 mod common;
 #[path = "kubernetes/crds.rs"]
 mod crds;
@@ -10,15 +12,17 @@ mod crds;
 mod election;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
+#[path = "rules/judge.rs"]
+mod judge;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/rights.rs"]
 mod rights;
-#[path = "rules/table.rs"]
+#[path = "kubernetes/rules.rs"]
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
-#[path = "kubernetes/table.rs"]
+#[path = "rules/table.rs"]
 mod table;
 #[path = "kubernetes/world.rs"]
 mod world;

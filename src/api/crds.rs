@@ -64,8 +64,8 @@ fn mark_unvisited(crd: &mut CustomResourceDefinition) {
     }
 }
 
-/// Takes every `nullable` away. The API server then drops a `null` as if the field had not been written, which is what
-/// an empty value of a template means, and no rule has to ask whether a field that is there is `null`.
+/// Takes every `nullable` away, as it is with most kinds: no rule has to ask whether a field that is there is `null`. The
+/// API server drops a `null` in an object that is created or updated as a whole; server-side apply refuses it by name.
 fn without_nulls(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     for field in schema.properties.iter_mut().flat_map(BTreeMap::values_mut) {

@@ -129,7 +129,8 @@ pub struct LeaderLockSpec {
 }
 
 /// A RedisQuorum by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = rules::subdomain("name"))]
 pub struct QuorumRef {
     /// Name of the RedisQuorum.
     #[schemars(length(min = 1, max = 253))]

@@ -142,7 +142,8 @@ impl Timings {
                 stop_too_long()
             });
         }
-        if self.retry_period < MIN_RETRY_PERIOD {
+        // One that is derived is only too short where the renew deadline is.
+        if given.retry_period.is_some() && self.retry_period < MIN_RETRY_PERIOD {
             return Err(TimingError::RetryPeriodTooShort {
                 retry_period: self.retry_period,
             });

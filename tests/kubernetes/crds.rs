@@ -5,7 +5,7 @@ use redlock::api::LeaderLock;
 use serde_json::json;
 
 use crate::fixture::ControlPlane;
-use crate::rules::{Kind, object};
+use crate::table::{Kind, object};
 
 #[tokio::test]
 async fn kubectl_prints_the_columns_of_both_kinds() {

@@ -52,6 +52,11 @@ pub fn validate_lock(
             .into_iter()
             .collect(),
     );
+    problems.extend(
+        check_subdomain("spec.quorumRef.name", &spec.quorum_ref.name)
+            .into_iter()
+            .collect(),
+    );
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
     let targets = targets(&mut problems, &spec.targets, spec.candidates);

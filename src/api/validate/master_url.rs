@@ -1,6 +1,6 @@
 //! The url of a master: what is accepted, how two are compared, and how one is shown without its secrets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use url::Url;
 
@@ -49,6 +49,12 @@ pub(super) fn parse(field: &str, text: &str) -> Result<MasterUrl, FieldError> {
     let Some(host) = url.host_str().filter(|h| !h.is_empty()) else {
         return refuse(format!("names no host: {SHAPE}"));
     };
+    if is_mapped(host) {
+        return refuse(format!(
+            "is not the url of a master, but holds an IPv4 address in IPv6 clothes, which would hide that two urls are \
+             one server: {SHAPE}"
+        ));
+    }
     let port = url.port().unwrap_or(DEFAULT_PORT);
     if port == 0 {
         return refuse(format!(
@@ -83,6 +89,13 @@ fn written_plainly(text: &str, port: u16) -> bool {
         || host
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+}
+
+/// `[::ffff:10.0.0.1]`.
+fn is_mapped(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<Ipv6Addr>()
+        .is_ok_and(|address| address.to_ipv4_mapped().is_some())
 }
 
 /// Host names compare without case and final dot, addresses by value.
@@ -171,6 +184,8 @@ mod tests {
             ("redis://%68", "not the url of a master"),
             ("redis://[::1]:", "not the url of a master"),
             ("redis://[::g]", "is not a url"),
+            ("redis://[::ffff:10.0.0.1]", "in IPv6 clothes"),
+            ("redis://[::ffff:a00:1]", "in IPv6 clothes"),
             ("redis://h?protocol=resp3", "after"),
             ("rediss://h#insecure", "after"),
             ("redis://h\n", "white space"),

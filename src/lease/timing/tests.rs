@@ -212,6 +212,16 @@ fn a_stop_that_does_not_fit_names_the_lease_that_would_do_and_the_longest() {
     );
 }
 
+/// 24.167 s less drift, stop and slack leaves 49 ms for the renew deadline: nobody gave the retry period of 9 ms.
+#[test]
+fn a_derived_retry_period_is_never_what_is_refused() {
+    let stop = ms(22_859);
+    let refused = Timings::resolve(given(Some(ms(24_167)), None, None), stop, None, s(120)).unwrap_err();
+    assert_eq!(refused.field(), TimingField::LeaseDuration, "{refused}");
+    let refused = Timings::resolve(given(None, Some(ms(40)), None), s(0), None, s(120)).unwrap_err();
+    assert_eq!(refused.field(), TimingField::RenewDeadline, "{refused}");
+}
+
 #[test]
 fn every_error_names_field_and_value() {
     let e = Timings::resolve(given(None, None, Some(s(20))), s(0), None, s(60)).unwrap_err();

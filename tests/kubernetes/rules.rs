@@ -9,7 +9,7 @@ use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
 use crate::fixture::{ControlPlane, TestNamespace};
-use crate::rules::{Kind, Said, cases, changes, object};
+use crate::table::{Kind, Said, cases, changes, object};
 
 #[tokio::test]
 async fn the_api_server_says_what_the_table_says() {
@@ -98,7 +98,7 @@ fn messages() -> BTreeSet<String> {
 }
 
 /// Without a type, which could not hold what is wrong.
-fn objects(client: Client, kind: Kind, namespace: &TestNamespace) -> Api<DynamicObject> {
+pub fn objects(client: Client, kind: Kind, namespace: &TestNamespace) -> Api<DynamicObject> {
     match kind {
         Kind::LeaderLock => Api::namespaced_with(client, namespace.name(), &resource::<LeaderLock>()),
         Kind::RedisQuorum => Api::all_with(client, &resource::<RedisQuorum>()),
@@ -109,12 +109,12 @@ fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
-fn read(object: Value) -> DynamicObject {
+pub fn read(object: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
 /// What the API server said, field by field, and all of it as text.
-fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
+pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
     let status: Status = match answer {
         Ok(_) => return (Said::new(), String::new()),
         Err(Error::Api(status)) => *status,

@@ -1,0 +1,56 @@
+//! What `validate` says of an object.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use redlock::api::plan::QuorumPlan;
+use redlock::api::validate::{FieldError, LockNames, validate_lock, validate_quorum};
+use redlock::api::{LeaderLock, RedisQuorum};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::table::{Kind, NAMESPACE, Said, object};
+
+/// A lock is judged beside the quorum that has nothing but masters.
+pub fn judge(kind: Kind, spec: &Map<String, Value>) -> Said {
+    judge_beside(kind, spec, &Map::new())
+}
+
+/// A lock is judged beside the quorum with this spec.
+pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, Value>) -> Said {
+    let value = object(kind, "x", spec);
+    let verdict = match kind {
+        Kind::RedisQuorum => {
+            parse::<RedisQuorum>(&value).map(|quorum| validate_quorum(&quorum).err().unwrap_or_default())
+        }
+        Kind::LeaderLock => parse::<LeaderLock>(&value).map(|mut lock| {
+            lock.metadata.namespace = Some(NAMESPACE.to_owned());
+            validate_lock(&lock, &plan(quorum), LockNames::OfTheNamespace)
+                .err()
+                .unwrap_or_default()
+        }),
+    };
+    match verdict {
+        Ok(errors) => told(errors),
+        // What cannot be read is not of the type: the text names the field.
+        Err(text) => vec![(String::new(), text)],
+    }
+}
+
+fn plan(spec: &Map<String, Value>) -> QuorumPlan {
+    let value = object(Kind::RedisQuorum, "default", spec);
+    validate_quorum(&parse(&value).unwrap()).unwrap()
+}
+
+pub fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    // Over text, as an object is read from a file: the error then names the field.
+    let text = serde_yaml::to_string(value).unwrap();
+    serde_yaml::from_str(&text).map_err(|error| error.to_string())
+}
+
+pub fn told(errors: Vec<FieldError>) -> Said {
+    errors
+        .into_iter()
+        .map(|error| (error.field.clone(), error.statement()))
+        .collect()
+}
