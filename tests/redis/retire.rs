@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redlock::masters::{
-    ConfigError, InitError, MastersConfig, NotDone, OldServer, RetireOutcome, Unfit, init,
+    ConfigError, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, Unfit, init,
 };
 
 use crate::common::masters::{Opened, config, open};
@@ -104,6 +104,34 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
         .await;
     assert!(followed.elapsed() < WAIT, "it was sealed already");
     assert!(other.try_acquire("c/d", "me").await.is_some());
+}
+
+#[tokio::test]
+async fn a_retired_server_that_forgot_it_is_not_sealed_by_those_who_saw_it() {
+    let (servers, one) = sealed(3, &ServerOptions::default()).await;
+    let (old, new) = (&servers[2], plain());
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    assert_eq!(retire(&one, old, &new, MUST).await, RetireOutcome::Retired);
+    one.replace_url("m2", &new.url()).unwrap();
+    let retired = |m: &MasterStatus| m.connected && matches!(m.unfit, Some(Unfit::Retired(_)));
+    other.master(2, "retired", retired).await;
+    old.restart_empty().unwrap();
+    let run_id = |m: &MasterStatus| m.facts.as_ref().map(|facts| facts.run_id.clone());
+    let before = run_id(&other.status()[2]);
+    other
+        .master(2, "retired still, in its next run", |m| {
+            retired(m) && run_id(m) != before
+        })
+        .await;
+    // Longer than the wait for a seal.
+    one.voters(2).await;
+    one.voters(3).await;
+    let keys: u64 = redis::cmd("DBSIZE")
+        .query_async(&mut raw(old).await)
+        .await
+        .unwrap();
+    assert_eq!((keys, other.voters_now()), (0, 2), "neither probe nor seal");
 }
 
 #[tokio::test]

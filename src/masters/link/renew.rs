@@ -113,6 +113,7 @@ impl Link {
         let old = state.open.take();
         state.handed_over = None;
         state.not_renewed = None;
+        state.retired = None;
         state.facts = None;
         state.unfit = None;
         state.trouble = None;
@@ -121,6 +122,24 @@ impl Link {
         drop(state);
         drop(old);
         self.switched.notify_one();
+    }
+
+    /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
+    /// by whoever still has its url. As long as this process has it, it does not forget. Not of the successor, which the
+    /// same url may lead to one day: that is named there, or was sealed by others.
+    pub(super) fn recall_retirement(&self, facts: &mut Facts, server: u32) {
+        let mut state = self.state();
+        if state.dial.server != server {
+            return;
+        }
+        if facts.fingerprint.starts_with(gate::RETIRED) {
+            state.retired = Some(facts.fingerprint.clone());
+        } else if let Some(retired) = &state.retired
+            && !facts.sealed()
+            && !retired.contains(&facts.run_id)
+        {
+            facts.fingerprint.clone_from(retired);
+        }
     }
 
     /// A link of its own to the same master, with nobody who keeps it.
