@@ -36,8 +36,8 @@ pub use look::Facts;
 pub use reply::Answer;
 pub use reporters::{Reporters, reporter_lock};
 pub use seal::{
-    Blocked, InitError, InitReport, NotDone, Progress, Registers, Remembered, ResealError, ResealReport,
-    Slot, init, reseal,
+    Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
+    ResealReport, RetireOutcome, Slot, init, reseal,
 };
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
 pub use survey::{LockAccount, LockNames};

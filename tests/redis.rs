@@ -26,6 +26,8 @@ mod release;
 mod renew;
 #[path = "redis/reporters.rs"]
 mod reporters;
+#[path = "redis/retire.rs"]
+mod retire;
 #[path = "redis/seal.rs"]
 mod seal;
 #[path = "redis/seal_gate.rs"]

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::{
     ConfigError, Fingerprint, FingerprintError, MasterStatus, Masters, MastersConfig, Notices, Tasks,
+    gate::RETIRED,
 };
 
 /// How many masters must carry the same fingerprint.
@@ -132,7 +133,8 @@ fn choose(all: &[MasterStatus], majority: usize, agreement: Agreement) -> Result
 /// The run_id and the fingerprint of a master that carries one.
 fn carried(status: &MasterStatus) -> Option<(&str, &str)> {
     let facts = status.facts.as_ref().filter(|_| status.answers())?;
-    (!facts.fingerprint.is_empty()).then_some((&facts.run_id, &facts.fingerprint))
+    let none = facts.fingerprint.is_empty() || facts.fingerprint.starts_with(RETIRED);
+    (!none).then_some((&facts.run_id, &facts.fingerprint))
 }
 
 /// The text that so many servers carry; one server under two urls is one server.
@@ -149,6 +151,7 @@ fn account(status: &MasterStatus) -> String {
     let what = match (&status.trouble, carried(status)) {
         (Some(trouble), _) => trouble.to_string(),
         (None, Some((_, text))) => text.chars().take(300).collect(),
+        (None, None) if status.unfit.is_some() => status.unfit.iter().map(ToString::to_string).collect(),
         (None, None) if status.answers() => "no fingerprint (never sealed)".into(),
         (None, None) => "no answer".into(),
     };

@@ -91,6 +91,8 @@ pub enum ConfigError {
     },
     #[error("two masters are called {0:?}; names must be unique")]
     SameName(String),
+    #[error("no master is called {name:?}; there are {names}")]
+    NoSuchMaster { name: String, names: String },
     #[error("TLS material cannot be used: {0}; it must be PEM")]
     Tls(String),
 }

@@ -15,6 +15,9 @@ pub enum Unfit {
     Replica(String),
     #[error("it runs in cluster mode; every master must be an independent server")]
     ClusterMode,
+    /// Its own words.
+    #[error("it was taken out of the quorum ({0})")]
+    Retired(String),
     #[error("it is the same server as another master (equal run_id)")]
     Duplicate,
     #[error("it is sealed for another quorum: {0}")]
@@ -29,6 +32,9 @@ pub enum Unfit {
     ClockStep(u64),
 }
 
+/// Begins what stands in the place of the fingerprint of a server that is this master no more; the scripts know it, too.
+pub(crate) const RETIRED: &str = "retired:";
+
 /// The first version with everything that the scripts use.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -42,6 +48,9 @@ pub(crate) fn check(facts: &Facts, fingerprint: &str) -> Option<Unfit> {
     }
     if facts.cluster_mode {
         return Some(Unfit::ClusterMode);
+    }
+    if facts.fingerprint.starts_with(RETIRED) {
+        return Some(Unfit::Retired(facts.fingerprint.chars().take(300).collect()));
     }
     if facts.eviction_policy != "noeviction" {
         return Some(Unfit::EvictionPolicy(facts.eviction_policy.clone()));
@@ -81,7 +90,7 @@ mod tests {
     #[test]
     fn each_reason_has_a_name() {
         type Change = fn(&mut Facts);
-        let cases: [(Change, Option<Unfit>); 10] = [
+        let cases: [(Change, Option<Unfit>); 11] = [
             (|_| {}, None),
             (|f| f.version = "6.2.0".into(), None),
             (
@@ -100,6 +109,14 @@ mod tests {
                 Some(Unfit::OtherFingerprint("g".into())),
             ),
             (|f| f.evicted = 3, Some(Unfit::Evicted(3))),
+            // Whatever its seal says.
+            (
+                |f| {
+                    f.seal = String::new();
+                    f.fingerprint = "retired: m2 is elsewhere".into();
+                },
+                Some(Unfit::Retired("retired: m2 is elsewhere".into())),
+            ),
             // The seal is of an earlier run: what stands beside it does not count.
             (
                 |f| {

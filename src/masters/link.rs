@@ -89,6 +89,7 @@ impl Link {
                 open: None,
                 handed_over: None,
                 not_renewed: None,
+                retired: None,
                 incarnation: 0,
                 facts: None,
                 unfit: None,
@@ -310,6 +311,7 @@ impl Link {
 
     /// Asks the master about itself.
     pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
+        let server = self.state().dial.server;
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
             self.call(
                 &LOOK,
@@ -327,7 +329,9 @@ impl Link {
             reply = ask(&[]).await.reply;
         }
         let reply = reply?;
-        Facts::parse(reply.counter, &reply.items)
+        let mut facts = Facts::parse(reply.counter, &reply.items)?;
+        self.recall_retirement(&mut facts, server);
+        Ok(facts)
     }
 }
 

@@ -69,6 +69,11 @@ impl Offset {
         stepped
     }
 
+    /// Another server answers from now on: its clock is no witness of a step. A step that was seen still counts.
+    pub(crate) fn forget(&mut self) {
+        self.last = None;
+    }
+
     /// How long this master still counts as unknown after a step.
     #[must_use]
     pub(crate) fn distrusted(&self, now: Moment) -> Option<Duration> {

@@ -52,4 +52,5 @@ scripts! {
     SCRATCH = "scratch.lua";
     PROBE = "unsealed.lua" "probe.lua";
     SEAL = "unsealed.lua" "seal.lua";
+    RETIRE = "retire.lua";
 }

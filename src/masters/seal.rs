@@ -10,6 +10,7 @@ mod known;
 mod plan;
 mod registers;
 mod reseal;
+mod retire;
 mod rounds;
 mod sealing;
 
@@ -23,6 +24,7 @@ pub use known::Remembered;
 pub use plan::Blocked;
 pub use registers::{Registers, Slot};
 pub use reseal::{Progress, ResealError, ResealReport, reseal};
+pub use retire::{OldServer, RetireOutcome};
 pub use rounds::NotDone;
 
 use self::{

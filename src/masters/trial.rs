@@ -109,6 +109,8 @@ impl Trial<'_> {
         self.read(&scripts::INSPECT, &lock, &[]).await?;
         self.read(&scripts::SCAN, &[], &["0", &self.keys.pattern("*"), "10"])
             .await?;
+        self.call(&scripts::RETIRE, &[meta, probe_key], &[run_id, FINGERPRINT, ""])
+            .await?;
         let subscribed = self.link.subscribe().await;
         subscribed.map_err(|reason| TrialError {
             script: "subscribe".into(),

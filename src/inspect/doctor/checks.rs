@@ -211,6 +211,10 @@ fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
             let hint = "it belongs to another quorum: give that one's masters, or another --key-prefix";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
+        Some(unfit @ Unfit::Retired(_)) => {
+            let hint = "another server is this master now: give its url; to use this one again, when nobody gives the url of the other one any more, delete <key prefix>:meta on it";
+            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
+        }
         Some(unfit @ Unfit::ClockStep(_)) => {
             let hint = "let its clock be slewed (chrony, ntpd -x), not stepped";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);

@@ -112,6 +112,14 @@ fn changed(link: &Link, peers: &Peers) {
     let _ = peers.notices.send(Notice::VotersChanged);
 }
 
+impl Link {
+    /// One look, by a connection that nobody keeps but the caller.
+    pub(in crate::masters) async fn look_once(&self) -> Result<Facts, Unknown> {
+        open(self).await?;
+        self.look().await
+    }
+}
+
 pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let (sender, pushes) = mpsc::unbounded_channel();
     let patience = link.command_timeout().max(Duration::from_secs(1));
@@ -210,7 +218,9 @@ async fn listen(link: &Link, peers: &Peers, pushes: &mut Pushes) -> bool {
             },
             () = &mut next => return true,
             () = &mut poked => return true,
-            () = link.switched.notified() => return false,
+            () = link.switched.notified() => if link.is_switched() {
+                return false;
+            },
         }
     }
 }

@@ -100,6 +100,48 @@ impl Link {
         }
     }
 
+    /// Another server is this master from now on. The old one has no vote here any more, the new one none before it was
+    /// looked at.
+    pub(crate) fn redial(&self, url: String, client: redis::Client) {
+        let mut state = self.state();
+        state.dial = Dial {
+            url,
+            client,
+            version: state.dial.version + 1,
+            server: state.dial.server + 1,
+        };
+        let old = state.open.take();
+        state.handed_over = None;
+        state.not_renewed = None;
+        state.retired = None;
+        state.facts = None;
+        state.unfit = None;
+        state.trouble = None;
+        state.sealing = None;
+        state.offset.forget();
+        drop(state);
+        drop(old);
+        self.switched.notify_one();
+    }
+
+    /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
+    /// by whoever still has its url. As long as this process has it, it does not forget. Not of the successor, which the
+    /// same url may lead to one day: that is named there, or was sealed by others.
+    pub(super) fn recall_retirement(&self, facts: &mut Facts, server: u32) {
+        let mut state = self.state();
+        if state.dial.server != server {
+            return;
+        }
+        if facts.fingerprint.starts_with(gate::RETIRED) {
+            state.retired = Some(facts.fingerprint.clone());
+        } else if let Some(retired) = &state.retired
+            && !facts.sealed()
+            && !retired.contains(&facts.run_id)
+        {
+            facts.fingerprint.clone_from(retired);
+        }
+    }
+
     /// A link of its own to the same master, with nobody who keeps it.
     fn beside(&self) -> Self {
         self.to(self.state().dial.clone())
@@ -169,6 +211,12 @@ impl Link {
             state.not_renewed = None;
         }
         pushes
+    }
+
+    /// Whether there is another connection to listen to than before, or none.
+    pub(super) fn is_switched(&self) -> bool {
+        let state = self.state();
+        state.open.is_none() || state.handed_over.is_some()
     }
 
     pub(super) fn is_handed_over(&self) -> bool {

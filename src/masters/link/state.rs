@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) handed_over: Option<Pushes>,
     /// Why the connection still stands under earlier credentials or certificates.
     pub(super) not_renewed: Option<Unknown>,
+    /// What the server behind the present url said when it was retired.
+    pub(super) retired: Option<String>,
     pub(super) incarnation: u32,
     pub(super) facts: Option<Facts>,
     pub(super) unfit: Option<Unfit>,

@@ -34,6 +34,8 @@ pub enum NotDone {
     Sealed,
     #[error("its probe was overwritten: another process seals or initialises it")]
     ProbeChanged,
+    #[error("it was retired: another server is this master now")]
+    Retired,
     #[error("it is in use: its registers exist")]
     Used,
     #[error("it did not do it: {0}")]
@@ -109,7 +111,7 @@ pub(super) async fn seal(
     Ok(())
 }
 
-fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
+pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
     let reply = reply?;
     let Code::Other(code) = &reply.code else {
         return Ok(reply);
@@ -119,6 +121,7 @@ fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
         "sealed" => NotDone::Sealed,
         "probe" => NotDone::ProbeChanged,
         "used" => NotDone::Used,
+        "retired" => NotDone::Retired,
         other => NotDone::Unknown(Unknown::Reply(format!("code {other:?}"))),
     })
 }

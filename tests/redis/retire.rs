@@ -1,0 +1,351 @@
+//! Design §5, "The url of a master may change": another server, or another name for the same one.
+
+use std::time::Instant;
+
+use redlock::masters::{
+    ConfigError, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, Unfit, init,
+};
+
+use crate::common::masters::{Opened, config, open};
+use crate::common::{Persistence, RedisServer, ServerOptions, free_port};
+use crate::rekey::Held;
+use crate::seal::{WAIT, raw, register, sealed};
+
+const MUST: OldServer = OldServer::MustAnswer;
+
+fn server(options: &ServerOptions) -> RedisServer {
+    RedisServer::start(options).unwrap()
+}
+
+fn plain() -> RedisServer {
+    server(&ServerOptions::default())
+}
+
+async fn retire(masters: &Opened, old: &RedisServer, new: &RedisServer, stated: OldServer) -> RetireOutcome {
+    let urls = (&*old.url(), &*new.url());
+    masters.retire("m2", urls, stated).await.unwrap()
+}
+
+async fn seal_of(server: &RedisServer) -> String {
+    register(server, "seal").await.unwrap_or_default()
+}
+
+async fn command(server: &RedisServer, words: &[&str]) {
+    let mut command = redis::cmd(words[0]);
+    let _: redis::Value = command
+        .arg(&words[1..])
+        .query_async(&mut raw(server).await)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
+    let options = ServerOptions {
+        persistence: Persistence::Aof,
+        ..ServerOptions::default()
+    };
+    let (servers, one) = sealed(3, &options).await;
+    let (old, new) = (&servers[2], plain());
+    // Another cluster, which still uses the old url.
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    let held = Held::keep(&one, one.try_acquire("a/b", "me").await.unwrap());
+
+    let retired = Instant::now();
+    let outcome = retire(&one, old, &new, MUST).await;
+    assert_eq!(outcome, RetireOutcome::Retired);
+    one.replace_url("m2", &new.url()).unwrap();
+    one.master(2, "looked at behind the new url", |m| {
+        m.url == new.url() && m.facts.is_some()
+    })
+    .await;
+    let status = other
+        .master(2, "retired", |m| matches!(m.unfit, Some(Unfit::Retired(_))))
+        .await;
+    let text = status.unfit.unwrap().to_string();
+    assert!(
+        text.contains("retired: m2 is the server") && text.contains(&new.url()),
+        "{text}"
+    );
+    // Not by a restart with its memory, either.
+    old.restart().unwrap();
+
+    one.voters(2).await;
+    one.voters(3).await;
+    assert!(retired.elapsed() >= WAIT, "sealed after {:?}", retired.elapsed());
+    let life = held.life().await;
+    assert_eq!((life.lost, life.fewest_voters), (0, 2), "{life:?}");
+    assert!(life.renewed > 10, "{life:?}");
+    other
+        .master(2, "retired still", |m| {
+            m.connected && matches!(m.unfit, Some(Unfit::Retired(_))) && m.sealing_left.is_none()
+        })
+        .await;
+    assert_eq!((seal_of(old).await.as_str(), other.voters_now()), ("", 2));
+    let no_init = init(&other).await.unwrap_err();
+    assert!(
+        matches!(&no_init, InitError::Unfit { master, reason: Unfit::Retired(_) } if master == "m2"),
+        "{no_init}"
+    );
+
+    // The other cluster follows: nothing is retired twice, and the new one keeps its seal.
+    assert_eq!(retire(&other, old, &new, MUST).await, RetireOutcome::Retired);
+    let stated = retire(&other, old, &new, OldServer::Stated).await;
+    assert_eq!(stated, RetireOutcome::Retired);
+    assert_eq!(one.voters_now(), 3);
+    assert_ne!(seal_of(&new).await, "");
+    let followed = Instant::now();
+    other.replace_url("m2", &new.url()).unwrap();
+    other
+        .master(2, "a voter behind the new url", |m| {
+            m.url == new.url() && m.votes()
+        })
+        .await;
+    assert!(followed.elapsed() < WAIT, "it was sealed already");
+    assert!(other.try_acquire("c/d", "me").await.is_some());
+}
+
+#[tokio::test]
+async fn a_retired_server_that_forgot_it_is_not_sealed_by_those_who_saw_it() {
+    let (servers, one) = sealed(3, &ServerOptions::default()).await;
+    let (old, new) = (&servers[2], plain());
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    assert_eq!(retire(&one, old, &new, MUST).await, RetireOutcome::Retired);
+    one.replace_url("m2", &new.url()).unwrap();
+    let retired = |m: &MasterStatus| m.connected && matches!(m.unfit, Some(Unfit::Retired(_)));
+    other.master(2, "retired", retired).await;
+    old.restart_empty().unwrap();
+    let run_id = |m: &MasterStatus| m.facts.as_ref().map(|facts| facts.run_id.clone());
+    let before = run_id(&other.status()[2]);
+    other
+        .master(2, "retired still, in its next run", |m| {
+            retired(m) && run_id(m) != before
+        })
+        .await;
+    // Longer than the wait for a seal.
+    one.voters(2).await;
+    one.voters(3).await;
+    let keys: u64 = redis::cmd("DBSIZE")
+        .query_async(&mut raw(old).await)
+        .await
+        .unwrap();
+    assert_eq!((keys, other.voters_now()), (0, 2), "neither probe nor seal");
+}
+
+#[tokio::test]
+async fn the_same_server_by_another_name_is_only_connected_anew() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let by_name = servers[2].url().replace("127.0.0.1", "localhost");
+    let urls = (&*servers[2].url(), &*by_name);
+    let outcome = masters.retire("m2", urls, MUST).await.unwrap();
+    assert_eq!(outcome, RetireOutcome::SameServer);
+    let changed = Instant::now();
+    masters.replace_url("m2", &by_name).unwrap();
+    masters
+        .master(2, "a voter by its name", |m| m.url == by_name && m.votes())
+        .await;
+    assert!(changed.elapsed() < WAIT, "it kept its seal");
+    let life = held.life().await;
+    assert_eq!(life.lost, 0, "{life:?}");
+    // Nor is it another's.
+    let taken = masters.replace_url("m2", &servers[1].url()).unwrap_err();
+    assert!(matches!(taken, ConfigError::SameUrl { .. }), "{taken}");
+    let unknown = masters.replace_url("m7", &by_name).unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "no master is called \"m7\"; there are m0, m1, m2"
+    );
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_named_and_the_old_server_keeps_its_vote() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let (old, new) = (&servers[2], plain());
+    let seal = seal_of(old).await;
+    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+
+    let outcome = masters.retire("m2", (&old.url(), &nowhere), MUST).await.unwrap();
+    assert!(
+        matches!(outcome, RetireOutcome::NewUnreachable { .. }),
+        "{outcome:?}"
+    );
+    let duplicate = RetireOutcome::NewRefused {
+        reason: Unfit::Duplicate,
+    };
+    assert_eq!(retire(&masters, old, &servers[1], MUST).await, duplicate);
+    let evicting = server(&ServerOptions {
+        eviction_policy: Some("allkeys-lru".into()),
+        ..ServerOptions::default()
+    });
+    let outcome = retire(&masters, old, &evicting, MUST).await;
+    assert!(
+        matches!(
+            outcome,
+            RetireOutcome::NewRefused {
+                reason: Unfit::EvictionPolicy(_)
+            }
+        ),
+        "{outcome:?}"
+    );
+    command(old, &["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let outcome = retire(&masters, old, &new, MUST).await;
+    assert!(
+        matches!(
+            outcome,
+            RetireOutcome::OldRefused {
+                reason: NotDone::Unknown(_)
+            }
+        ),
+        "{outcome:?}"
+    );
+    command(old, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    masters.voters(3).await;
+    servers[0].pause().unwrap();
+    masters.voters(2).await;
+    let missing = RetireOutcome::OthersMissing { voting: 1, needed: 2 };
+    assert_eq!(retire(&masters, old, &new, MUST).await, missing);
+    servers[0].resume().unwrap();
+    masters.voters(3).await;
+    assert_eq!(seal_of(old).await, seal, "it kept its vote");
+
+    let outcome = masters.retire("m2", (&nowhere, &new.url()), MUST).await.unwrap();
+    assert!(
+        matches!(outcome, RetireOutcome::OldUnreachable { .. }),
+        "{outcome:?}"
+    );
+    assert!(!outcome.allows_new_url());
+    let urls = (&*nowhere, &*new.url());
+    let outcome = masters.retire("m2", urls, OldServer::Stated).await.unwrap();
+    assert_eq!(outcome, RetireOutcome::StatedStopped);
+    assert!(outcome.allows_new_url());
+}
+
+#[tokio::test]
+async fn a_server_of_another_quorum_is_left_alone() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let theirs = [plain(), plain(), plain()];
+    let other = open(&MastersConfig {
+        longest_lease: std::time::Duration::from_secs(5),
+        ..config(&theirs)
+    });
+    init(&other).await.unwrap();
+    let seal = seal_of(&theirs[0]).await;
+    let outcome = retire(&masters, &servers[2], &theirs[0], MUST).await;
+    assert!(
+        matches!(
+            outcome,
+            RetireOutcome::NewRefused {
+                reason: Unfit::OtherFingerprint(_)
+            }
+        ),
+        "{outcome:?}"
+    );
+    let outcome = retire(&masters, &theirs[0], &plain(), MUST).await;
+    assert_eq!(outcome, RetireOutcome::NotOurs);
+    assert_eq!(seal_of(&theirs[0]).await, seal);
+}
+
+#[tokio::test]
+async fn two_successors_of_one_server_never_both_vote() {
+    let (servers, one) = sealed(3, &ServerOptions::default()).await;
+    let other = open(&config(&servers));
+    other.voters(3).await;
+    let (first, second) = (plain(), plain());
+    assert_eq!(
+        retire(&one, &servers[2], &first, MUST).await,
+        RetireOutcome::Retired
+    );
+    let outcome = retire(&other, &servers[2], &second, MUST).await;
+    match &outcome {
+        RetireOutcome::RetiredForAnother { said } => assert!(said.contains(&first.url()), "{said}"),
+        _ => panic!("{outcome:?}"),
+    }
+    // A person knows that it is the right one.
+    assert_eq!(
+        retire(&other, &servers[2], &second, OldServer::Stated).await,
+        RetireOutcome::Retired
+    );
+    // The way back leads to a server that was retired.
+    let outcome = retire(&one, &first, &servers[2], MUST).await;
+    assert!(
+        matches!(
+            outcome,
+            RetireOutcome::NewRefused {
+                reason: Unfit::Retired(_)
+            }
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let (old, new) = (&servers[2], plain());
+    // It was m2 once, and nobody told it otherwise when it was replaced.
+    let info: redis::InfoDict = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut raw(&new).await)
+        .await
+        .unwrap();
+    let run_id: String = info.get("run_id").unwrap();
+    let fingerprint = register(old, "fingerprint").await.unwrap();
+    command(
+        &new,
+        &[
+            "HSET",
+            "redlock:meta",
+            "seal",
+            &run_id,
+            "fingerprint",
+            &fingerprint,
+            "counter",
+            "5",
+        ],
+    )
+    .await;
+    let retired = Instant::now();
+    assert_eq!(retire(&masters, old, &new, MUST).await, RetireOutcome::Retired);
+    masters.replace_url("m2", &new.url()).unwrap();
+    masters.voters(2).await;
+    masters.voters(3).await;
+    assert!(retired.elapsed() >= WAIT, "sealed after {:?}", retired.elapsed());
+    let counter: u64 = register(&new, "counter").await.unwrap().parse().unwrap();
+    assert!(counter > 5, "{counter}");
+}
+
+#[tokio::test]
+async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let (old, new) = (&servers[2], plain());
+    assert_eq!(retire(&masters, old, &new, MUST).await, RetireOutcome::Retired);
+    let info: redis::InfoDict = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut raw(old).await)
+        .await
+        .unwrap();
+    let probe = format!("{}|x", info.get::<String>("run_id").unwrap());
+    command(old, &["SET", "redlock:probe", &probe]).await;
+    let begin = include_str!("../../src/masters/scripts/unsealed.lua");
+    for (end, third) in [
+        (include_str!("../../src/masters/scripts/probe.lua"), "keep"),
+        (
+            include_str!("../../src/masters/scripts/seal.lua"),
+            "v=1 fingerprint",
+        ),
+    ] {
+        let script = redis::Script::new(&[begin, end].concat());
+        let mut call = script.key("redlock:meta");
+        call.key("redlock:probe")
+            .arg(u64::MAX / 4096)
+            .arg(&probe)
+            .arg(third);
+        let reply: Vec<redis::Value> = call.invoke_async(&mut raw(old).await).await.unwrap();
+        let code: String = redis::from_redis_value(reply[0].clone()).unwrap();
+        assert_eq!(code, "retired", "{third}");
+    }
+    assert_eq!(seal_of(old).await, "");
+}
