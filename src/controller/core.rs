@@ -4,6 +4,7 @@
 mod initialize;
 mod locks;
 mod quorums;
+pub(super) mod urls;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use crate::{
     api::{LeaderLock, RedisQuorum},
     clock,
     lease::{ClusterId, FencingToken, HolderIdentity},
-    masters::{InitError, InitReport, Reporters},
+    masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::{
         fleet::Fleet,
         quorum::QuorumEnded,
@@ -80,6 +81,12 @@ enum Job {
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
+    Retired {
+        quorum: String,
+        master: String,
+        url: String,
+        outcome: Result<RetireOutcome, String>,
+    },
 }
 
 impl Core {
@@ -154,6 +161,12 @@ impl Core {
             Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
             Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
             Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
+            Ok(Job::Retired {
+                quorum,
+                master,
+                url,
+                outcome,
+            }) => self.on_retired(&quorum, &master, &url, outcome, clock::now()),
             Err(broken) => tracing::error!(error = %broken, "a question to the masters broke off"),
         }
     }

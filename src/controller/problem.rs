@@ -18,6 +18,8 @@ pub(super) enum Reason {
     SecretNotReadable,
     MastersShared,
     OldMasterStillReachable,
+    /// The url of a master is being changed; the old one is in use.
+    ChangingUrl,
     /// The quorum is being opened.
     Opening,
 }
@@ -37,6 +39,7 @@ impl Reason {
             Self::SecretNotReadable => "SecretNotReadable",
             Self::MastersShared => "MastersShared",
             Self::OldMasterStillReachable => "OldMasterStillReachable",
+            Self::ChangingUrl => "ChangingUrl",
             Self::Opening => "Opening",
         }
     }

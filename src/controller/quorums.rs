@@ -8,6 +8,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
+    core::urls::UrlChange,
     judge::QuorumView,
     object::age,
     problem::{Problem, Reason},
@@ -51,6 +52,7 @@ pub(super) struct QuorumEntry {
     pub(super) initialized: Option<Time>,
     /// First start: the masters are being initialised.
     pub(super) initializing: Initializing,
+    pub(super) url_change: UrlChange,
     /// That nobody can report was passed on to the locks.
     pub(super) told_unknown: bool,
 }
@@ -83,6 +85,7 @@ impl QuorumEntry {
             clusters: BTreeSet::new(),
             initialized: None,
             initializing: Initializing::No,
+            url_change: UrlChange::default(),
             told_unknown: false,
         }
     }
@@ -90,6 +93,9 @@ impl QuorumEntry {
     /// For the locks that name it.
     pub(super) fn view(&self) -> QuorumView<'_> {
         match (&self.plan, &self.problem) {
+            (_, Some(problem)) if problem.reason == Reason::ClusterNameNotUnique => {
+                QuorumView::NotUsable(problem)
+            }
             (Some(plan), _) => QuorumView::Usable(plan),
             (None, Some(problem)) => QuorumView::NotUsable(problem),
             (None, None) => QuorumView::Missing,

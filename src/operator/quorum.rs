@@ -142,6 +142,18 @@ impl RunningQuorum {
         );
     }
 
+    /// Reaches a master by another url, see [`Masters::replace_url`].
+    ///
+    /// # Errors
+    /// A url that cannot be used.
+    pub(crate) fn replace_url(&mut self, master: &str, url: &str) -> Result<(), ConfigError> {
+        self.masters.replace_url(master, url)?;
+        if let Some(plan) = self.plan.masters.iter_mut().find(|plan| plan.name == master) {
+            url.clone_into(&mut plan.url);
+        }
+        Ok(())
+    }
+
     /// Follows credentials and certificates that were rotated.
     ///
     /// # Errors

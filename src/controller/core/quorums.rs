@@ -20,7 +20,7 @@ use crate::{
         writer::{self, Item},
     },
     lease::{ClusterId, Moment},
-    masters::Reporters,
+    masters::{ConfigError, Reporters},
     operator::config::command_timeout,
 };
 
@@ -117,7 +117,9 @@ impl Core {
             match outcome {
                 Ok(plan) => {
                     entry.in_force = plan.as_ref().map(|_| entry.object.spec.clone());
-                    (entry.plan, entry.problem) = (plan, None);
+                    let clash = entry.reporter.as_ref().and_then(Reporter::clash);
+                    entry.problem = clash.map(|other| self::clash(&self.cluster, other));
+                    entry.plan = plan;
                 }
                 Err(problem) => entry.problem = Some(problem),
             }
@@ -167,18 +169,21 @@ impl Core {
             .filter_map(|key| Some((**self.locks.get(key)?.put.as_ref()?).clone()))
             .collect();
         let timeout = command_timeout(&plan, locks.iter());
+        let in_use = self.with_urls_in_use(name, &plan);
         if let Some(running) = self.fleet.get_mut(name) {
-            running
-                .rekey(access)
-                .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
-            running.adjust(&plan, timeout);
-            return Ok(Some(plan));
+            let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
+            running.rekey(access).map_err(refused)?;
+            running.adjust(&in_use, timeout);
+            return match self.change_urls(name, &plan, now) {
+                Some(problem) => Err(problem),
+                None => Ok(Some(plan)),
+            };
         }
         if self.fleet.is_closing(name) {
             return Ok(None);
         }
         self.fleet
-            .open(&plan, timeout, access)
+            .open(&in_use, timeout, access)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
         let started = self.fleet.get(name).map(|running| {
             let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
@@ -192,7 +197,10 @@ impl Core {
                 self.remember_token(&entry.object);
             }
         }
-        Ok(Some(plan))
+        if in_use != plan {
+            self.touched_quorums.insert(name.to_owned());
+        }
+        Ok(Some(in_use))
     }
 
     /// What changes with time alone.
@@ -225,7 +233,7 @@ impl Core {
         let why = health.no_majority();
         let shown = entry.look(health, now);
         if turn.name {
-            entry.problem = clash.as_ref().map(|other| self::clash(&self.cluster, other));
+            self.touched_quorums.insert(name.to_owned());
         }
         let beat = mine && entry.ask_at.is_none_or(|at| at <= now);
         if beat {
@@ -254,6 +262,13 @@ impl Core {
             self.tell_quorum(name, majority, why, quarantined);
         }
         self.initialize(name);
+        if self
+            .quorums
+            .get(name)
+            .is_some_and(|entry| entry.url_change.is_due(now))
+        {
+            self.touched_quorums.insert(name.to_owned());
+        }
     }
 
     /// Which clusters are alive belongs to the heartbeat, and is asked for before it.

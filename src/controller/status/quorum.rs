@@ -100,6 +100,7 @@ fn is_unsafe(unfit: &Unfit) -> bool {
         unfit,
         Unfit::Replica(_)
             | Unfit::ClusterMode
+            | Unfit::Retired(_)
             | Unfit::Duplicate
             | Unfit::OtherFingerprint(_)
             | Unfit::EvictionPolicy(_)
@@ -122,6 +123,7 @@ fn cause(master: &MasterStatus) -> Cause {
             Unfit::TooOld(_) => "ServerTooOld",
             Unfit::Replica(_) => "IsReplica",
             Unfit::ClusterMode => "ClusterMode",
+            Unfit::Retired(_) => "Retired",
             Unfit::Duplicate => "SameServer",
             Unfit::OtherFingerprint(_) => "OtherFingerprint",
             Unfit::EvictionPolicy(_) => "EvictionPolicy",
@@ -257,6 +259,6 @@ fn shown(master: &MasterStatus) -> Shown {
             .ok()
             .filter(|us| *us > 0),
         message: (!master.votes()).then(|| cause(master).text),
-        ..Shown::default()
+        url: Some(master.url.clone()),
     }
 }

@@ -1,0 +1,200 @@
+//! The url of a master changes: the old server loses its vote before the new one may have it.
+//!
+//! What is in use is in the status, so that a restarted operator begins with the old url, too. One master at a time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Core, Job};
+use crate::{
+    api::plan::QuorumPlan,
+    controller::problem::{Problem, Reason},
+    lease::Moment,
+    masters::{OldServer, RetireOutcome},
+};
+
+/// Names masters, separated by commas, of which the old server is stopped for good.
+const STOPPED: &str = "redlock.dev/old-master-stopped";
+/// Between two tries to reach what could not be reached.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A change of a url that is under way.
+#[derive(Clone, Debug, Default)]
+pub(in crate::controller) struct UrlChange {
+    asking: bool,
+    again_at: Option<Moment>,
+    /// What the last try said.
+    problem: Option<Problem>,
+}
+
+impl UrlChange {
+    /// It is time for another try.
+    pub(super) fn is_due(&self, now: Moment) -> bool {
+        !self.asking && self.again_at.is_some_and(|at| at <= now)
+    }
+}
+
+impl Core {
+    /// The plan with the urls that are in use: those of the running masters, or else those that the status remembers.
+    pub(super) fn with_urls_in_use(&self, name: &str, plan: &QuorumPlan) -> QuorumPlan {
+        let mut plan = plan.clone();
+        let running = self.fleet.get(name).map(|running| &running.plan);
+        let status = self
+            .quorums
+            .get(name)
+            .and_then(|entry| entry.object.status.as_ref());
+        let in_use: BTreeMap<String, String> = match running {
+            Some(before) => before
+                .masters
+                .iter()
+                .map(|m| (m.name.clone(), m.url.clone()))
+                .collect(),
+            None => status
+                .iter()
+                .flat_map(|status| &status.masters)
+                .filter_map(|master| Some((master.name.clone(), master.url.clone()?)))
+                .collect(),
+        };
+        for master in &mut plan.masters {
+            if let Some(url) = in_use.get(&master.name) {
+                master.url.clone_from(url);
+            }
+        }
+        plan
+    }
+
+    /// Takes the next step towards these urls, if they are others. Returns why they are not in use yet.
+    pub(super) fn change_urls(&mut self, name: &str, wanted: &QuorumPlan, now: Moment) -> Option<Problem> {
+        let running = self.fleet.get(name)?;
+        let in_use = |master: &str| {
+            running
+                .plan
+                .masters
+                .iter()
+                .find(|m| m.name == master)
+                .map(|m| m.url.clone())
+        };
+        let changed = wanted.masters.iter().find_map(|master| {
+            let before = in_use(&master.name).filter(|before| *before != master.url)?;
+            Some((master.name.clone(), before, master.url.clone()))
+        });
+        let entry = self.quorums.get_mut(name)?;
+        let Some((master, old, new)) = changed else {
+            entry.url_change = UrlChange::default();
+            return None;
+        };
+        let stated = entry
+            .object
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(STOPPED));
+        let stated = stated.is_some_and(|names| names.split(',').any(|name| name.trim() == master));
+        let change = &mut entry.url_change;
+        if !change.asking && change.again_at.is_none_or(|at| at <= now) {
+            change.asking = true;
+            let (masters, name, named) = (running.masters.clone(), name.to_owned(), master.clone());
+            let stated = if stated {
+                OldServer::Stated
+            } else {
+                OldServer::MustAnswer
+            };
+            self.jobs.spawn(async move {
+                let outcome = masters.retire(&named, (&old, &new), stated).await;
+                let outcome = outcome.map_err(|error| error.to_string());
+                Job::Retired {
+                    quorum: name,
+                    master: named,
+                    url: new,
+                    outcome,
+                }
+            });
+        }
+        let waits = || {
+            Problem::new(
+                Reason::ChangingUrl,
+                format!("spec.masters: the url of {master} is being changed"),
+            )
+        };
+        Some(change.problem.clone().unwrap_or_else(waits))
+    }
+
+    pub(super) fn on_retired(
+        &mut self,
+        quorum: &str,
+        master: &str,
+        url: &str,
+        outcome: Result<RetireOutcome, String>,
+        now: Moment,
+    ) {
+        let Some(entry) = self.quorums.get_mut(quorum) else {
+            return;
+        };
+        entry.url_change.asking = false;
+        entry.url_change.again_at = Some(now + AGAIN);
+        self.touched_quorums.insert(quorum.to_owned());
+        let allowed = outcome.as_ref().is_ok_and(RetireOutcome::allows_new_url);
+        // The object may ask for another url by now.
+        let wanted = entry
+            .object
+            .spec
+            .masters
+            .iter()
+            .any(|m| m.name == master && m.url == url);
+        if allowed && wanted {
+            entry.url_change = UrlChange::default();
+            if let Some(running) = self.fleet.get_mut(quorum) {
+                match running.replace_url(master, url) {
+                    Ok(()) => tracing::info!(quorum, master, url, ?outcome, "url of a master changed"),
+                    Err(error) => {
+                        entry.url_change.problem = Some(Problem::new(Reason::InvalidSpec, error.to_string()));
+                    }
+                }
+            }
+            return;
+        }
+        entry.url_change.problem = Some(problem(master, url, outcome));
+    }
+}
+
+fn problem(master: &str, url: &str, outcome: Result<RetireOutcome, String>) -> Problem {
+    let field = format!("spec.masters: the url of {master} cannot be changed to {url} yet");
+    let stated = format!("or, if that server is stopped for good, annotate {STOPPED}={master}");
+    let (reason, text) = match outcome {
+        Err(error) => (Reason::InvalidSpec, error),
+        Ok(RetireOutcome::OldUnreachable { reason }) => (
+            Reason::OldMasterStillReachable,
+            format!(
+                "the server behind the old url may still vote for others and cannot be asked ({reason}): make it reachable, {stated}"
+            ),
+        ),
+        Ok(RetireOutcome::OldRefused { reason }) => (
+            Reason::OldMasterStillReachable,
+            format!("the server behind the old url keeps its vote ({reason}): let it be written, {stated}"),
+        ),
+        Ok(RetireOutcome::RetiredForAnother { said }) => (
+            Reason::OldMasterStillReachable,
+            format!(
+                "the old server was retired for another one ({said}); if this is the one, annotate {STOPPED}={master}"
+            ),
+        ),
+        Ok(RetireOutcome::OthersMissing { voting, needed }) => (
+            Reason::ChangingUrl,
+            format!("without this master {voting} would vote, and {needed} are needed: waits for the others"),
+        ),
+        Ok(RetireOutcome::NewUnreachable { reason }) => (
+            Reason::ChangingUrl,
+            format!("the server behind it is not reached ({reason})"),
+        ),
+        Ok(RetireOutcome::NewRefused { reason }) => (
+            Reason::ChangingUrl,
+            format!("the server behind it cannot vote: {reason}"),
+        ),
+        Ok(
+            RetireOutcome::SameServer
+            | RetireOutcome::Retired
+            | RetireOutcome::NotOurs
+            | RetireOutcome::StatedStopped,
+        ) => (Reason::ChangingUrl, "being changed".into()),
+    };
+    Problem::new(reason, format!("{field}: {text}"))
+}
