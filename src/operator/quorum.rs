@@ -7,6 +7,7 @@ use tokio::{task::JoinError, time};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    access::Access,
     config::{Locks, masters_config, terms},
     relay::{Changes, Relay},
     state::{InUseQuorum, Names},
@@ -15,7 +16,7 @@ use crate::{
     api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
     lease::{ClusterId, HolderIdentity, LockName, Terms},
-    masters::{Closed, ConfigError, Credentials, Masters, TaskEnded, Tasks, Tls},
+    masters::{Closed, ConfigError, Masters, TaskEnded, Tasks},
     telemetry::{QuorumMeter, Telemetry},
 };
 
@@ -59,13 +60,6 @@ enum Cause {
 pub(crate) struct Candidate {
     pub(crate) identity: HolderIdentity,
     pub(crate) cluster: ClusterId,
-}
-
-/// How the masters know us.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
-    pub(crate) credentials: Credentials,
-    pub(crate) tls: Tls,
 }
 
 #[derive(Debug)]
