@@ -22,7 +22,7 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{ClusterId, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, FencingToken, HolderIdentity, LockName, Terms},
     masters::{Closed, Masters, Notices},
 };
 
@@ -32,7 +32,7 @@ enum Command {
     Put(LockName, Terms),
     Remove(LockName),
     StepDown(LockName, Duration),
-    HandOver(LockName, ClusterId),
+    HandOver(LockName, ClusterId, Option<FencingToken>),
     Ping(oneshot::Sender<()>),
     Shutdown,
 }
@@ -85,7 +85,12 @@ impl Elector {
 
     /// Passes a lock on to a cluster.
     pub fn hand_over(&self, lock: LockName, to: ClusterId) {
-        self.send(Command::HandOver(lock, to));
+        self.send(Command::HandOver(lock, to, None));
+    }
+
+    /// The same for the lease with this token and no other: does nothing once that one has ended.
+    pub fn hand_over_lease(&self, lock: LockName, token: FencingToken, to: ClusterId) {
+        self.send(Command::HandOver(lock, to, Some(token)));
     }
 
     /// Gives every lock up; the task ends when all is released.

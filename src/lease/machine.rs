@@ -95,6 +95,8 @@ pub enum Event {
     /// Pass the lock on.
     HandOver {
         to: ClusterId,
+        /// Only the lease with this token; the present one, whichever it is, without.
+        token: Option<super::FencingToken>,
     },
     Shutdown,
 }
@@ -242,7 +244,7 @@ impl Machine {
                 self.standby.abstain_until = now + abstain;
                 self.end(EndReason::SteppedDown, &mut out);
             }
-            Event::HandOver { to } => self.hand_over(to, &mut out),
+            Event::HandOver { to, token } => self.hand_over(to, token, &mut out),
             Event::Shutdown => self.on_shutdown(&mut out),
         }
         out
