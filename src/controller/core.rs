@@ -1,12 +1,17 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+mod hand_over;
 mod initialize;
 mod locks;
 mod quorums;
 pub(super) mod urls;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Secret;
 use tokio::{
@@ -70,17 +75,21 @@ pub(super) struct Core {
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
     jobs: JoinSet<Job>,
+    /// The requests for a hand-over that are being answered.
+    answering: BTreeMap<ObjectKey, String>,
     /// The caches were filled, and what they hold was applied.
     ready: bool,
 }
 
-/// What masters were asked for beside the work of the elector.
+/// What was begun beside the work of the elector.
 enum Job {
     Initialized(String, Result<InitReport, InitError>),
     /// The token that a status has, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
+    /// A request for a hand-over.
+    Answered(ObjectKey),
     Retired {
         quorum: String,
         master: String,
@@ -114,6 +123,7 @@ impl Core {
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
             jobs: JoinSet::new(),
+            answering: BTreeMap::new(),
             ready: false,
         }
     }
@@ -160,6 +170,7 @@ impl Core {
         match end {
             Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
             Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
+            Ok(Job::Answered(key)) => self.on_answered(&key),
             Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
             Ok(Job::Retired {
                 quorum,
