@@ -25,20 +25,22 @@ use crate::{
   redlock doctor --quorum default
   redlock doctor --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct DoctorArgs {
-    /// The shortest lease that the masters must be fast enough for.
-    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "15s")]
-    lease_duration: Duration,
+    /// The shortest lease that the masters must be fast enough for; 15s, or the longest that they grant, unless told.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration)]
+    lease_duration: Option<Duration>,
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
     place: PlaceArgs,
 }
 
+/// Of a lock that says nothing of its timings.
+const USUAL: Duration = Duration::from_secs(15);
+
 pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
-    if args.lease_duration < timing::MIN_LEASE {
+    if let Some(given) = args.lease_duration.filter(|given| *given < timing::MIN_LEASE) {
         let message = format!(
-            "--lease-duration {:?} is too short: the shortest lease is {:?}",
-            args.lease_duration,
+            "--lease-duration {given:?} is too short: the shortest lease is {:?}",
             timing::MIN_LEASE
         );
         return Err(Failure::new(Exit::Config, message));
@@ -60,7 +62,9 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
             (session, doctor::examine_objects(&cluster, &quorum).await, away)
         }
     };
-    let diagnosis = doctor::examine(&session, args.lease_duration).await;
+    let longest = session.masters.fingerprint().longest_lease();
+    let lease_duration = args.lease_duration.unwrap_or(USUAL.min(longest));
+    let diagnosis = doctor::examine(&session, lease_duration).await;
     session.close().await;
     let mut diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
     diagnosis.add(objects, away.map(|away| away.text));

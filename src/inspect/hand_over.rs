@@ -227,10 +227,7 @@ impl Plan {
     pub async fn carry_out(self, cluster: &Cluster) -> Result<HandedOver, HandOverError> {
         let locks = cluster.locks_api();
         let name = self.lock.object.name_any();
-        let end = match request::write(&locks, &name, &self).await {
-            Ok(id) => Ok(follow::follow(&locks, &name, &self, &id).await),
-            Err(error) => Err(error),
-        };
+        let end = follow::follow(&locks, &name, &self).await;
         if let Some(session) = self.session {
             session.close().await;
         }

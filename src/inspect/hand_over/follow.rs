@@ -1,21 +1,21 @@
 //! What becomes of a request: by the masters where they can be read from here, else by the object's status.
 
-use std::time::Duration;
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use kube::Api;
 use tokio::{signal, time};
 
-use super::{Ending, HandedOver, Plan, request};
+use super::{Ending, HandOverError, HandedOver, Plan, request};
 use crate::{
     api::{
         LeaderLock,
         hand_over::{HandOverAnswer, HandOverResult},
     },
     clock,
-    inspect::{
-        Session,
-        status::{self, LockState, LockStatus},
-    },
+    inspect::status::{self, LockState, LockStatus},
     lease::Moment,
 };
 
@@ -23,6 +23,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(10);
 /// How often the object is asked for.
 const READ: Duration = Duration::from_millis(250);
+/// How often for an answer to what has happened already.
+const READS: usize = 8;
 
 /// Who holds it after the lease that was passed on.
 #[derive(Clone, Debug)]
@@ -34,20 +36,38 @@ struct Next {
     gap: Option<Duration>,
 }
 
-/// Follows it to its end, at most as long as the plan says.
-pub(super) async fn follow(locks: &Api<LeaderLock>, name: &str, plan: &Plan, id: &str) -> HandedOver {
-    let mut seen = Seen::default();
+/// Asks for it and follows it to its end, at most as long as the plan says.
+///
+/// # Errors
+/// The request could not be written.
+pub(super) async fn follow(
+    locks: &Api<LeaderLock>,
+    name: &str,
+    plan: &Plan,
+) -> Result<HandedOver, HandOverError> {
+    let (mut seen, mut masters) = (Seen::default(), pin!(by_masters(plan)));
+    let id = {
+        let mut write = pin!(request::write(locks, name, plan));
+        loop {
+            tokio::select! {
+                // The old lease must be seen before it can end: the holder is often quicker than the answer to a write.
+                biased;
+                next = &mut masters, if seen.next.is_none() => seen.next = Some(next),
+                id = &mut write => break id?,
+            }
+        }
+    };
     let end = tokio::select! {
-        end = time::timeout(plan.wait, seen.watch(locks, name, plan, id)) => end.ok(),
+        end = time::timeout(plan.wait, seen.watch(locks, name, plan, &id, masters)) => end.ok(),
         // Without signals it is waited for to the end.
         Ok(()) = signal::ctrl_c() => Some(Ending::Interrupted),
     };
     let ending = match end {
         Some(Ending::Interrupted) | None if seen.answer.is_none() => {
-            let withdrawn = request::withdraw(locks, name, id).await;
+            let withdrawn = request::withdraw(locks, name, &id).await;
             if !withdrawn && let Ok(object) = locks.get(name).await {
                 // Answered in the last moment.
-                seen.answer = request::answered(&object, id);
+                seen.answer = request::answered(&object, &id);
             }
             match (&seen.answer, end) {
                 (None, None) => Ending::NotAnswered,
@@ -56,9 +76,12 @@ pub(super) async fn follow(locks: &Api<LeaderLock>, name: &str, plan: &Plan, id:
             }
         }
         Some(Ending::Interrupted) | None => seen.answer.as_ref().map_or(Ending::NotAnswered, unfinished),
-        Some(ending) => ending,
+        Some(ending) => {
+            seen.leave_nothing(locks, name, &id).await;
+            ending
+        }
     };
-    told(plan, ending, seen)
+    Ok(told(plan, ending, seen))
 }
 
 const fn unfinished(answer: &HandOverAnswer) -> Ending {
@@ -75,14 +98,17 @@ struct Seen {
 }
 
 impl Seen {
-    async fn watch(&mut self, locks: &Api<LeaderLock>, name: &str, plan: &Plan, id: &str) -> Ending {
-        let masters = async {
-            match &plan.session {
-                Some(session) => by_masters(session, plan).await,
-                None => std::future::pending().await,
-            }
-        };
-        let mut masters = std::pin::pin!(masters);
+    async fn watch(
+        &mut self,
+        locks: &Api<LeaderLock>,
+        name: &str,
+        plan: &Plan,
+        id: &str,
+        mut masters: Pin<&mut impl Future<Output = Next>>,
+    ) -> Ending {
+        if let Some(next) = self.next.take() {
+            return self.end(plan, next);
+        }
         let mut reads = time::interval(READ);
         reads.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         loop {
@@ -109,6 +135,21 @@ impl Seen {
         }
     }
 
+    /// The masters show the end before the holder has answered; one that lost the lease meanwhile never answers.
+    async fn leave_nothing(&mut self, locks: &Api<LeaderLock>, name: &str, id: &str) {
+        let mut reads = time::interval(READ);
+        for _ in 0..READS {
+            if self.answer.is_some() {
+                return;
+            }
+            reads.tick().await;
+            if let Ok(object) = locks.get(name).await {
+                self.answer = request::answered(&object, id);
+            }
+        }
+        request::withdraw(locks, name, id).await;
+    }
+
     fn end(&mut self, plan: &Plan, next: Next) -> Ending {
         let to = &plan.to;
         let there = if next.cluster.contains('/') {
@@ -127,7 +168,10 @@ impl Seen {
 
 /// Looks until another lease shows. From the start of the last look that showed the old one to the end of the first
 /// that shows the new one, it was nobody's for no longer than that.
-async fn by_masters(session: &Session, plan: &Plan) -> Next {
+async fn by_masters(plan: &Plan) -> Next {
+    let Some(session) = &plan.session else {
+        return std::future::pending().await;
+    };
     let mut old_at: Option<Moment> = None;
     loop {
         let asked = clock::now();
