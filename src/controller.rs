@@ -20,7 +20,10 @@ mod quorums;
 mod reporter;
 mod roll;
 mod secrets;
+mod siblings;
 mod status;
+mod warden;
 mod writer;
 
 pub use process::{Options, run};
+pub use siblings::Siblings;

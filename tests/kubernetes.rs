@@ -29,5 +29,7 @@ mod rules;
 mod server;
 #[path = "rules/table.rs"]
 mod table;
+#[path = "kubernetes/targets.rs"]
+mod targets;
 #[path = "kubernetes/world.rs"]
 mod world;

@@ -186,7 +186,9 @@ impl Warden {
     fn open(&mut self) {
         let plan = &self.post.plan;
         let switches = plan.targets.iter();
-        self.switches = switches.map(|target| Switch::new(&self.post.client, &plan.namespace, target)).collect();
+        self.switches = switches
+            .map(|target| Switch::new(&self.post.client, &plan.namespace, target))
+            .collect();
     }
 
     fn follow(&self) -> SelectAll<target::Changes> {
@@ -258,9 +260,10 @@ impl Warden {
             return Duration::ZERO;
         }
         let held = standing.marks.held;
-        let own = standing.last_holder.as_ref().is_some_and(|holder| {
-            holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid()
-        });
+        let own = standing
+            .last_holder
+            .as_ref()
+            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
         if own || self.post.own_token == Some(held) {
             Duration::ZERO
         } else {
@@ -276,16 +279,32 @@ impl Warden {
             return (self.report(Goal::Run, false, true, None), None);
         }
         if self.marked != Some(token) {
-            if !self.post.elector.mark(self.post.plan.lock_name.clone(), false).await {
-                let trouble = ("NotMarked", "a majority of the masters did not write down that targets start".to_owned());
-                return (self.report(Goal::Run, false, false, Some(trouble)), Some(clock::now() + AGAIN));
+            if !self
+                .post
+                .elector
+                .mark(self.post.plan.lock_name.clone(), false)
+                .await
+            {
+                let trouble = (
+                    "NotMarked",
+                    "a majority of the masters did not write down that targets start".to_owned(),
+                );
+                return (
+                    self.report(Goal::Run, false, false, Some(trouble)),
+                    Some(clock::now() + AGAIN),
+                );
             }
             self.marked = Some(token);
         }
         let (mut settled, mut trouble) = (true, None);
         for index in 0..self.switches.len() {
             let standing = self.post.standing.clone();
-            let may = move || standing.borrow().authority_at(clock::now()).is_some_and(|now| now.token == token);
+            let may = move || {
+                standing
+                    .borrow()
+                    .authority_at(clock::now())
+                    .is_some_and(|now| now.token == token)
+            };
             match self.switches[index].start(may).await {
                 Step::Done => {}
                 Step::Working => settled = false,
@@ -310,7 +329,12 @@ impl Warden {
             self.lost = None;
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
-                let clean = !held || self.post.elector.mark(self.post.plan.lock_name.clone(), true).await;
+                let clean = !held
+                    || self
+                        .post
+                        .elector
+                        .mark(self.post.plan.lock_name.clone(), true)
+                        .await;
                 for done in self.stop.drain(..) {
                     // Whoever asked may have given up.
                     let _ = done.send(clean);
@@ -341,7 +365,10 @@ impl Warden {
         Report {
             key: self.post.key.clone(),
             targets: self.switches.iter().map(status).collect(),
-            runs: self.switches.iter().any(|switch| switch.observed != TargetState::Standby),
+            runs: self
+                .switches
+                .iter()
+                .any(|switch| switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,

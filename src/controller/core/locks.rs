@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
-use super::{Core, Job};
+use super::{Core, Job, targets::PAUSED};
 use crate::{
     api::leader_lock::Candidates,
     api::{LeaderLock, plan::LockPlan},
@@ -25,9 +25,6 @@ use crate::{
 
 /// So long nobody is seen to hold a lock until its status says so.
 const UNHELD: Duration = Duration::from_secs(1);
-/// The annotation that takes the operator's hands off a lock's targets.
-const PAUSED: &str = "redlock.dev/paused";
-
 impl Core {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
         for key in self.locks.call(scope, &observation) {
@@ -125,11 +122,17 @@ impl Core {
             && confirmed
             && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
         {
-            quorum.put_lock(&plan, &self.cluster);
-            if let Some(entry) = self.locks.get_mut(key) {
+            if self.locks.get(key).is_some_and(|entry| entry.leaving.is_none()) {
+                quorum.put_lock(&plan, &self.cluster);
+            }
+            if let Some(entry) = self.locks.get_mut(key)
+                && entry.leaving.is_none()
+            {
                 entry.put = Some(plan);
             }
         }
+        self.apply_targets(key);
+        self.on_going(key, clock::now());
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(key);
     }
@@ -291,6 +294,7 @@ impl Core {
             votes: shown.map_or((0, 0), |health| (health.voting, health.masters)),
             no_majority: shown.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: annotations.and_then(|all| all.get(PAUSED)).map(String::as_str),
+            targets: entry.warden.as_ref().and_then(|warden| warden.last.as_ref()),
             now: timestamp(),
         });
         if status == before {
@@ -371,20 +375,14 @@ impl Core {
 }
 
 /// What makes a lock be judged anew.
-fn content(
-    object: &LeaderLock,
-) -> (
-    Option<String>,
-    Option<i64>,
-    bool,
-    Option<std::collections::BTreeMap<String, String>>,
-) {
+fn content(object: &LeaderLock) -> impl PartialEq + use<> {
     let metadata = &object.metadata;
     (
         metadata.uid.clone(),
         metadata.generation,
         metadata.deletion_timestamp.is_some(),
         metadata.annotations.clone(),
+        metadata.finalizers.clone(),
     )
 }
 
