@@ -9,6 +9,7 @@ mod clients;
 mod cluster;
 mod core;
 mod events;
+mod hand_over;
 mod judge;
 mod locks;
 mod object;

@@ -1,6 +1,7 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+mod hand_over;
 mod initialize;
 mod locks;
 pub(super) mod place;
@@ -9,7 +10,7 @@ pub(super) mod targets;
 pub(super) mod urls;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -87,6 +88,8 @@ pub(super) struct Core {
     /// To be looked at again with time.
     touched_later: BTreeSet<String>,
     jobs: JoinSet<Job>,
+    /// The requests for a hand-over that are being answered.
+    answering: BTreeMap<ObjectKey, String>,
     siblings: Ready,
     /// Locks whose warden or finalizer could not be seen to yet.
     wardens_due: BTreeSet<ObjectKey>,
@@ -95,13 +98,15 @@ pub(super) struct Core {
     ready: bool,
 }
 
-/// What masters were asked for beside the work of the elector.
+/// What was begun beside the work of the elector.
 enum Job {
     Initialized(String, Result<InitReport, InitError>),
     /// The token that a status has, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
+    /// A request for a hand-over.
+    Answered(ObjectKey),
     /// Whether everything of a lock that is being deleted was stopped.
     Stopped(ObjectKey, bool),
     Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
@@ -139,6 +144,7 @@ impl Core {
             touched_quorums: BTreeSet::new(),
             touched_later: BTreeSet::new(),
             jobs: JoinSet::new(),
+            answering: BTreeMap::new(),
             siblings: Ready::new(own_pod),
             wardens_due: BTreeSet::new(),
             finalizers_due: BTreeSet::new(),
@@ -188,6 +194,7 @@ impl Core {
         match end {
             Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
             Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
+            Ok(Job::Answered(key)) => self.on_answered(&key),
             Ok(Job::Stopped(key, stopped)) => self.on_stopped(&key, stopped),
             Ok(Job::Finalizer(key, end)) => self.on_finalizer(&key, end),
             Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),

@@ -90,6 +90,7 @@ impl Core {
             .map(|standing| standing.borrow().clone());
         let key = ObjectKey { namespace, name };
         self.writer.push(Item::Lock(key.clone()));
+        self.answer_hand_over(&key);
         let (Some(entry), Some(standing)) = (self.locks.get(&key), standing) else {
             return;
         };

@@ -101,6 +101,7 @@ impl Core {
             self.apply_targets(key);
         }
         self.writer.push(Item::Lock(key.clone()));
+        self.answer_hand_over(key);
     }
 
     fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
