@@ -1,0 +1,125 @@
+//! What the masters say, read with plain commands: nothing here uses the code that is measured.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redlock::clock;
+use redlock::demo::redis_server::RedisServers;
+
+#[derive(Clone)]
+pub struct Masters(Vec<MultiplexedConnection>);
+
+/// A lease as it stands on the masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    pub identity: String,
+    /// The grant number of one master may be lower than the token, but rarely is: the masters count together.
+    pub token: u64,
+}
+
+impl Masters {
+    pub async fn connect(servers: &RedisServers) -> Self {
+        let connect = servers.urls().into_iter().map(|url| async move {
+            let client = redis::Client::open(url).unwrap();
+            // A master that is stopped keeps its questions; who asks gives up.
+            let config =
+                redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(2)));
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+                .unwrap()
+        });
+        Self(join_all(connect).await)
+    }
+
+    /// Who holds each lock on a majority, by one look.
+    pub async fn holders(&self, locks: &[String]) -> Vec<Option<Lease>> {
+        let mut votes: Vec<HashMap<Lease, usize>> = vec![HashMap::new(); locks.len()];
+        let mut ask = redis::cmd("MGET");
+        for lock in locks {
+            ask.arg(format!("redlock:lease:{lock}"));
+        }
+        let answers = join_all(self.0.iter().map(|connection| {
+            let (mut connection, ask) = (connection.clone(), ask.clone());
+            async move { ask.query_async::<Vec<Option<String>>>(&mut connection).await }
+        }))
+        .await;
+        for values in answers.into_iter().flatten() {
+            for (votes, value) in votes.iter_mut().zip(values) {
+                if let Some(lease) = value.as_deref().and_then(lease) {
+                    *votes.entry(lease).or_default() += 1;
+                }
+            }
+        }
+        let majority = self.0.len() / 2 + 1;
+        votes
+            .into_iter()
+            .map(|votes| {
+                let most = votes.into_iter().find(|(_, count)| *count >= majority);
+                most.map(|(lease, _)| lease)
+            })
+            .collect()
+    }
+
+    /// When a majority of the masters is free of each lock, in time since 1970, and never too late: counted from before
+    /// the question.
+    pub async fn ends(&self, locks: &[String]) -> Vec<Duration> {
+        let mut each = vec![Vec::new(); locks.len()];
+        for connection in &self.0 {
+            let mut pipe = redis::pipe();
+            for lock in locks {
+                pipe.cmd("PTTL").arg(format!("redlock:lease:{lock}"));
+            }
+            let before = clock::unix_time();
+            let left: Vec<i64> = pipe.query_async(&mut connection.clone()).await.unwrap();
+            for (ends, left) in each.iter_mut().zip(left) {
+                ends.push(before + Duration::from_millis(left.max(0) as u64));
+            }
+        }
+        let majority = self.0.len() / 2 + 1;
+        each.into_iter()
+            .map(|mut ends| {
+                ends.sort();
+                ends[majority - 1]
+            })
+            .collect()
+    }
+
+    /// Calls that all masters have counted: scripts, and everything with what scripts call.
+    pub async fn calls(&self) -> (u64, u64) {
+        let (mut scripts, mut all) = (0, 0);
+        for connection in &self.0 {
+            let info: String = redis::cmd("INFO")
+                .arg("commandstats")
+                .query_async(&mut connection.clone())
+                .await
+                .unwrap();
+            for line in info.lines() {
+                let Some((name, rest)) = line.split_once(":calls=") else {
+                    continue;
+                };
+                let calls: u64 = rest.split(',').next().unwrap().parse().unwrap();
+                all += calls;
+                if name == "cmdstat_evalsha" {
+                    scripts += calls;
+                }
+            }
+        }
+        (scripts, all)
+    }
+
+    /// Keys of the first master.
+    pub async fn keys(&self) -> usize {
+        let mut connection = self.0[0].clone();
+        redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap()
+    }
+}
+
+fn lease(value: &str) -> Option<Lease> {
+    let mut parts = value.split('|');
+    let identity = parts.nth(3)?.to_owned();
+    let token = parts.nth(1)?.parse().ok()?;
+    Some(Lease { identity, token })
+}
