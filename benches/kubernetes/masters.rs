@@ -1,6 +1,5 @@
 //! What the masters say, read with plain commands: nothing here uses the code that is measured.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,11 +11,18 @@ use redlock::demo::redis_server::RedisServers;
 pub struct Masters(Vec<MultiplexedConnection>);
 
 /// A lease as it stands on the masters.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Lease {
     pub identity: String,
-    /// The grant number of one master may be lower than the token, but rarely is: the masters count together.
-    pub token: u64,
+    nonce: String,
+    /// What each master gave: its token is one of them.
+    pub grants: Vec<u64>,
+}
+
+impl PartialEq for Lease {
+    fn eq(&self, other: &Self) -> bool {
+        self.nonce == other.nonce
+    }
 }
 
 impl Masters {
@@ -36,7 +42,7 @@ impl Masters {
 
     /// Who holds each lock on a majority, by one look.
     pub async fn holders(&self, locks: &[String]) -> Vec<Option<Lease>> {
-        let mut votes: Vec<HashMap<Lease, usize>> = vec![HashMap::new(); locks.len()];
+        let mut leases: Vec<Vec<Lease>> = vec![Vec::new(); locks.len()];
         let mut ask = redis::cmd("MGET");
         for lock in locks {
             ask.arg(format!("redlock:lease:{lock}"));
@@ -47,20 +53,20 @@ impl Masters {
         }))
         .await;
         for values in answers.into_iter().flatten() {
-            for (votes, value) in votes.iter_mut().zip(values) {
-                if let Some(lease) = value.as_deref().and_then(lease) {
-                    *votes.entry(lease).or_default() += 1;
+            for (leases, value) in leases.iter_mut().zip(values) {
+                let Some(lease) = value.as_deref().and_then(lease) else {
+                    continue;
+                };
+                match leases.iter_mut().find(|known| known.nonce == lease.nonce) {
+                    Some(known) => known.grants.extend(lease.grants),
+                    None => leases.push(lease),
                 }
             }
         }
         let majority = self.0.len() / 2 + 1;
-        votes
-            .into_iter()
-            .map(|votes| {
-                let most = votes.into_iter().find(|(_, count)| *count >= majority);
-                most.map(|(lease, _)| lease)
-            })
-            .collect()
+        let of_majority =
+            |leases: Vec<Lease>| leases.into_iter().find(|lease| lease.grants.len() >= majority);
+        leases.into_iter().map(of_majority).collect()
     }
 
     /// When a majority of the masters is free of each lock, in time since 1970, and never too late: counted from before
@@ -118,8 +124,13 @@ impl Masters {
 }
 
 fn lease(value: &str) -> Option<Lease> {
-    let mut parts = value.split('|');
-    let identity = parts.nth(3)?.to_owned();
-    let token = parts.nth(1)?.parse().ok()?;
-    Some(Lease { identity, token })
+    let parts: Vec<&str> = value.split('|').collect();
+    let [_, _, _, identity, nonce, grant] = parts.as_slice() else {
+        return None;
+    };
+    Some(Lease {
+        identity: (*identity).to_owned(),
+        nonce: (*nonce).to_owned(),
+        grants: vec![grant.parse().ok()?],
+    })
 }

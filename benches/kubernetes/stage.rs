@@ -160,9 +160,12 @@ impl Stage {
             for (index, holder) in holders.into_iter().enumerate() {
                 let status = locks.get(&name(index)).await.unwrap().status.unwrap_or_default();
                 let told = status.holder_identity.zip(status.fencing_token);
-                let told = told.map(|(identity, token)| (identity, token as u64));
-                wrong +=
-                    usize::from(told.is_none() || told != holder.map(|lease| (lease.identity, lease.token)));
+                let right = told.is_some_and(|(identity, token)| {
+                    holder.is_some_and(|holder| {
+                        holder.identity == identity && holder.grants.contains(&(token as u64))
+                    })
+                });
+                wrong += usize::from(!right);
             }
             if wrong == 0 { Ok(()) } else { Err(wrong) }
         })
