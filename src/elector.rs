@@ -8,7 +8,7 @@ mod standing;
 mod watcher;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -22,7 +22,7 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{ClusterId, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
     masters::{Closed, Masters, Notices},
 };
 
@@ -30,11 +30,14 @@ use crate::{
 #[derive(Debug)]
 enum Command {
     Put(LockName, Terms),
-    Remove(LockName),
+    Remove(LockName, Farewell),
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId),
+    /// Write into the registers that targets are about to start, or (true) that all are stopped.
+    Mark(LockName, bool, oneshot::Sender<bool>),
     Ping(oneshot::Sender<()>),
-    Shutdown,
+    /// Those named are reserved for siblings, the others released.
+    Shutdown(HashSet<LockName>),
 }
 
 type Board = Arc<RwLock<BTreeMap<LockName, watch::Receiver<Standing>>>>;
@@ -73,9 +76,17 @@ impl Elector {
         self.send(Command::Put(lock, terms));
     }
 
-    /// Gives a lock up and forgets it.
-    pub fn remove(&self, lock: LockName) {
-        self.send(Command::Remove(lock));
+    /// Gives a lock up, in this way if it is held, and forgets it.
+    pub fn remove(&self, lock: LockName, farewell: Farewell) {
+        self.send(Command::Remove(lock, farewell));
+    }
+
+    /// Writes into the registers that targets of a lock are about to start or to be adopted, or (`clean`) that all that
+    /// this lease started are stopped. True if a majority wrote it in one round; false, if not, or if it is not held.
+    pub async fn mark(&self, lock: LockName, clean: bool) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Command::Mark(lock, clean, sender));
+        receiver.await.unwrap_or(false)
     }
 
     /// Gives a lock up and does not take it for so long.
@@ -88,9 +99,10 @@ impl Elector {
         self.send(Command::HandOver(lock, to));
     }
 
-    /// Gives every lock up; the task ends when all is released.
-    pub fn shut_down(&self) {
-        self.send(Command::Shutdown);
+    /// Gives every lock up: releases it or, if it is one of these, reserves it for siblings. The task ends when all is
+    /// done.
+    pub fn shut_down(&self, reserve: HashSet<LockName>) {
+        self.send(Command::Shutdown(reserve));
     }
 
     /// Waits until the task has taken this question up: false if it has ended. A task that hangs never answers.

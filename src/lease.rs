@@ -15,7 +15,9 @@ pub mod vote;
 
 pub use attempt::{Attempt, GrantReply, Loss, Marks, Step, Won};
 pub use identity::{ClusterId, HolderIdentity, LockName};
-pub use machine::{Action, EndReason, Event, Machine, Outcome, Participation, Round, Takeover, Terms};
+pub use machine::{
+    Action, EndReason, Event, Farewell, Machine, Outcome, Participation, Round, Takeover, Terms,
+};
 pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
 pub use timing::Timings;

@@ -157,7 +157,7 @@ async fn hold(quorum: &Quorum, timings: Timings) {
     println!("script calls/s         {per_second:>10.1} over all masters (goal ≤ 600)");
     println!("CPU of this process    {share:>10.2} % of a core (goal < 1)");
     let releasing = Instant::now();
-    elector.shut_down();
+    elector.shut_down(Default::default());
     task.await.unwrap().unwrap();
     println!(
         "all released after     {:>10.0} ms",

@@ -35,7 +35,7 @@ pub async fn run(quorum: &Quorum) {
     crash(quorum, &elector, &floor).await;
     release(quorum, &elector).await;
     println!("load average {}", load());
-    elector.shut_down();
+    elector.shut_down(Default::default());
     task.await.unwrap().unwrap();
     tasks.close().await;
 }

@@ -247,7 +247,7 @@ impl Core {
     /// Gives every lock back. Statuses say so only where the API server is quick: a standby writes what it takes over.
     pub(super) async fn stop(&mut self) {
         self.state.in_use.store(Arc::new(self.in_use(true)));
-        self.fleet.stop().await;
+        self.fleet.stop(std::collections::HashMap::new()).await;
     }
 
     fn in_use(&self, stopping: bool) -> InUse {

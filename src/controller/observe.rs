@@ -72,7 +72,13 @@ pub(super) fn deepest(error: &dyn std::error::Error) -> String {
 }
 
 /// Doubles from try to try, with jitter.
-struct Pause(Duration);
+pub(super) struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(SHORTEST)
+    }
+}
 
 impl Iterator for Pause {
     type Item = Duration;
@@ -100,7 +106,7 @@ pub(super) async fn follow<K, T>(
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
-    let mut events = pin!(watcher(api, config).backoff(Pause(SHORTEST)));
+    let mut events = pin!(watcher(api, config).backoff(Pause::default()));
     while let Some(event) = events.next().await {
         let observation = match event {
             Ok(Event::Init) => Observation::Restarted,

@@ -3,16 +3,16 @@
 mod slot;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, PoisonError},
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Board, Command, Watcher};
 use crate::{
     clock,
-    lease::{Action, Event, HolderIdentity, LockName, Machine, Moment, Round, Terms},
+    lease::{Action, Event, Farewell, HolderIdentity, LockName, Machine, Moment, Round, Terms},
     masters::{Call, Closed, Delivery, Masters, Notice, Notices, Request, Tenure},
 };
 use slot::{Slot, outcome};
@@ -91,7 +91,7 @@ impl Driver {
                 // Timers first: after a pause, what has run out is said before anything else is done.
                 biased;
                 () = clock::sleep_until(next.unwrap_or(Moment::NEVER)), if next.is_some() => self.on_timers()?,
-                order = orders.recv(), if !self.closing => self.on_order(order.unwrap_or(Command::Shutdown))?,
+                order = orders.recv(), if !self.closing => self.on_order(order.unwrap_or_else(|| Command::Shutdown(HashSet::new())))?,
                 _ = self.delivered.recv_many(&mut arrived, AT_ONCE) => {
                     for (tag, delivery) in arrived.drain(..) {
                         self.on_delivery(tag, delivery)?;
@@ -129,19 +129,26 @@ impl Driver {
     fn on_order(&mut self, order: Command) -> Result<(), Closed> {
         match order {
             Command::Put(lock, terms) => self.put(&lock, terms),
-            Command::Remove(lock) => self.leave(self.places.get(&lock).copied()),
+            Command::Remove(lock, farewell) => self.leave(self.places.get(&lock).copied(), farewell),
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to) => self.named(&lock, Event::HandOver { to }),
+            Command::Mark(lock, clean, asked) => self.mark(&lock, clean, asked),
             Command::Ping(asked) => {
                 // Whoever asked may have given up.
                 let _ = asked.send(());
                 Ok(())
             }
-            Command::Shutdown => {
+            Command::Shutdown(reserve) => {
                 self.closing = true;
-                self.all()
-                    .into_iter()
-                    .try_for_each(|place| self.leave(Some(place)))
+                self.all().into_iter().try_for_each(|place| {
+                    let reserved = self.slot(place).is_some_and(|slot| reserve.contains(&slot.lock));
+                    let farewell = if reserved {
+                        Farewell::Reserve
+                    } else {
+                        Farewell::Release
+                    };
+                    self.leave(Some(place), farewell)
+                })
             }
         }
     }
@@ -183,13 +190,32 @@ impl Driver {
         self.event(place, Event::TimerFired)
     }
 
-    fn leave(&mut self, place: Option<Place>) -> Result<(), Closed> {
+    /// Asked of the masters past the machine: it changes nothing of who holds the lock.
+    fn mark(&mut self, lock: &LockName, clean: bool, asked: oneshot::Sender<bool>) -> Result<(), Closed> {
+        let place = self.places.get(lock).copied();
+        let Some(slot) = place.and_then(|place| self.slot(place)) else {
+            return Ok(());
+        };
+        let (Some(authority), Some(tenure)) = (slot.machine.authority_at(clock::now()), slot.tenure.clone())
+        else {
+            return Ok(());
+        };
+        let request = Request::Mark {
+            tenure,
+            token: authority.token,
+            clean,
+        };
+        let keys = slot.keys.clone();
+        self.masters.submit(Call::answering(keys, request, asked))
+    }
+
+    fn leave(&mut self, place: Option<Place>, farewell: Farewell) -> Result<(), Closed> {
         let Some(place) = place else { return Ok(()) };
         if let Some(slot) = self.slot(place) {
             slot.again = None;
             slot.leaving = true;
         }
-        self.event(place, Event::Shutdown)
+        self.event(place, Event::Shutdown(farewell))
     }
 
     fn on_notice(&mut self, notice: Notice) -> Result<(), Closed> {

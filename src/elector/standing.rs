@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{Authority, FencingToken, Holder, Moment, Nonce, Participation, Takeover};
+use crate::lease::{Authority, FencingToken, Holder, Marks, Moment, Nonce, Participation, Takeover};
 
 /// A value, replaced at every change. It is good to ask at any time: authority ends by itself.
 #[derive(Clone, Debug)]
@@ -21,6 +21,10 @@ pub struct Standing {
     /// When the last renewal (or acquisition) was won.
     pub renewed: Option<Moment>,
     pub participation: Participation,
+    /// The registers as they were when this process acquired the lock last.
+    pub marks: Marks,
+    /// The last other holder that was seen, also after its end.
+    pub last_holder: Option<Holder>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
 }
@@ -36,6 +40,8 @@ impl Standing {
             takeover_gap: None,
             renewed: None,
             participation,
+            marks: Marks::default(),
+            last_holder: None,
             last_token: None,
             last_seen: None,
         }
@@ -67,6 +73,9 @@ impl Standing {
     pub(super) fn standby(&mut self, holder: Option<Holder>) -> bool {
         self.authority = None;
         let new = holder.as_ref().is_some_and(|h| self.last_seen != Some(h.nonce));
+        if holder.is_some() {
+            self.last_holder.clone_from(&holder);
+        }
         if let Some(holder) = &holder
             && new
         {

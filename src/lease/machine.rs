@@ -96,7 +96,20 @@ pub enum Event {
     HandOver {
         to: ClusterId,
     },
-    Shutdown,
+    /// Give the lock up for good.
+    Shutdown(Farewell),
+}
+
+/// What becomes of a lease that is held when its candidate leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Farewell {
+    /// Anybody may take it at once.
+    #[default]
+    Release,
+    /// Only a sibling may take it: what it guards runs on meanwhile.
+    Reserve,
+    /// It runs out: what it guards may still run.
+    Abandon,
 }
 
 /// Why a lease came to its local end.
@@ -243,7 +256,7 @@ impl Machine {
                 self.end(EndReason::SteppedDown, &mut out);
             }
             Event::HandOver { to } => self.hand_over(to, &mut out),
-            Event::Shutdown => self.on_shutdown(&mut out),
+            Event::Shutdown(farewell) => self.on_shutdown(farewell, &mut out),
         }
         out
     }
@@ -264,7 +277,7 @@ impl Machine {
             (State::Acquiring { .. }, Outcome::NotWon(loss)) => self.on_loss(loss, now, entropy, out),
             (State::Observing, Outcome::Observed(view)) => self.on_view(&view, now, entropy, out),
             (State::Active(held), Outcome::Renewed { started }) => self.on_renewed(held, started, now, out),
-            (State::Active(_), Outcome::RenewalRefused) => self.end(EndReason::Refused, out),
+            (State::Active(_), Outcome::RenewalRefused) => self.lose(EndReason::Refused, now, out),
             (State::Active(held), Outcome::RenewalUndecided) => self.on_undecided(held, now, out),
             (State::Ending, Outcome::Reserved { majority: false }) => self.on_not_reserved(out),
             (State::Ending, Outcome::Released | Outcome::Reserved { .. }) => self.on_ended(now, out),
@@ -288,17 +301,25 @@ impl Machine {
         }
     }
 
-    fn on_shutdown(&mut self, out: &mut Vec<Action>) {
+    fn on_shutdown(&mut self, farewell: Farewell, out: &mut Vec<Action>) {
         self.closing = true;
-        match self.state {
-            State::Active(_) => self.end(EndReason::Released, out),
+        match (self.state, farewell) {
+            (State::Active(_), Farewell::Release) => self.end(EndReason::Released, out),
+            (State::Active(_), Farewell::Reserve) => self.hand_over(self.terms.cluster.clone(), out),
+            (State::Active(_), Farewell::Abandon) => {
+                out.push(Action::PublishStandby {
+                    ended: Some(EndReason::SteppedDown),
+                    holder: None,
+                });
+                self.stop(out);
+            }
             // Also what a grant under way may have left: on the same connections, so after it.
-            State::Acquiring { .. } => {
+            (State::Acquiring { .. }, _) => {
                 self.state = State::Ending;
                 self.start(Round::Release, out);
             }
-            State::Ending | State::Stopped => {}
-            State::Waiting | State::Observing => self.stop(out),
+            (State::Ending | State::Stopped, _) => {}
+            (State::Waiting | State::Observing, _) => self.stop(out),
         }
     }
 

@@ -111,6 +111,8 @@ pub struct Call {
 pub(crate) enum Sink {
     One(oneshot::Sender<Delivery>),
     Many(u64, mpsc::UnboundedSender<(u64, Delivery)>),
+    /// Only whether a majority did it.
+    Majority(oneshot::Sender<bool>),
     Nobody,
 }
 
@@ -120,6 +122,10 @@ impl Sink {
         match std::mem::replace(self, Self::Nobody) {
             Self::One(sender) => sender.send(delivery).is_ok(),
             Self::Many(tag, sender) => sender.send((tag, delivery)).is_ok(),
+            Self::Majority(sender) => {
+                let done = matches!(delivery, Delivery::Done { majority: true, .. });
+                sender.send(done).is_ok()
+            }
             Self::Nobody => false,
         }
     }
@@ -134,6 +140,19 @@ impl Call {
             request: Request::Undo { tenure, only: None },
             sink: Sink::Nobody,
         })
+    }
+
+    /// The sender is told whether a majority did it.
+    pub(crate) const fn answering(
+        lock: Arc<LockKeys>,
+        request: Request,
+        sender: oneshot::Sender<bool>,
+    ) -> Self {
+        Self {
+            lock,
+            request,
+            sink: Sink::Majority(sender),
+        }
     }
 
     /// The delivery goes to `sender`, marked with `tag`.

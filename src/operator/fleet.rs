@@ -1,7 +1,7 @@
 //! All quorums that run in this process, and those that are on their way out.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -13,7 +13,7 @@ use super::{
     relay::Changes,
     state::InUseQuorum,
 };
-use crate::{api::plan::QuorumPlan, masters::ConfigError, telemetry::Telemetry};
+use crate::{api::plan::QuorumPlan, lease::LockName, masters::ConfigError, telemetry::Telemetry};
 
 /// Owns and joins what runs behind every quorum.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Fleet {
     pub(crate) fn close(&mut self, name: &str, why: &str) {
         if let Some(quorum) = self.running.remove(name) {
             tracing::info!(quorum = name, "quorum closed: {why}");
-            quorum.stop();
+            quorum.stop(HashSet::new());
             self.closing.insert(name.to_owned());
         }
     }
@@ -106,10 +106,10 @@ impl Fleet {
         }
     }
 
-    /// Gives everything up; returns when nothing runs any more.
-    pub(crate) async fn stop(&mut self) {
-        for quorum in self.running.values() {
-            quorum.stop();
+    /// Gives everything up, these locks of a quorum only to siblings; returns when nothing runs any more.
+    pub(crate) async fn stop(&mut self, mut reserve: HashMap<String, HashSet<LockName>>) {
+        for (name, quorum) in &self.running {
+            quorum.stop(reserve.remove(name).unwrap_or_default());
         }
         while let Some(end) = self.keepers.join_next().await {
             match end {

@@ -1,10 +1,13 @@
 //! One quorum that is in use: its masters, its elector, and the task that owns what runs behind them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use thiserror::Error;
-use tokio::{task::JoinError, time};
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::watch, task::JoinError, time};
 
 use super::{
     config::{Locks, masters_config, terms},
@@ -14,7 +17,7 @@ use super::{
 use crate::{
     api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
-    lease::{ClusterId, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
     masters::{Closed, ConfigError, Credentials, Masters, TaskEnded, Tasks, Tls},
     telemetry::{QuorumMeter, Telemetry},
 };
@@ -76,7 +79,8 @@ pub(crate) struct RunningQuorum {
     meter: Arc<QuorumMeter>,
     locks: BTreeMap<LockName, Terms>,
     pub(crate) names: Names,
-    stop: CancellationToken,
+    /// Once told: the locks that are reserved for siblings.
+    stop: watch::Sender<Option<HashSet<LockName>>>,
 }
 
 /// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
@@ -86,7 +90,7 @@ pub(crate) struct Keeper {
     tasks: Tasks,
     elector: Elector,
     task: ElectorTask,
-    stop: CancellationToken,
+    stop: watch::Receiver<Option<HashSet<LockName>>>,
 }
 
 impl RunningQuorum {
@@ -108,13 +112,13 @@ impl RunningQuorum {
         let relay = Relay::new(&plan.name, meter.clone(), changes);
         let holder = candidate.identity.clone();
         let (elector, task) = Elector::start(masters.clone(), notices, holder, Arc::new(relay));
-        let stop = CancellationToken::new();
+        let (stop, told) = watch::channel(None);
         let keeper = Keeper {
             quorum: plan.name.clone(),
             tasks,
             elector: elector.clone(),
             task,
-            stop: stop.clone(),
+            stop: told,
         };
         let running = Self {
             plan: plan.clone(),
@@ -171,7 +175,7 @@ impl RunningQuorum {
             .cloned()
             .collect();
         for lock in gone {
-            self.remove_lock(&lock);
+            self.remove_lock(&lock, Farewell::Release);
         }
         for plan in wanted.values() {
             self.put_lock(plan, cluster);
@@ -197,11 +201,11 @@ impl RunningQuorum {
         }
     }
 
-    /// Gives a lock up and forgets it.
-    pub(crate) fn remove_lock(&mut self, lock: &LockName) {
+    /// Gives a lock up, in this way if it is held, and forgets it.
+    pub(crate) fn remove_lock(&mut self, lock: &LockName, farewell: Farewell) {
         if self.locks.remove(lock).is_some() {
             tracing::info!(%lock, quorum = self.plan.name, "lock removed");
-            self.elector.remove(lock.clone());
+            self.elector.remove(lock.clone(), farewell);
             self.names.remove(lock);
             self.meter.forget(lock);
         }
@@ -217,9 +221,9 @@ impl RunningQuorum {
         }
     }
 
-    /// Tells the keeper to give everything up and end.
-    pub(crate) fn stop(&self) {
-        self.stop.cancel();
+    /// Tells the keeper to give everything up and end; these locks only to siblings.
+    pub(crate) fn stop(&self, reserve: HashSet<LockName>) {
+        self.stop.send_replace(Some(reserve));
     }
 }
 
@@ -227,7 +231,7 @@ impl Keeper {
     /// Returns the name of the quorum.
     pub(crate) async fn run(mut self) -> Result<String, QuorumEnded> {
         let cause = tokio::select! {
-            () = self.stop.cancelled() => None,
+            _ = self.stop.wait_for(Option::is_some) => None,
             end = self.tasks.ended() => Some(Cause::Masters(end)),
             end = &mut self.task => Some(match end {
                 Ok(Ok(())) => Cause::Broken(ELECTS, "it returned".into()),
@@ -240,7 +244,8 @@ impl Keeper {
             let of = format!("quorum {}", self.quorum);
             return Err(QuorumEnded { of, source });
         }
-        self.elector.shut_down();
+        let reserve = self.stop.borrow().clone().unwrap_or_default();
+        self.elector.shut_down(reserve);
         if time::timeout(GIVING_UP, &mut self.task).await.is_err() {
             tracing::warn!(
                 quorum = self.quorum,

@@ -3,7 +3,10 @@
 //! A quorum whose plan changed in more than the command time-out is opened anew: closed first, so that this process
 //! gives its locks back before it contends for them again, and opened when its keeper has ended.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use super::{
     desired::Desired,
@@ -87,7 +90,7 @@ impl Reconciler {
             ..self.in_use()
         };
         self.state.in_use.store(Arc::new(state));
-        self.fleet.stop().await;
+        self.fleet.stop(HashMap::new()).await;
     }
 
     fn reconcile(&mut self) {

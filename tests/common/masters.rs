@@ -1,6 +1,7 @@
 //! The library on real servers: the configuration of a test, and the masters as it opens them.
 
 use std::ops::Deref;
+use std::sync::Once;
 use std::time::Duration;
 
 use redlock::demo::redis_server::RedisServer;
@@ -45,6 +46,12 @@ pub struct Opened {
 }
 
 pub fn open(config: &MastersConfig) -> Opened {
+    // Read by nobody, but what is logged is put together as in the program.
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| {
+        let log = tracing_subscriber::fmt().with_writer(std::io::sink);
+        let _ = log.with_max_level(tracing::Level::TRACE).try_init();
+    });
     let (masters, notices, tasks) = Masters::open(config, None).unwrap();
     Opened {
         masters,

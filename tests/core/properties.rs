@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redlock::lease::{
-    Action, Attempt, ClusterId, Event, FencingToken, GrantReply, HolderIdentity, LeaseValue, Loss, Machine,
-    Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step, Tally, Terms,
-    Timings, Verdict, View, Vote, Won, timing,
+    Action, Attempt, ClusterId, Event, Farewell, FencingToken, GrantReply, HolderIdentity, LeaseValue, Loss,
+    Machine, Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step, Tally,
+    Terms, Timings, Verdict, View, Vote, Won, timing,
 };
 
 use crate::{
@@ -260,7 +260,7 @@ impl Script {
             11 => Event::HandOver {
                 to: ClusterId::new("west", "uid").unwrap(),
             },
-            12 if entropy.is_multiple_of(4) => Event::Shutdown,
+            12 if entropy.is_multiple_of(4) => Event::Shutdown(Farewell::Release),
             // The round of a lease that is over.
             _ => Event::RoundFinished {
                 id: 0,

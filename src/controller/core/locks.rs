@@ -19,7 +19,7 @@ use crate::{
         writer::{self, Item},
     },
     elector::Standing,
-    lease::{EndReason, FencingToken, Moment},
+    lease::{EndReason, Farewell, FencingToken, Moment},
     operator::relay::Change,
 };
 
@@ -76,7 +76,7 @@ impl Core {
         if let Some(plan) = put
             && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
         {
-            quorum.remove_lock(&plan.lock_name);
+            quorum.remove_lock(&plan.lock_name, Farewell::Release);
         }
         // Whoever waited for its name may have it now.
         self.touched_locks.insert(key.clone());
@@ -118,7 +118,7 @@ impl Core {
         {
             entry.put = None;
             if let Some(quorum) = self.fleet.get_mut(&before.quorum) {
-                quorum.remove_lock(&before.lock_name);
+                quorum.remove_lock(&before.lock_name, Farewell::Release);
             }
         }
         if let Some(plan) = wanted

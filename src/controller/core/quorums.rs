@@ -19,7 +19,7 @@ use crate::{
         status::{Health, QuorumFacts, quorum_status},
         writer::{self, Item},
     },
-    lease::{ClusterId, Moment},
+    lease::{ClusterId, Farewell, Moment},
     masters::{ConfigError, Reporters},
     operator::config::command_timeout,
 };
@@ -298,7 +298,7 @@ impl Core {
             for key in keys {
                 let put = self.locks.get_mut(&key).and_then(|entry| entry.put.take());
                 if let (Some(plan), Some(quorum)) = (put, self.fleet.get_mut(name)) {
-                    quorum.remove_lock(&plan.lock_name);
+                    quorum.remove_lock(&plan.lock_name, Farewell::Release);
                 }
             }
         }

@@ -64,7 +64,8 @@ impl Slot {
     ) {
         self.publish(|standing| {
             standing.active(authority, now);
-            if let Some((_, takeover)) = won {
+            if let Some((won, takeover)) = won {
+                standing.marks = won.marks;
                 standing.acquired = Some(clock::unix_time());
                 standing.takeover = takeover;
                 standing.takeover_gap = takeover.map(|t| now.since(t.ended_at));

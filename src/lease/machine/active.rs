@@ -105,8 +105,26 @@ impl Machine {
         if now >= held.authority.valid_until {
             self.end(EndReason::Expired, out);
         } else if now >= held.step_down_at {
-            self.end(EndReason::QuorumLost, out);
+            self.lose(EndReason::QuorumLost, now, out);
         }
+    }
+
+    /// The local end of a lease that was not given up. Where something has to be stopped, that is not done yet, so the
+    /// lease is left to run out: deleted, it would let another cluster begin beside it.
+    pub(super) fn lose(&mut self, reason: EndReason, now: Moment, out: &mut Vec<Action>) {
+        if self.terms.timings.stop.is_zero() {
+            return self.end(reason, out);
+        }
+        let State::Active(held) = self.state else { return };
+        out.push(Action::PublishStandby {
+            ended: Some(reason),
+            holder: None,
+        });
+        self.standby.leave(held.authority.valid_until);
+        if self.closing {
+            return self.stop(out);
+        }
+        self.look_or_take(now, out);
     }
 
     /// The local end, published before the first byte of the release. From here on no renewal and no heal of this

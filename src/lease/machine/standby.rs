@@ -50,6 +50,11 @@ impl Standby {
         };
     }
 
+    /// The own lease was lost and is left to run out.
+    pub(super) fn leave(&mut self, ends: Moment) {
+        self.busy_until = self.busy_until.max(ends);
+    }
+
     /// What a lease that is won now comes after.
     pub(super) fn takeover(&self) -> Option<Takeover> {
         match self.released_at {

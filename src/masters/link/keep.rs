@@ -92,7 +92,8 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
             Err(unknown) => {
                 let mut state = link.state();
                 if state.trouble.as_ref() != Some(&unknown) {
-                    tracing::warn!(master = link.name, url = link.url(), error = %unknown, "master not reached");
+                    let url = &state.dial.url;
+                    tracing::warn!(master = link.name, url, error = %unknown, "master not reached");
                 }
                 state.trouble = Some(unknown);
             }
@@ -175,7 +176,8 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes) -> bool {
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
                 );
                 if state.trouble.as_ref() != Some(&unknown) {
-                    tracing::warn!(master = link.name, url = link.url(), error = %unknown, "master does not answer");
+                    let url = &state.dial.url;
+                    tracing::warn!(master = link.name, url, error = %unknown, "master does not answer");
                 }
                 state.trouble = Some(unknown);
                 drop(state);

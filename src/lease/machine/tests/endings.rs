@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_local_end_comes_before_the_first_byte_of_the_release() {
     for (event, round) in [
-        (Event::Shutdown, Round::Release),
+        (Event::Shutdown(Farewell::Release), Round::Release),
         (Event::StepDown { abstain: ms(9) }, Round::Release),
         (
             Event::HandOver { to: cluster("there") },
@@ -38,9 +38,17 @@ fn shutdown_stops_once_nothing_is_held_or_under_way() {
         ("waiting", Rig::standby(terms(LEASE), 9_000)),
         ("observing", observing),
     ] {
-        assert!(rig.event(100, Event::Shutdown).stopped(), "{name}");
+        assert!(
+            rig.event(100, Event::Shutdown(Farewell::Release)).stopped(),
+            "{name}"
+        );
         assert!(rig.timer(200).actions.is_empty(), "{name}");
-        assert!(rig.event(200, Event::Shutdown).actions.is_empty(), "{name}");
+        assert!(
+            rig.event(200, Event::Shutdown(Farewell::Release))
+                .actions
+                .is_empty(),
+            "{name}"
+        );
     }
     let mut acquiring = Rig::new(terms(LEASE));
     acquiring.timer(0);
@@ -51,7 +59,10 @@ fn shutdown_stops_once_nothing_is_held_or_under_way() {
         ("active", Rig::active(terms(LEASE))),
         ("ending", ending),
     ] {
-        assert!(!rig.event(100, Event::Shutdown).stopped(), "{name}");
+        assert!(
+            !rig.event(100, Event::Shutdown(Farewell::Release)).stopped(),
+            "{name}"
+        );
         assert_eq!(rig.asked(), Some(&Round::Release), "{name}");
         assert!(rig.outcome(200, Outcome::Released).stopped(), "{name}");
     }
@@ -62,7 +73,7 @@ fn an_attempt_won_after_the_shutdown_is_not_held() {
     let mut rig = Rig::new(terms(LEASE));
     rig.timer(0);
     let (id, _) = rig.round.clone().unwrap();
-    rig.event(1, Event::Shutdown);
+    rig.event(1, Event::Shutdown(Farewell::Release));
     let outcome = Outcome::Won(won(0, LEASE));
     rig.event(2, Event::RoundFinished { id, outcome });
     assert!(rig.actions.is_empty());

@@ -1,0 +1,89 @@
+//! The other replicas of this operator in this cluster: whether one could take what this one gives up.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, core::DeserializeGuard, runtime::watcher};
+
+use super::{object::ObjectKey, observe::Observation};
+
+/// Where the replicas of this operator are found.
+#[derive(Clone, Debug)]
+pub struct Siblings {
+    pub namespace: String,
+    /// The labels of the pods, as in a selector.
+    pub selector: String,
+    /// The pod of this replica.
+    pub own: String,
+}
+
+impl Siblings {
+    pub(super) fn api(&self, client: &Client) -> Api<DeserializeGuard<Pod>> {
+        Api::namespaced(client.clone(), &self.namespace)
+    }
+
+    pub(super) fn config(&self) -> watcher::Config {
+        watcher::Config::default().labels(&self.selector)
+    }
+}
+
+/// Those that are ready. Unknown = none: what nobody can take is stopped.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    own: String,
+    pods: BTreeSet<ObjectKey>,
+    listed: BTreeSet<ObjectKey>,
+    listing: bool,
+}
+
+impl Ready {
+    pub(super) fn new(own: &str) -> Self {
+        Self {
+            own: own.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn any(&self) -> bool {
+        !self.pods.is_empty()
+    }
+
+    pub(super) fn observe(&mut self, observation: &Observation<Pod>) {
+        match observation {
+            Observation::Restarted => {
+                self.listed.clear();
+                self.listing = true;
+            }
+            Observation::Seen(pod) => {
+                let key = ObjectKey::of(pod.as_ref());
+                if key.name == self.own {
+                    return;
+                }
+                if is_ready(pod) {
+                    self.listed.insert(key.clone());
+                    self.pods.insert(key);
+                } else {
+                    self.pods.remove(&key);
+                }
+            }
+            Observation::Gone(key) => {
+                self.pods.remove(key);
+            }
+            Observation::Synced => {
+                if std::mem::take(&mut self.listing) {
+                    let listed = std::mem::take(&mut self.listed);
+                    self.pods.retain(|pod| listed.contains(pod));
+                }
+            }
+            Observation::Malformed(..) | Observation::Failed(_) => {}
+        }
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    });
+    ready && pod.meta().deletion_timestamp.is_none()
+}

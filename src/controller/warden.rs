@@ -1,0 +1,350 @@
+//! Switches the targets of one lock: a task for each lock that has some.
+//!
+//! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
+//! write that starts something. What is to become of the targets is decided in [`goal`].
+
+mod goal;
+mod target;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::SelectAll};
+use kube::Client;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+    time,
+};
+
+use super::object::ObjectKey;
+use crate::{
+    api::{
+        lock_status::{TargetState, TargetStatus},
+        plan::LockPlan,
+    },
+    clock,
+    elector::{Elector, Standing},
+    lease::{ClusterId, FencingToken, Moment},
+};
+use goal::{Facts, Goal, Other, goal};
+use target::{Step, Switch};
+
+/// Between two tries after something failed, and between two looks at pods that are about to go.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Things are looked at again this often although nothing was heard: messages get lost.
+const NOW_AND_THEN: Duration = Duration::from_secs(60);
+
+/// What the core tells a warden.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// The lock as it is declared now, and the leave to act on it.
+    Plan(Arc<LockPlan>, Hands),
+    /// Stop everything, whoever holds the lock, and say when it is done: true if so, and written down as clean where the
+    /// lock is held.
+    Stop(oneshot::Sender<bool>),
+}
+
+/// What a warden may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hands {
+    /// `enforcement: Observe` or the paused annotation: nothing is switched.
+    pub(super) off: bool,
+    /// The object cannot vanish before what runs is stopped: its finalizer is there.
+    pub(super) guarded: bool,
+}
+
+/// How the targets are.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Report {
+    pub(super) key: ObjectKey,
+    pub(super) targets: Vec<TargetStatus>,
+    /// Something was found running, or may be.
+    pub(super) runs: bool,
+    /// Wants to start, and waits for the finalizer.
+    pub(super) wants_guard: bool,
+    /// Everything is as it should be.
+    pub(super) settled: bool,
+    /// What keeps it from that, such as the owner of a field.
+    pub(super) trouble: Option<(&'static str, String)>,
+}
+
+/// The core's side of a warden.
+#[derive(Debug)]
+pub(super) struct Handle {
+    orders: mpsc::UnboundedSender<Order>,
+    task: JoinHandle<()>,
+    pub(super) last: Option<Report>,
+}
+
+impl Handle {
+    pub(super) fn tell(&self, order: Order) {
+        // A warden ends only when this handle is dropped.
+        let _ = self.orders.send(order);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a warden is started with.
+pub(super) struct Post {
+    pub(super) key: ObjectKey,
+    pub(super) plan: Arc<LockPlan>,
+    pub(super) hands: Hands,
+    pub(super) cluster: ClusterId,
+    pub(super) client: Client,
+    pub(super) elector: Elector,
+    pub(super) standing: watch::Receiver<Standing>,
+    /// The last holder by the object's status, if it was of this cluster.
+    pub(super) own_token: Option<u64>,
+}
+
+/// Starts a warden, which reports to `told`.
+pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
+    let (orders, ordered) = mpsc::unbounded_channel();
+    let now = clock::now();
+    let warden = Warden {
+        switches: Vec::new(),
+        marked: None,
+        start_after: now,
+        seen_token: None,
+        lost: None,
+        last_until: None,
+        sibling_until: None,
+        began: now,
+        stop: Vec::new(),
+        reported: None,
+        post,
+    };
+    let task = tokio::spawn(warden.run(ordered, told, tell));
+    Handle {
+        orders,
+        task,
+        last: None,
+    }
+}
+
+struct Warden {
+    post: Post,
+    switches: Vec<Switch>,
+    /// The token under which `held` was written.
+    marked: Option<FencingToken>,
+    start_after: Moment,
+    seen_token: Option<FencingToken>,
+    lost: Option<Moment>,
+    last_until: Option<Moment>,
+    sibling_until: Option<Moment>,
+    began: Moment,
+    stop: Vec<oneshot::Sender<bool>>,
+    reported: Option<Report>,
+}
+
+impl Warden {
+    async fn run<T>(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        told: mpsc::Sender<T>,
+        tell: fn(Report) -> T,
+    ) {
+        self.open();
+        let mut changes = self.follow();
+        loop {
+            let (report, again) = self.turn().await;
+            if self.reported.as_ref() != Some(&report) {
+                self.reported = Some(report.clone());
+                if told.send(tell(report)).await.is_err() {
+                    return;
+                }
+            }
+            let pause = again.map_or(NOW_AND_THEN, |at| at.left(clock::now()));
+            tokio::select! {
+                order = orders.recv() => match order {
+                    None => return,
+                    Some(Order::Stop(done)) => self.stop.push(done),
+                    Some(Order::Plan(plan, hands)) => {
+                        let anew = plan.targets != self.post.plan.targets;
+                        (self.post.plan, self.post.hands) = (plan, hands);
+                        if anew {
+                            self.open();
+                            changes = self.follow();
+                        }
+                    }
+                },
+                changed = self.post.standing.changed() => if changed.is_err() {
+                    // The lock is not contended for any more; whoever took it away says what becomes of the targets.
+                    return;
+                },
+                Some(()) = changes.next(), if !changes.is_empty() => {}
+                () = time::sleep(pause.min(NOW_AND_THEN)) => {}
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let plan = &self.post.plan;
+        let switches = plan.targets.iter();
+        self.switches = switches.map(|target| Switch::new(&self.post.client, &plan.namespace, target)).collect();
+    }
+
+    fn follow(&self) -> SelectAll<target::Changes> {
+        self.switches.iter().filter_map(Switch::changes).collect()
+    }
+
+    /// One step towards the goal, and when the next is due.
+    async fn turn(&mut self) -> (Report, Option<Moment>) {
+        let now = clock::now();
+        let goal = goal(&self.facts(now), now);
+        if self.post.hands.off && self.stop.is_empty() {
+            return (self.report(goal, true, false, None), None);
+        }
+        match goal {
+            Goal::Run => self.run_targets().await,
+            Goal::Stop(by) => self.stop_targets(by).await,
+            Goal::Keep(until) => {
+                for switch in &mut self.switches {
+                    switch.look().await;
+                }
+                (self.report(goal, true, false, None), until)
+            }
+        }
+    }
+
+    /// What is known now, also of leases that have ended since.
+    fn facts(&mut self, now: Moment) -> Facts {
+        let standing = self.post.standing.borrow_and_update().clone();
+        let authority = standing.authority_at(now);
+        if let Some(authority) = authority {
+            if self.seen_token != Some(authority.token) {
+                self.seen_token = Some(authority.token);
+                self.start_after = now + self.delay(&standing);
+            }
+            self.last_until = Some(authority.valid_until);
+            (self.lost, self.sibling_until) = (None, None);
+        } else if let Some(until) = self.last_until.take() {
+            self.lost = Some(until);
+        }
+        let holder = standing.holder.as_ref().filter(|holder| now < holder.ends);
+        let other = holder.map(|holder| {
+            if holder.cluster.uid() == self.post.cluster.uid() {
+                Other::Sibling
+            } else {
+                Other::Elsewhere
+            }
+        });
+        if other == Some(Other::Sibling) {
+            self.lost = None;
+            self.sibling_until = holder.map(|holder| holder.ends);
+        }
+        Facts {
+            held_until: authority.map(|authority| authority.valid_until),
+            start_after: self.start_after,
+            other,
+            lost: self.lost,
+            sibling_until: self.sibling_until,
+            began: self.began,
+            ordered: !self.stop.is_empty(),
+            takeover_delay: self.post.plan.takeover_delay,
+            stop: self.post.plan.timings.stop,
+            on_quorum_loss: self.post.plan.on_quorum_loss,
+        }
+    }
+
+    /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.
+    fn delay(&self, standing: &Standing) -> Duration {
+        if !standing.marks.ended_uncleanly() {
+            return Duration::ZERO;
+        }
+        let held = standing.marks.held;
+        let own = standing.last_holder.as_ref().is_some_and(|holder| {
+            holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid()
+        });
+        if own || self.post.own_token == Some(held) {
+            Duration::ZERO
+        } else {
+            self.post.plan.takeover_delay
+        }
+    }
+
+    async fn run_targets(&mut self) -> (Report, Option<Moment>) {
+        let Some(token) = self.seen_token else {
+            return (self.report(Goal::Run, false, false, None), None);
+        };
+        if !self.post.hands.guarded {
+            return (self.report(Goal::Run, false, true, None), None);
+        }
+        if self.marked != Some(token) {
+            if !self.post.elector.mark(self.post.plan.lock_name.clone(), false).await {
+                let trouble = ("NotMarked", "a majority of the masters did not write down that targets start".to_owned());
+                return (self.report(Goal::Run, false, false, Some(trouble)), Some(clock::now() + AGAIN));
+            }
+            self.marked = Some(token);
+        }
+        let (mut settled, mut trouble) = (true, None);
+        for index in 0..self.switches.len() {
+            let standing = self.post.standing.clone();
+            let may = move || standing.borrow().authority_at(clock::now()).is_some_and(|now| now.token == token);
+            match self.switches[index].start(may).await {
+                Step::Done => {}
+                Step::Working => settled = false,
+                Step::Trouble(reason, text) => (settled, trouble) = (false, Some((reason, text))),
+            }
+        }
+        let again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
+        (self.report(Goal::Run, settled, false, trouble), again)
+    }
+
+    async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
+        let goal = Goal::Stop(by);
+        let (mut settled, mut trouble) = (true, None);
+        for switch in &mut self.switches {
+            match switch.stop(by).await {
+                Step::Done => {}
+                Step::Working => settled = false,
+                Step::Trouble(reason, text) => (settled, trouble) = (false, Some((reason, text))),
+            }
+        }
+        if settled {
+            self.lost = None;
+            if !self.stop.is_empty() {
+                let held = self.marked.is_some() && self.marked == self.seen_token;
+                let clean = !held || self.post.elector.mark(self.post.plan.lock_name.clone(), true).await;
+                for done in self.stop.drain(..) {
+                    // Whoever asked may have given up.
+                    let _ = done.send(clean);
+                }
+                self.marked = None;
+            }
+        }
+        let again = (!settled).then(|| clock::now() + AGAIN);
+        (self.report(goal, settled, false, trouble), again)
+    }
+
+    fn report(
+        &self,
+        goal: Goal,
+        settled: bool,
+        wants_guard: bool,
+        trouble: Option<(&'static str, String)>,
+    ) -> Report {
+        let status = |switch: &Switch| TargetStatus {
+            name: switch.name.clone(),
+            desired: match goal {
+                Goal::Run => TargetState::Active,
+                Goal::Stop(_) => TargetState::Standby,
+                Goal::Keep(_) => switch.observed,
+            },
+            observed: switch.observed,
+        };
+        Report {
+            key: self.post.key.clone(),
+            targets: self.switches.iter().map(status).collect(),
+            runs: self.switches.iter().any(|switch| switch.observed != TargetState::Standby),
+            wants_guard,
+            settled,
+            trouble,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is to become of a lock's targets in this cluster. Pure.
+
+use std::time::Duration;
+
+use crate::{api::leader_lock::OnQuorumLoss, lease::Moment};
+
+/// What is known when it is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// End of the own authority, if held now.
+    pub(super) held_until: Option<Moment>,
+    /// Nothing may start before: the takeover delay after an unclean end.
+    pub(super) start_after: Moment,
+    /// Whose lease is seen, if it has not ended: of this cluster or of another.
+    pub(super) other: Option<Other>,
+    /// This replica held the lock last, until then.
+    pub(super) lost: Option<Moment>,
+    /// The end of the last lease of a sibling that was seen.
+    pub(super) sibling_until: Option<Moment>,
+    /// When this replica began to look at the lock.
+    pub(super) began: Moment,
+    /// Somebody asked for a stop, whoever holds the lock.
+    pub(super) ordered: bool,
+    pub(super) takeover_delay: Duration,
+    pub(super) stop: Duration,
+    pub(super) on_quorum_loss: OnQuorumLoss,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    Sibling,
+    Elsewhere,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    Run,
+    /// Everything must be gone by then, where there is a bound.
+    Stop(Option<Moment>),
+    /// Leave things as they are; looked at again then, or when something changes.
+    Keep(Option<Moment>),
+}
+
+/// After a restart: as long as one acquire round may take to show who holds the lock.
+const FIRST_ROUND: Duration = Duration::from_secs(1);
+/// Kept free before another cluster may begin.
+const MARGIN: Duration = Duration::from_secs(1);
+
+pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
+    if facts.ordered {
+        return Goal::Stop(facts.held_until.or(facts.lost));
+    }
+    if facts.held_until.is_some() {
+        return if now < facts.start_after {
+            Goal::Keep(Some(facts.start_after))
+        } else {
+            Goal::Run
+        };
+    }
+    match facts.other {
+        // It adopts what runs, and starts the rest.
+        Some(Other::Sibling) => return Goal::Keep(None),
+        Some(Other::Elsewhere) => return Goal::Stop(facts.lost),
+        None => {}
+    }
+    if facts.on_quorum_loss == OnQuorumLoss::KeepRunning {
+        return Goal::Keep(None);
+    }
+    if facts.lost.is_some() {
+        return Goal::Stop(facts.lost);
+    }
+    // Another cluster may begin after the takeover delay; a sibling may adopt until shortly before.
+    let at = match facts.sibling_until {
+        Some(ended) => ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN),
+        None => facts.began + FIRST_ROUND,
+    };
+    if now < at { Goal::Keep(Some(at)) } else { Goal::Stop(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            held_until: None,
+            start_after: at(0),
+            other: None,
+            lost: None,
+            sibling_until: None,
+            began: at(100),
+            ordered: false,
+            takeover_delay: Duration::from_secs(40),
+            stop: Duration::from_secs(35),
+            on_quorum_loss: OnQuorumLoss::Stop,
+        }
+    }
+
+    #[test]
+    fn what_the_holder_may_start_runs() {
+        let held = Facts {
+            held_until: Some(at(130)),
+            ..facts()
+        };
+        assert_eq!(goal(&held, at(110)), Goal::Run);
+        let delayed = Facts {
+            start_after: at(140),
+            ..held
+        };
+        assert_eq!(goal(&delayed, at(139)), Goal::Keep(Some(at(140))));
+        assert_eq!(goal(&delayed, at(140)), Goal::Run);
+        let ordered = Facts { ordered: true, ..held };
+        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(130))));
+    }
+
+    #[test]
+    fn a_lost_lock_is_stopped_before_its_lease_ends() {
+        let lost = Facts {
+            lost: Some(at(125)),
+            ..facts()
+        };
+        assert_eq!(goal(&lost, at(101)), Goal::Stop(Some(at(125))));
+        let kept = Facts {
+            on_quorum_loss: OnQuorumLoss::KeepRunning,
+            ..lost
+        };
+        assert_eq!(goal(&kept, at(500)), Goal::Keep(None));
+        // Until another cluster's lease is seen.
+        let elsewhere = Facts {
+            other: Some(Other::Elsewhere),
+            ..kept
+        };
+        assert_eq!(goal(&elsewhere, at(500)), Goal::Stop(Some(at(125))));
+    }
+
+    #[test]
+    fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
+        let sibling = Facts {
+            other: Some(Other::Sibling),
+            ..facts()
+        };
+        assert_eq!(goal(&sibling, at(101)), Goal::Keep(None));
+        let ended = Facts {
+            sibling_until: Some(at(120)),
+            ..facts()
+        };
+        assert_eq!(goal(&ended, at(121)), Goal::Keep(Some(at(124))), "120 + 40 - 35 - 1");
+        assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
+    }
+
+    #[test]
+    fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
+        assert_eq!(goal(&facts(), at(100)), Goal::Keep(Some(at(101))));
+        assert_eq!(goal(&facts(), at(101)), Goal::Stop(None));
+    }
+}
