@@ -42,11 +42,16 @@ fn parse(line: &str) -> Option<Said> {
         "lease lost" => What::Lost,
         _ => return None,
     };
+    let lock = line["lock"].as_str()?;
+    // What the replicas elect among themselves, who reports, is no lock of a user.
+    if lock.starts_with('_') {
+        return None;
+    }
     let at: jiff::Timestamp = line["timestamp"].as_str()?.parse().ok()?;
     Some(Said {
         at: Duration::from_nanos(u64::try_from(at.as_nanosecond()).ok()?),
         what,
-        lock: line["lock"].as_str()?.to_owned(),
+        lock: lock.to_owned(),
         token: line["token"].as_u64()?,
     })
 }

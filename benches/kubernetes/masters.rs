@@ -6,9 +6,38 @@ use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock::clock;
 use redlock::demo::redis_server::RedisServers;
+use tokio::sync::Mutex;
 
-#[derive(Clone)]
-pub struct Masters(Vec<MultiplexedConnection>);
+pub struct Masters(Vec<Master>);
+
+struct Master {
+    client: redis::Client,
+    /// A master that was killed has to be called again.
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl Master {
+    async fn connection(&self) -> Option<MultiplexedConnection> {
+        let mut slot = self.connection.lock().await;
+        if slot.is_none() {
+            // A master that is stopped keeps its questions; who asks gives up.
+            let config =
+                redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(2)));
+            let opened = self.client.get_multiplexed_async_connection_with_config(&config);
+            *slot = opened.await.ok();
+        }
+        slot.clone()
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Option<T> {
+        let mut connection = self.connection().await?;
+        let answer = command.query_async(&mut connection).await;
+        if answer.is_err() {
+            *self.connection.lock().await = None;
+        }
+        answer.ok()
+    }
+}
 
 /// A lease as it stands on the masters.
 #[derive(Clone, Debug)]
@@ -26,18 +55,12 @@ impl PartialEq for Lease {
 }
 
 impl Masters {
-    pub async fn connect(servers: &RedisServers) -> Self {
-        let connect = servers.urls().into_iter().map(|url| async move {
-            let client = redis::Client::open(url).unwrap();
-            // A master that is stopped keeps its questions; who asks gives up.
-            let config =
-                redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(2)));
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await
-                .unwrap()
-        });
-        Self(join_all(connect).await)
+    pub fn of(servers: &RedisServers) -> Self {
+        let master = |url| Master {
+            client: redis::Client::open(url).unwrap(),
+            connection: Mutex::default(),
+        };
+        Self(servers.urls().into_iter().map(master).collect())
     }
 
     /// Who holds each lock on a majority, by one look.
@@ -47,10 +70,11 @@ impl Masters {
         for lock in locks {
             ask.arg(format!("redlock:lease:{lock}"));
         }
-        let answers = join_all(self.0.iter().map(|connection| {
-            let (mut connection, ask) = (connection.clone(), ask.clone());
-            async move { ask.query_async::<Vec<Option<String>>>(&mut connection).await }
-        }))
+        let answers = join_all(
+            self.0
+                .iter()
+                .map(|master| master.ask::<Vec<Option<String>>>(&ask)),
+        )
         .await;
         for values in answers.into_iter().flatten() {
             for (leases, value) in leases.iter_mut().zip(values) {
@@ -73,13 +97,14 @@ impl Masters {
     /// the question.
     pub async fn ends(&self, locks: &[String]) -> Vec<Duration> {
         let mut each = vec![Vec::new(); locks.len()];
-        for connection in &self.0 {
+        for master in &self.0 {
+            let mut connection = master.connection().await.unwrap();
             let mut pipe = redis::pipe();
             for lock in locks {
                 pipe.cmd("PTTL").arg(format!("redlock:lease:{lock}"));
             }
             let before = clock::unix_time();
-            let left: Vec<i64> = pipe.query_async(&mut connection.clone()).await.unwrap();
+            let left: Vec<i64> = pipe.query_async(&mut connection).await.unwrap();
             for (ends, left) in each.iter_mut().zip(left) {
                 ends.push(before + Duration::from_millis(left.max(0) as u64));
             }
@@ -96,12 +121,8 @@ impl Masters {
     /// Calls that all masters have counted: scripts, and everything with what scripts call.
     pub async fn calls(&self) -> (u64, u64) {
         let (mut scripts, mut all) = (0, 0);
-        for connection in &self.0 {
-            let info: String = redis::cmd("INFO")
-                .arg("commandstats")
-                .query_async(&mut connection.clone())
-                .await
-                .unwrap();
+        for master in &self.0 {
+            let info: String = master.ask(redis::cmd("INFO").arg("commandstats")).await.unwrap();
             for line in info.lines() {
                 let Some((name, rest)) = line.split_once(":calls=") else {
                     continue;
@@ -114,12 +135,6 @@ impl Masters {
             }
         }
         (scripts, all)
-    }
-
-    /// Keys of the first master.
-    pub async fn keys(&self) -> usize {
-        let mut connection = self.0[0].clone();
-        redis::cmd("DBSIZE").query_async(&mut connection).await.unwrap()
     }
 }
 

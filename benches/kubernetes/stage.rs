@@ -49,7 +49,7 @@ impl Stage {
             .output()
             .unwrap();
         assert!(init.status.success(), "{init:?}");
-        let masters = Masters::connect(&servers).await;
+        let masters = Masters::of(&servers);
         let mut stage = Self {
             plane,
             servers,
