@@ -26,6 +26,10 @@ pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<Lo
             Reason::QuorumNotFound,
             format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
         )),
+        // About this cluster, and said in the same words of every object.
+        QuorumView::NotUsable(problem) if problem.reason == Reason::ClusterNameNotUnique => {
+            Err(problem.clone())
+        }
         QuorumView::NotUsable(problem) => Err(Problem::new(
             Reason::QuorumNotUsable,
             format!(

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     claims::{Claims, Name},
     judge::{self, QuorumView},
-    object::{ObjectKey, age},
+    object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::Problem,
     roll::Roll,
@@ -24,6 +24,10 @@ pub(super) struct LockEntry {
     plan: Result<Arc<LockPlan>, Problem>,
     /// A token in the status that no master ever gave.
     pub(super) implausible: Option<i64>,
+    /// One that is larger than what this replica saw, and that a master may have given.
+    pub(super) plausible: Option<i64>,
+    /// The status is as this replica wrote it: nothing is known.
+    pub(super) said_unknown: bool,
     /// Since when nobody is seen to hold it.
     pub(super) unheld_since: Option<Moment>,
     /// Where it is contended for: the plan that was put there.
@@ -85,12 +89,18 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
-    /// Takes an object as it is now. An older version than the known one, as a slow watch brings it, changes nothing.
+    /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
+    pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock) -> bool {
+        let known = self.entries.get(key);
+        known.is_none_or(|known| !is_older(&object.metadata, &known.object.metadata))
+    }
+
+    /// Takes an object as it is now. An older version changes nothing.
     pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
         self.unreadable.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) => {
-                if !is_older(&object, &entry.object) {
+                if !is_older(&object.metadata, &entry.object.metadata) {
                     entry.object = object;
                 }
             }
@@ -100,6 +110,8 @@ impl Locks {
                     first_seen: now,
                     plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
                     implausible: None,
+                    plausible: None,
+                    said_unknown: false,
                     unheld_since: None,
                     put: None,
                 };
@@ -143,11 +155,4 @@ impl Locks {
 
 fn name(plan: &LockPlan) -> Name {
     (plan.quorum.clone(), plan.lock_name.clone())
-}
-
-/// Resource versions of one kind are numbers that grow; where they are not, the newer arrival counts.
-fn is_older(object: &LeaderLock, known: &LeaderLock) -> bool {
-    let version = |object: &LeaderLock| object.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    let same = object.metadata.uid == known.metadata.uid;
-    same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
 }
