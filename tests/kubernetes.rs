@@ -9,6 +9,8 @@ mod agreement;
 mod bad_input;
 #[path = "kubernetes/clusters.rs"]
 mod clusters;
+#[path = "kubernetes/commands.rs"]
+mod commands;
 mod common;
 #[path = "kubernetes/crds.rs"]
 mod crds;
@@ -26,6 +28,9 @@ mod leftovers;
 mod lifecycle;
 #[path = "kubernetes/outage.rs"]
 mod outage;
+#[allow(dead_code)]
+#[path = "commands/program.rs"]
+mod program;
 #[path = "kubernetes/quorum_loss.rs"]
 mod quorum_loss;
 #[path = "kubernetes/replicas.rs"]
@@ -44,6 +49,8 @@ mod server;
 mod table;
 #[path = "kubernetes/tampering.rs"]
 mod tampering;
+#[path = "kubernetes/targets.rs"]
+mod targets;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/world.rs"]

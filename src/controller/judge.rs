@@ -26,7 +26,7 @@ pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<Lo
             Reason::QuorumNotFound,
             format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
         )),
-        // About this cluster, and said in the same words of every object.
+        // The lock is refused for the same reason, and by its name.
         QuorumView::NotUsable(problem) if problem.reason == Reason::ClusterNameNotUnique => {
             Err(problem.clone())
         }

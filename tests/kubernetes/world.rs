@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace, audit};
+use crate::program::{Ran, redlock_with};
 
 pub struct World {
     pub plane: ControlPlane,
@@ -70,6 +71,19 @@ impl World {
     pub async fn operator_with(&self, identity: &str, change: impl FnOnce(&mut Command)) -> Operator {
         let kubeconfig = self.kubeconfig(None).await;
         Operator::start_with(&kubeconfig, self.namespace.name(), identity, change)
+    }
+
+    /// The same in a cluster that is called otherwise.
+    pub async fn operator_of(&self, cluster: &str, identity: &str) -> Operator {
+        let kubeconfig = self.kubeconfig(None).await;
+        Operator::start_with(&kubeconfig, self.namespace.name(), identity, |command| {
+            command.env("REDLOCK_CLUSTER", cluster);
+        })
+    }
+
+    /// `redlock` as the administrator: what it said, and how it ended.
+    pub fn redlock(&self, arguments: &[&str]) -> Ran {
+        redlock_as(&self.plane.kubeconfig_admin(), arguments, &[])
     }
 
     /// The kubeconfig that a replica has.
@@ -228,6 +242,12 @@ pub async fn throughout(length: Duration, mut look: impl FnMut()) {
         tick.tick().await;
         look();
     }
+}
+
+/// `redlock` with this kubeconfig and further variables.
+pub fn redlock_as(kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let kubeconfig = ("KUBECONFIG", kubeconfig.to_str().unwrap());
+    redlock_with(arguments, &[&[kubeconfig], variables].concat())
 }
 
 /// A LeaderLock on quorum `default` with a lease of 2 s and `more` fields of its spec.
