@@ -35,7 +35,7 @@ use super::{
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{LeaderLock, RedisQuorum},
+    api::{LeaderLock, RedisQuorum, lock_status::Role},
     clock,
     lease::{ClusterId, FencingToken, HolderIdentity, LockName},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
@@ -85,6 +85,8 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
+    /// Quorums of which a lock came, went or got other timings.
+    retimed: BTreeSet<String>,
     /// To be looked at again with time.
     touched_later: BTreeSet<String>,
     jobs: JoinSet<Job>,
@@ -142,6 +144,7 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
+            retimed: BTreeSet::new(),
             touched_later: BTreeSet::new(),
             jobs: JoinSet::new(),
             answering: BTreeMap::new(),
@@ -232,6 +235,10 @@ impl Core {
             self.ready = true;
             self.apply();
         }
+        if !self.ready {
+            // What is not judged yet has nothing to be told, and another replica may have told better.
+            return;
+        }
         let now = clock::now();
         while let Some(item) = self.writer.next(now) {
             match &item {
@@ -249,6 +256,7 @@ impl Core {
         while let Some(key) = self.touched_locks.pop_first() {
             self.apply_lock(&key);
         }
+        self.retime();
         let took = clock::now().since(started);
         self.state.telemetry.reconciled("kubernetes", "ok", took);
         self.state.in_use.store(Arc::new(self.in_use(false)));
@@ -260,18 +268,38 @@ impl Core {
 
     fn on_written(&mut self, item: Item, written: Written) {
         let now = clock::now();
+        if let (Item::Quorum(name), Written::Conflict | Written::Failed(_)) = (&item, &written) {
+            self.beat_again(name);
+        }
         self.writer.settle(item, &written, now);
         match written {
             Written::Lock(mut object) => {
                 super::object::trim(&mut object.metadata);
+                let key = ObjectKey::of(object.as_ref());
+                let unknown = is_unknown(&object);
                 self.see_answer(object, now);
+                if let Some(entry) = self.locks.get_mut(&key) {
+                    entry.said_unknown = unknown;
+                }
             }
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
                 self.remembered(&object);
                 self.on_quorum(Observation::Seen(object));
             }
-            Written::Conflict | Written::Gone | Written::Failed(_) => {}
+            Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
+        }
+    }
+
+    /// Somebody who knows more has written since: this replica says no more what it only infers.
+    fn heed_others(&mut self, object: &LeaderLock) {
+        let key = ObjectKey::of(object);
+        let said = self.locks.get(&key).is_some_and(|entry| entry.said_unknown);
+        if said
+            && !is_unknown(object)
+            && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
+        {
+            entry.contradicted = true;
         }
     }
 
@@ -358,4 +386,9 @@ impl Core {
             stopping,
         }
     }
+}
+
+fn is_unknown(object: &LeaderLock) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.role == Some(Role::Unknown))
 }

@@ -7,7 +7,7 @@ use kube::Resource;
 
 use super::{Core, Job, Seen};
 use crate::{
-    api::{RedisQuorum, plan::LockPlan, plan::QuorumPlan, quorum_status::ReporterStatus},
+    api::{RedisQuorum, plan::QuorumPlan, quorum_status::ReporterStatus},
     controller::{
         events::{Happening, What, timestamp},
         object::ObjectKey,
@@ -30,10 +30,6 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 const WALK: Duration = Duration::from_secs(2);
 /// A cluster that was not heard of for so long is not listed any more.
 const FORGOTTEN: i64 = 600;
-/// One heartbeat missed, and half of the next.
-const HEARTBEAT_MISSED: i64 = 45;
-/// As long as an election of the reporter takes at most, where one can be elected.
-const ELECTION: Duration = Duration::from_secs(1);
 
 impl Core {
     pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>) {
@@ -172,12 +168,7 @@ impl Core {
             self.touched_later.insert(name.to_owned());
             return Ok(None);
         }
-        let locks: Vec<LockPlan> = self
-            .locks
-            .of_quorum(name)
-            .filter_map(|key| Some((**self.locks.get(key)?.put.as_ref()?).clone()))
-            .collect();
-        let timeout = command_timeout(&plan, locks.iter());
+        let timeout = self.timeout_of(&plan);
         let in_use = self.with_urls_in_use(name, &plan);
         if let Some(running) = self.fleet.get_mut(name) {
             let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
@@ -212,6 +203,25 @@ impl Core {
         Ok(Some(in_use))
     }
 
+    fn timeout_of(&self, plan: &QuorumPlan) -> Duration {
+        let locks = self.locks.of_quorum(&plan.name);
+        let put = locks.filter_map(|key| self.locks.get(key)?.put.as_deref());
+        command_timeout(plan, put)
+    }
+
+    /// A lock that is more impatient than those before has every command given up earlier.
+    pub(super) fn retime(&mut self) {
+        while let Some(name) = self.retimed.pop_first() {
+            let Some(plan) = self.fleet.get(&name).map(|running| running.plan.clone()) else {
+                continue;
+            };
+            let timeout = self.timeout_of(&plan);
+            if let Some(running) = self.fleet.get_mut(&name) {
+                running.adjust(&plan, timeout);
+            }
+        }
+    }
+
     /// What changes with time alone.
     pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
         let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
@@ -224,6 +234,9 @@ impl Core {
         let turn = reporter.look(&running.elector, now);
         let clash = reporter.clash().cloned();
         let mine = reporter.is_mine();
+        if reporter.absent_for(now).is_none() {
+            (entry.caretaker, entry.contradicted) = (mine, false);
+        }
         let before = entry.health.clone();
         let news = before.as_ref() != Some(&health);
         let majority = (
@@ -267,10 +280,22 @@ impl Core {
         if let Some(absent) = absent {
             self.unreported(name, absent);
         }
+        if majority == (true, false)
+            && let Some(entry) = self.quorums.get_mut(name)
+        {
+            entry.lost = true;
+        }
         if mine {
             self.tell_quorum(name, majority, why, quarantined);
         }
         self.initialize(name);
+        // Another replica reports, and has told it.
+        if majority.1
+            && absent.is_none()
+            && let Some(entry) = self.quorums.get_mut(name)
+        {
+            entry.lost = false;
+        }
         if self
             .quorums
             .get(name)
@@ -315,18 +340,27 @@ impl Core {
         }
     }
 
-    fn tell_quorum(&self, name: &str, majority: (bool, bool), why: Option<String>, quarantined: Vec<String>) {
-        let Some(entry) = self.quorums.get(name) else {
+    fn tell_quorum(
+        &mut self,
+        name: &str,
+        majority: (bool, bool),
+        why: Option<String>,
+        quarantined: Vec<String>,
+    ) {
+        let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
+        let lost = majority.1 && std::mem::take(&mut entry.lost);
         let tell = |what, note| {
             let object = entry.object.object_ref(&());
             self.events.tell(Happening { what, object, note });
         };
-        match majority {
-            (true, false) => tell(What::QuorumLost, why.unwrap_or_default()),
-            (false, true) => tell(What::QuorumRestored, "a majority of the masters votes".into()),
-            _ => {}
+        if majority == (true, false) {
+            tell(What::QuorumLost, why.unwrap_or_default());
+        }
+        // Nobody reports in the moment in which a majority is back: it has to elect the reporter first.
+        if majority.1 && lost {
+            tell(What::QuorumRestored, "a majority of the masters votes".into());
         }
         for master in quarantined {
             let note = format!("{master} lost its memory and has no vote until it is sealed again");
@@ -347,11 +381,18 @@ impl Core {
         names.into_iter().filter_map(text).collect()
     }
 
+    /// A heartbeat may have been in a write that failed.
+    pub(super) fn beat_again(&mut self, name: &str) {
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.heartbeat_due |= !entry.clusters.is_empty();
+        }
+    }
+
     /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
     pub(super) fn write_quorum(&mut self, name: &str) {
         let now = crate::clock::now();
         let masters = self.fleet.get(name).map(|running| running.masters.status());
-        let (cluster, stamp) = (self.cluster.to_string(), timestamp());
+        let stamp = timestamp();
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -361,20 +402,16 @@ impl Core {
             entry.initializing = Initializing::No;
         }
         let mine = entry.reporter.as_ref().is_some_and(Reporter::is_mine);
-        let own = before
-            .reporters
-            .iter()
-            .find(|reporter| reporter.cluster == cluster);
-        let alive =
-            own.is_some_and(|own| stamp.as_second() - own.last_seen_time.0.as_second() < HEARTBEAT_MISSED);
-        let absent = entry.reporter.as_ref().map(|reporter| reporter.absent_for(now));
-        let may = match absent {
-            _ if mine => true,
-            // Not opened: it says the same whoever writes it.
-            None => true,
-            Some(Some(absent)) => absent >= ELECTION && !alive,
-            Some(None) => false,
-        };
+        let opening = matches!(&entry.problem, Some(problem) if problem.reason == Reason::Opening);
+        if opening
+            && before
+                .observed_generation
+                .is_some_and(|generation| generation >= 0)
+        {
+            // This replica has just started. Whatever the status says was more.
+            return;
+        }
+        let may = entry.may_write(&self.cluster, now, stamp);
         if !may {
             return;
         }
@@ -403,7 +440,7 @@ impl Core {
         }
         entry.heartbeat_due &= !beat;
         let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
-        let Ok(status) = serde_json::to_value(&status) else {
+        let Some(status) = writer::replacement(&before, &status) else {
             return;
         };
         let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
