@@ -5,12 +5,14 @@
 //! old and new run side by side. Refuses to talk to Kubernetes or Redis.
 
 mod crds;
+pub mod hand_over;
 pub mod leader_lock;
 pub mod lock_status;
 pub mod plan;
 pub mod quorum_status;
 mod reasons;
 pub mod redis_quorum;
+pub mod reporters;
 mod rules;
 pub mod target;
 pub mod validate;

@@ -6,8 +6,10 @@ mod demo;
 mod doctor;
 mod duration;
 mod exit;
+mod hand_over;
 mod init;
 mod operator;
+mod place;
 mod reseal;
 mod session;
 mod status;
@@ -18,6 +20,7 @@ use clap::{Parser, Subcommand};
 
 pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
+pub use place::{KubernetesArgs, PlaceArgs};
 
 /// Elects one active replica for every declared lock, with Redlock leases on independent Redis masters.
 #[derive(Debug, Parser)]
@@ -33,6 +36,7 @@ enum Command {
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Break(break_lock::BreakArgs),
+    HandOver(hand_over::HandOverArgs),
     Init(init::InitArgs),
     Reseal(reseal::ResealArgs),
     Demo(demo::DemoArgs),
@@ -66,6 +70,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Status(args) => block_on(status::run(args))?,
         Command::Doctor(args) => block_on(doctor::run(args))?,
         Command::Break(args) => block_on(break_lock::run(args))?,
+        Command::HandOver(args) => block_on(hand_over::run(args))?,
         Command::Init(args) => block_on(init::run(args))?,
         Command::Reseal(args) => block_on(reseal::run(args))?,
         Command::Demo(args) => block_on(demo::run(args))?,

@@ -9,6 +9,7 @@ mod clients;
 mod cluster;
 mod core;
 mod events;
+mod hand_over;
 mod judge;
 mod locks;
 mod object;
@@ -19,7 +20,10 @@ mod quorums;
 mod reporter;
 mod roll;
 mod secrets;
+mod siblings;
 mod status;
+mod warden;
 mod writer;
 
 pub use process::{Options, run};
+pub use siblings::Siblings;

@@ -22,7 +22,7 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Terms},
     masters::{Closed, Masters, Notices},
 };
 
@@ -32,7 +32,7 @@ enum Command {
     Put(LockName, Terms),
     Remove(LockName, Farewell),
     StepDown(LockName, Duration),
-    HandOver(LockName, ClusterId),
+    HandOver(LockName, ClusterId, Option<FencingToken>),
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
     Mark(LockName, bool, oneshot::Sender<bool>),
     Ping(oneshot::Sender<()>),
@@ -96,7 +96,12 @@ impl Elector {
 
     /// Passes a lock on to a cluster.
     pub fn hand_over(&self, lock: LockName, to: ClusterId) {
-        self.send(Command::HandOver(lock, to));
+        self.send(Command::HandOver(lock, to, None));
+    }
+
+    /// The same for the lease with this token and no other: does nothing once that one has ended.
+    pub fn hand_over_lease(&self, lock: LockName, token: FencingToken, to: ClusterId) {
+        self.send(Command::HandOver(lock, to, Some(token)));
     }
 
     /// Gives every lock up: releases it or, if it is one of these, reserves it for siblings. The task ends when all is

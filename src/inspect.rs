@@ -1,12 +1,18 @@
 //! What people ask of the masters: who holds what, is everything as it should be, nobody may hold this any more.
 //!
-//! Owns what is gathered, how it is judged and how it is written, as text and as JSON. Refuses to take part: it holds
-//! no lease, seals no master, and writes nothing but what `break` and the trial of `doctor` say they write.
+//! Owns what is gathered, how it is judged and how it is written, as text and as JSON; what Kubernetes declares is read
+//! by [`cluster`]. Refuses to take part: it holds no lease, seals no master, and writes nothing but what `break`,
+//! `hand-over` and the trial of `doctor` say they write.
 
+mod away;
 pub mod break_lock;
+pub mod cluster;
 pub mod doctor;
+pub mod hand_over;
 pub mod status;
 mod text;
+
+pub use away::Away;
 
 use crate::masters::{
     AdoptError, Adopted, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt,
@@ -64,6 +70,13 @@ impl Session {
             tasks,
             _notices: notices,
         })
+    }
+
+    /// Whether enough masters can be read.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        let majority = self.masters.size().majority();
+        Reach::of(&self.masters.status(), majority, MasterStatus::answers)
     }
 
     /// Finishes what is under way and disconnects.

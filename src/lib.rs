@@ -15,6 +15,7 @@ pub mod lease;
 pub mod masters;
 pub mod operator;
 pub mod standalone;
+mod targets;
 pub mod telemetry;
 
 /// The example of the README compiles.

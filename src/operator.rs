@@ -2,6 +2,7 @@
 //!
 //! Owns no source of objects: [`crate::standalone`] reads them from files, [`crate::controller`] from an API server.
 
+pub(crate) mod access;
 pub(crate) mod config;
 pub(crate) mod fleet;
 pub(crate) mod http;

@@ -5,12 +5,7 @@
 
 pub(crate) mod scale;
 
-use kube::{
-    Client,
-    api::ApiResource,
-    core::GroupVersionKind,
-    discovery,
-};
+use kube::{Client, api::ApiResource, core::GroupVersionKind, discovery};
 use thiserror::Error;
 
 use crate::api::target::TargetRef;
@@ -58,7 +53,12 @@ pub(crate) async fn resource(client: &Client, reference: &TargetRef) -> Result<A
             what: format!("looking for kind {kind} of {api_version}"),
             reason: status.message,
         }),
-        Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => Err(TargetError::UnknownKind { api_version, kind }),
-        Err(error) => Err(TargetError::of(format!("looking for kind {kind} of {api_version}"), &error)),
+        Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
+            Err(TargetError::UnknownKind { api_version, kind })
+        }
+        Err(error) => Err(TargetError::of(
+            format!("looking for kind {kind} of {api_version}"),
+            &error,
+        )),
     }
 }

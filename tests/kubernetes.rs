@@ -5,6 +5,8 @@
 
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
+#[path = "kubernetes/commands.rs"]
+mod commands;
 mod common;
 #[path = "kubernetes/crds.rs"]
 mod crds;
@@ -16,6 +18,9 @@ mod fixture;
 mod judge;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
+#[allow(dead_code)]
+#[path = "commands/program.rs"]
+mod program;
 #[path = "kubernetes/rights.rs"]
 mod rights;
 #[path = "kubernetes/rules.rs"]
@@ -24,5 +29,7 @@ mod rules;
 mod server;
 #[path = "rules/table.rs"]
 mod table;
+#[path = "kubernetes/targets.rs"]
+mod targets;
 #[path = "kubernetes/world.rs"]
 mod world;

@@ -2,9 +2,13 @@
 
 use clap::Args;
 
-use super::{Exit, Failure, QuorumArgs, session};
+use super::{
+    Exit, Failure, PlaceArgs,
+    place::{self, Place},
+    session,
+};
 use crate::{
-    inspect::{Reach, break_lock::Plan},
+    inspect::{Reach, Session, break_lock::Plan},
     lease::LockName,
     masters::Agreement,
 };
@@ -14,10 +18,11 @@ use crate::{
 /// Deletes no lease: the holder is refused at its next renewal, and nobody enters before. Without --yes it only says
 /// what it would do, and exits with 64.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  redlock break -n billing nightly-report --yes --reason 'node lost, INC-42'
   redlock break billing/nightly-report --yes --reason 'node lost, INC-42' --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct BreakArgs {
-    /// The lock, by its name on the masters.
+    /// The lock: a LeaderLock with a kubeconfig, else its name on the masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]
     lock: LockName,
     /// Do it.
@@ -27,7 +32,7 @@ pub(super) struct BreakArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    quorum: QuorumArgs,
+    place: PlaceArgs,
 }
 
 pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
@@ -38,8 +43,8 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
             "--reason is empty: say why the lock is broken",
         ));
     }
-    let session = session::open(&args.quorum, Agreement::Majority).await?;
-    let plan = Plan::make(&session, &args.lock).await;
+    let (session, lock) = open(&args).await?;
+    let plan = Plan::make(&session, &lock).await;
     session::say(&plan.text());
     if !args.yes {
         session.close().await;
@@ -55,4 +60,36 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
         Reach::Refused => Exit::Auth,
         _ => Exit::NoQuorum,
     })
+}
+
+/// The masters, and the name of the lock there.
+async fn open(args: &BreakArgs) -> Result<(Session, LockName), Failure> {
+    let (cluster, given) = match args.place.place(false).await? {
+        Place::Masters => {
+            let session = session::open(&args.place.quorum, Agreement::Majority).await?;
+            return Ok((session, args.lock.clone()));
+        }
+        Place::Cluster(cluster, given) => (cluster, given),
+    };
+    let asked = args.place.kubernetes.quorum.as_deref();
+    let declared = cluster.declared(args.lock.as_str(), asked).await;
+    let (quorum, declared) = declared.map_err(|error| place::failure(&error))?;
+    let session = session::open_declared(&cluster, &given, &quorum).await?;
+    let object = &declared.object.metadata;
+    let name = object.name.as_deref().unwrap_or_default();
+    let command = format!("redlock break -n {} {name}", cluster.namespace());
+    match session.away(&declared.object.spec.quorum_ref.name, &command) {
+        None => {
+            session::say(&format!(
+                "LeaderLock {}/{name} is lock {}\n",
+                cluster.namespace(),
+                declared.lock_name
+            ));
+            Ok((session, declared.lock_name))
+        }
+        Some(away) => {
+            session.close().await;
+            Err(Failure::new(session::exit(away.reach), away.text))
+        }
+    }
 }

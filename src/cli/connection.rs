@@ -74,7 +74,7 @@ pub struct QuorumArgs {
     /// A RedisQuorum manifest instead of urls.
     #[arg(long, value_name = "FILE", conflicts_with = "masters")]
     pub config: Option<PathBuf>,
-    /// Prefix of the keys on the masters; a manifest says its own.
+    /// Prefix of the keys on the masters; a RedisQuorum says its own.
     #[arg(
         long,
         env = "REDLOCK_KEY_PREFIX",
@@ -147,6 +147,13 @@ impl ConnectionArgs {
 }
 
 impl QuorumArgs {
+    /// Whether flags or REDLOCK_MASTERS say where the masters are.
+    #[must_use]
+    pub fn named(&self) -> bool {
+        let exported = || std::env::var_os("REDLOCK_MASTERS").is_some_and(|urls| !urls.is_empty());
+        !self.masters.is_empty() || self.config.is_some() || exported()
+    }
+
     /// The masters as the flags or the manifest name them. With bare urls, longest lease and T_acquire are those of
     /// the default until the stored fingerprint is adopted.
     ///

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    Exit, Failure, QuorumArgs,
+    Exit, Failure, PlaceArgs,
+    place::{self, Place},
     session::{self, Output},
 };
 use crate::{
@@ -18,32 +19,55 @@ use crate::{
 ///
 /// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when all is well
 /// (`!` is no harm), 1 when a master is not (`✗`), 69 when no majority votes, 77 when user or password are the reason.
+/// With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  redlock doctor --quorum default
   redlock doctor --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct DoctorArgs {
-    /// The shortest lease that the masters must be fast enough for.
-    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "15s")]
-    lease_duration: Duration,
+    /// The shortest lease that the masters must be fast enough for; 15s, or the longest that they grant, unless told.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration)]
+    lease_duration: Option<Duration>,
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
-    quorum: QuorumArgs,
+    place: PlaceArgs,
 }
 
+/// Of a lock that says nothing of its timings.
+const USUAL: Duration = Duration::from_secs(15);
+
 pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
-    if args.lease_duration < timing::MIN_LEASE {
+    if let Some(given) = args.lease_duration.filter(|given| *given < timing::MIN_LEASE) {
         let message = format!(
-            "--lease-duration {:?} is too short: the shortest lease is {:?}",
-            args.lease_duration,
+            "--lease-duration {given:?} is too short: the shortest lease is {:?}",
             timing::MIN_LEASE
         );
         return Err(Failure::new(Exit::Config, message));
     }
-    let session = session::open(&args.quorum, Agreement::AllFound).await?;
-    let diagnosis = doctor::examine(&session, args.lease_duration).await;
+    let (session, objects, away) = match args.place.place(false).await? {
+        Place::Masters => {
+            let session = session::open(&args.place.quorum, Agreement::AllFound).await?;
+            (session, Vec::new(), None)
+        }
+        Place::Cluster(cluster, given) => {
+            let name = args.place.kubernetes.quorum.as_deref();
+            let quorum = cluster
+                .quorum_or_only(name)
+                .await
+                .map_err(|error| place::failure(&error))?;
+            let session = session::open_declared(&cluster, &given, &quorum).await?;
+            let name = quorum.metadata.name.clone().unwrap_or_default();
+            let away = session.away(&name, &format!("redlock doctor --quorum {name}"));
+            (session, doctor::examine_objects(&cluster, &quorum).await, away)
+        }
+    };
+    let longest = session.masters.fingerprint().longest_lease();
+    let lease_duration = args.lease_duration.unwrap_or(USUAL.min(longest));
+    let diagnosis = doctor::examine(&session, lease_duration).await;
     session.close().await;
-    let diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
+    let mut diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
+    diagnosis.add(objects, away.map(|away| away.text));
     args.output.write(|| diagnosis.text(), &diagnosis)?;
     Ok(match diagnosis.reach {
         Reach::Majority if diagnosis.healthy => Exit::Ok,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Exit, Failure, QuorumArgs, session};
+use super::{Exit, Failure, PlaceArgs, session};
 use crate::{
     inspect::Session,
     lease::timing,
@@ -17,17 +17,18 @@ use crate::{
 /// begin without all of them. Without it an operator seals them after a wait of a little more than the longest lease.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  redlock init --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+  redlock init --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
+  redlock init --quorum default      # the masters of a RedisQuorum of the cluster")]
 pub(super) struct InitArgs {
     /// The longest lease that these masters will ever grant; it cannot be changed later. 60s unless told.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     max_lease_duration: Option<Duration>,
     #[command(flatten)]
-    quorum: QuorumArgs,
+    place: PlaceArgs,
 }
 
 pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
-    let mut config = args.quorum.masters_config()?;
+    let (mut config, _) = session::masters_config(&args.place).await?;
     if let Some(longest) = args.max_lease_duration {
         if longest < timing::MIN_LEASE {
             let message = format!(

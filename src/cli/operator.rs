@@ -29,6 +29,15 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     watch_namespaces: Vec<String>,
+    /// Labels of the pods of this operator, as a selector: a replica that is replaced leaves running targets to a ready
+    /// one of them. Needs POD_NAMESPACE and POD_NAME, from the downward API.
+    #[arg(
+        long,
+        env = "REDLOCK_POD_SELECTOR",
+        value_name = "SELECTOR",
+        conflicts_with = "standalone"
+    )]
+    pod_selector: Option<String>,
     /// Address of /metrics, /livez, /readyz and /locks.
     #[arg(
         long,
@@ -96,6 +105,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             identity,
             cluster_name: cluster.name().to_owned(),
             namespaces: args.watch_namespaces,
+            siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
         };
         let end = controller::run(options).await;
@@ -117,6 +127,27 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     end.map(|()| Exit::Ok).map_err(|error| {
         let configuration = error.is_of_configuration();
         Failure::caused(exit(configuration), &error)
+    })
+}
+
+/// This replica's pod, from the downward API.
+fn siblings(selector: String) -> Result<controller::Siblings, Failure> {
+    let pod = |name| {
+        let missing = || {
+            Failure::new(
+                Exit::Config,
+                format!("--pod-selector needs {name}: set it from the downward API"),
+            )
+        };
+        env::var(name)
+            .ok()
+            .filter(|value| !value.is_empty())
+            .ok_or_else(missing)
+    };
+    Ok(controller::Siblings {
+        namespace: pod("POD_NAMESPACE")?,
+        own: pod("POD_NAME")?,
+        selector,
     })
 }
 

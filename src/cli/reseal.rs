@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{Exit, Failure, QuorumArgs, session};
+use super::{Exit, Failure, PlaceArgs, session};
 use crate::masters::{self, Agreement, Progress, ResealError};
 
 /// Seal masters again when a sealed one is gone for good, so that no majority can be read ever again.
@@ -11,20 +11,22 @@ use crate::masters::{self, Agreement, Progress, ResealError};
 /// that may have been. Takes the full wait (65 s by default), and refuses while the ordinary way is open.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  redlock reseal --accept-loss --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+  redlock reseal --accept-loss --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
+  redlock reseal --accept-loss --quorum default")]
 pub(super) struct ResealArgs {
     /// What only the lost masters know is given up.
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
-    quorum: QuorumArgs,
+    place: PlaceArgs,
 }
 
 pub(super) async fn run(args: ResealArgs) -> Result<Exit, Failure> {
     if !args.accept_loss {
         return Err(Failure::caused(Exit::Usage, &ResealError::LossNotAccepted));
     }
-    let session = session::open(&args.quorum, Agreement::AllFound).await?;
+    let (config, bare) = session::masters_config(&args.place).await?;
+    let session = session::open_as(config, bare.then_some(Agreement::AllFound)).await?;
     session::say(&format!("quorum: {}\n", session.masters.fingerprint()));
     let result = masters::reseal(&session.masters, true, |progress| tell(&progress)).await;
     session.close().await;

@@ -7,11 +7,17 @@ use std::{
 
 use clap::ValueEnum;
 
-use super::{Exit, Failure, QuorumArgs};
+use super::{
+    Exit, Failure, QuorumArgs,
+    place::{self, Place, PlaceArgs},
+};
 use crate::{
-    inspect::{Reach, Session},
+    inspect::{
+        Reach, Session,
+        cluster::{Cluster, Given},
+    },
     lease::LockName,
-    masters::{AdoptError, Agreement},
+    masters::{AdoptError, Agreement, MastersConfig},
 };
 
 /// How a result is written.
@@ -58,10 +64,40 @@ pub(super) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+/// How the masters are reached for a command that changes them for good, and whether they are bare urls.
+pub(super) async fn masters_config(args: &PlaceArgs) -> Result<(MastersConfig, bool), Failure> {
+    let (cluster, given) = match args.named_place().await? {
+        Place::Masters => return Ok((args.quorum.masters_config()?, args.quorum.config.is_none())),
+        Place::Cluster(cluster, given) => (cluster, given),
+    };
+    let name = args.kubernetes.quorum.as_deref();
+    let quorum = cluster
+        .quorum_or_only(name)
+        .await
+        .map_err(|error| place::failure(&error))?;
+    let config = cluster.masters_config(&quorum, &given).await;
+    Ok((config.map_err(|error| place::failure(&error))?, false))
+}
+
+/// Opens the masters of a quorum that a cluster declares: of the named one, or the only one.
+pub(super) async fn open_declared(
+    cluster: &Cluster,
+    given: &Given,
+    quorum: &crate::api::RedisQuorum,
+) -> Result<Session, Failure> {
+    cluster
+        .session(quorum, given)
+        .await
+        .map_err(|error| place::failure(&error))
+}
+
 /// Opens the masters; bare urls adopt the fingerprint that the masters carry.
 pub(super) async fn open(quorum: &QuorumArgs, agreement: Agreement) -> Result<Session, Failure> {
     let config = quorum.masters_config()?;
-    let adopting = quorum.config.is_none().then_some(agreement);
+    open_as(config, quorum.config.is_none().then_some(agreement)).await
+}
+
+pub(super) async fn open_as(config: MastersConfig, adopting: Option<Agreement>) -> Result<Session, Failure> {
     Session::open(config, adopting).await.map_err(|error| {
         let exit = match &error {
             AdoptError::NoMajority { auth: true, .. } => Exit::Auth,

@@ -1,14 +1,21 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+mod hand_over;
 mod initialize;
 mod locks;
+pub(super) mod place;
 mod quorums;
+pub(super) mod targets;
 pub(super) mod urls;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -23,12 +30,14 @@ use super::{
     observe::Observation,
     quorums::Quorums,
     secrets::{SecretKey, Secrets},
+    siblings::Ready,
+    warden::{Order, Report},
     writer::{Item, Writer, Written},
 };
 use crate::{
     api::{LeaderLock, RedisQuorum},
     clock,
-    lease::{ClusterId, FencingToken, HolderIdentity},
+    lease::{ClusterId, FencingToken, HolderIdentity, LockName},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::{
         fleet::Fleet,
@@ -41,6 +50,10 @@ use crate::{
 
 /// How often what only time changes is looked at: who reports, which masters vote.
 const LOOK: Duration = Duration::from_millis(200);
+/// However many locks there are, they are given back in this time.
+const ENDING: Duration = Duration::from_millis(1_600);
+/// And their finalizers are removed in this time, where nobody is left to do it.
+const FINALIZERS: Duration = Duration::from_secs(2);
 /// Observations taken in one turn.
 const AT_ONCE: usize = 512;
 
@@ -51,6 +64,9 @@ pub(super) enum Seen {
     Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
     Secret(SecretKey, Observation<Secret>),
+    /// A replica of this operator.
+    Sibling(Observation<Pod>),
+    Report(Report),
 }
 
 /// See the module.
@@ -69,18 +85,31 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
+    /// To be looked at again with time.
+    touched_later: BTreeSet<String>,
     jobs: JoinSet<Job>,
+    /// The requests for a hand-over that are being answered.
+    answering: BTreeMap<ObjectKey, String>,
+    siblings: Ready,
+    /// Locks whose warden or finalizer could not be seen to yet.
+    wardens_due: BTreeSet<ObjectKey>,
+    finalizers_due: BTreeSet<ObjectKey>,
     /// The caches were filled, and what they hold was applied.
     ready: bool,
 }
 
-/// What masters were asked for beside the work of the elector.
+/// What was begun beside the work of the elector.
 enum Job {
     Initialized(String, Result<InitReport, InitError>),
     /// The token that a status has, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
+    /// A request for a hand-over.
+    Answered(ObjectKey),
+    /// Whether everything of a lock that is being deleted was stopped.
+    Stopped(ObjectKey, bool),
+    Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
     Retired {
         quorum: String,
         master: String,
@@ -97,7 +126,7 @@ impl Core {
         fleet: Fleet,
         events: Events,
         inbox: mpsc::Sender<Seen>,
-        scopes: &[String],
+        (scopes, own_pod): (&[String], &str),
     ) -> Self {
         Self {
             identity,
@@ -113,7 +142,12 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
+            touched_later: BTreeSet::new(),
             jobs: JoinSet::new(),
+            answering: BTreeMap::new(),
+            siblings: Ready::new(own_pod),
+            wardens_due: BTreeSet::new(),
+            finalizers_due: BTreeSet::new(),
             ready: false,
         }
     }
@@ -160,6 +194,9 @@ impl Core {
         match end {
             Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
             Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
+            Ok(Job::Answered(key)) => self.on_answered(&key),
+            Ok(Job::Stopped(key, stopped)) => self.on_stopped(&key, stopped),
+            Ok(Job::Finalizer(key, end)) => self.on_finalizer(&key, end),
             Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
             Ok(Job::Retired {
                 quorum,
@@ -176,6 +213,8 @@ impl Core {
         match seen {
             Seen::Lock(scope, observation) => self.on_lock(&scope, observation, now),
             Seen::Quorum(observation) => self.on_quorum(observation),
+            Seen::Sibling(observation) => self.siblings.observe(&observation),
+            Seen::Report(report) => self.on_report(report),
             Seen::Secret(key, observation) => {
                 if self.secrets.observe(&key, observation) {
                     self.touched_quorums.extend(self.quorums.names());
@@ -225,7 +264,7 @@ impl Core {
         match written {
             Written::Lock(mut object) => {
                 super::object::trim(&mut object.metadata);
-                self.see_lock(object, now);
+                self.see_answer(object, now);
             }
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
@@ -242,12 +281,60 @@ impl Core {
         for name in self.quorums.names() {
             self.look_at_quorum(&name, now);
         }
+        self.look_at_targets();
+        self.touched_quorums.append(&mut self.touched_later);
+        self.close_quorums();
     }
 
-    /// Gives every lock back. Statuses say so only where the API server is quick: a standby writes what it takes over.
+    /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.
+    /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
     pub(super) async fn stop(&mut self) {
         self.state.in_use.store(Arc::new(self.in_use(true)));
-        self.fleet.stop(std::collections::HashMap::new()).await;
+        let now = clock::now();
+        let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
+        let (mut stopped, mut keys) = (Vec::new(), Vec::new());
+        for (key, entry, warden) in self.locks.with_targets() {
+            let Some(plan) = &entry.put else { continue };
+            if !self.holds(key, now) {
+                continue;
+            }
+            if self.siblings.any() {
+                reserve
+                    .entry(plan.quorum.clone())
+                    .or_default()
+                    .insert(plan.lock_name.clone());
+                continue;
+            }
+            let (done, end) = tokio::sync::oneshot::channel();
+            warden.tell(Order::Stop(done));
+            keys.push(key.clone());
+            stopped.push(time::timeout(
+                plan.timings.stop + plan.timings.lease_duration,
+                end,
+            ));
+        }
+        if !stopped.is_empty() {
+            tracing::info!(
+                locks = stopped.len(),
+                "no sibling is ready: stops the targets first"
+            );
+            let ends = futures_util::future::join_all(stopped).await;
+            for (key, end) in keys.into_iter().zip(ends) {
+                // The last replica takes its finalizers along: nobody would be there to remove them.
+                if matches!(end, Ok(Ok(_))) {
+                    self.set_finalizer(&key, false);
+                }
+            }
+            let removed = async { while self.jobs.join_next().await.is_some() {} };
+            if time::timeout(FINALIZERS, removed).await.is_err() {
+                tracing::warn!("not every finalizer could be removed in time");
+            }
+        }
+        // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
+        self.locks.dismiss_wardens();
+        if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
+            tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        }
     }
 
     fn in_use(&self, stopping: bool) -> InUse {

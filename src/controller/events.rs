@@ -44,6 +44,9 @@ pub(super) enum What {
     QuorumRestored,
     MasterQuarantined,
     TokenImplausible,
+    TargetActivated,
+    TargetStopped,
+    EnforcementConflict,
 }
 
 impl What {
@@ -57,6 +60,9 @@ impl What {
             Self::QuorumRestored => "QuorumRestored",
             Self::MasterQuarantined => "MasterQuarantined",
             Self::TokenImplausible => "TokenImplausible",
+            Self::TargetActivated => "TargetActivated",
+            Self::TargetStopped => "TargetStopped",
+            Self::EnforcementConflict => "EnforcementConflict",
         }
     }
 
@@ -68,15 +74,23 @@ impl What {
             Self::LeaseLost => "Renew",
             Self::QuorumLost | Self::QuorumRestored | Self::MasterQuarantined => "Watch",
             Self::TokenImplausible => "WriteStatus",
+            Self::TargetActivated | Self::TargetStopped | Self::EnforcementConflict => "Switch",
         }
     }
 
     const fn kind(self) -> &'static str {
         match self {
-            Self::Acquired | Self::Released | Self::TakenOver | Self::QuorumRestored => "Normal",
-            Self::LeaseLost | Self::QuorumLost | Self::MasterQuarantined | Self::TokenImplausible => {
-                "Warning"
-            }
+            Self::Acquired
+            | Self::Released
+            | Self::TakenOver
+            | Self::QuorumRestored
+            | Self::TargetActivated
+            | Self::TargetStopped => "Normal",
+            Self::LeaseLost
+            | Self::QuorumLost
+            | Self::MasterQuarantined
+            | Self::TokenImplausible
+            | Self::EnforcementConflict => "Warning",
         }
     }
 }

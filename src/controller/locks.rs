@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     claims::{Claims, Name},
+    core::place::Leaving,
     judge::{self, QuorumView},
     object::{ObjectKey, age},
     observe::Observation,
     problem::Problem,
     roll::Roll,
+    warden::Handle,
 };
 use crate::{
     api::{LeaderLock, plan::LockPlan},
@@ -26,6 +28,11 @@ pub(super) struct LockEntry {
     pub(super) implausible: Option<i64>,
     /// Since when nobody is seen to hold it.
     pub(super) unheld_since: Option<Moment>,
+    /// Switches its targets, if it has some.
+    pub(super) warden: Option<Handle>,
+    /// It is being deleted, and what runs is being stopped.
+    pub(super) leaving: Option<Leaving>,
+    pub(super) changing_finalizer: bool,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
 }
@@ -85,12 +92,29 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
+    /// Locks with targets. Whether they run is for their wardens to say: a report may be on its way.
+    pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &Handle)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|(key, entry)| Some((key, entry, entry.warden.as_ref()?)))
+    }
+
+    /// Nothing is switched from here on.
+    pub(super) fn dismiss_wardens(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.warden = None;
+        }
+    }
+
     /// Takes an object as it is now. An older version than the known one, as a slow watch brings it, changes nothing.
     pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
         self.unreadable.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) => {
                 if !is_older(&object, &entry.object) {
+                    // Made anew under its name: what was under way concerned the one before.
+                    if entry.object.metadata.uid != object.metadata.uid {
+                        entry.leaving = None;
+                    }
                     entry.object = object;
                 }
             }
@@ -101,6 +125,9 @@ impl Locks {
                     plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
                     implausible: None,
                     unheld_since: None,
+                    warden: None,
+                    leaving: None,
+                    changing_finalizer: false,
                     put: None,
                 };
                 self.entries.insert(key.clone(), entry);
@@ -134,10 +161,15 @@ impl Locks {
         })
     }
 
-    /// Returns where it was contended for.
-    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Arc<LockPlan>> {
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {
         self.unreadable.remove(key);
-        self.entries.remove(key)?.put
+        self.entries.remove(key)
+    }
+
+    /// Some lock is contended for on this quorum.
+    pub(super) fn any_put(&self, quorum: &str) -> bool {
+        let puts = self.entries.values().filter_map(|entry| entry.put.as_ref());
+        puts.into_iter().any(|plan| plan.quorum == quorum)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     core::{Core, Seen},
     events,
     observe::{Observation, follow},
+    siblings::Siblings,
 };
 use crate::{
     api::LeaderLock,
@@ -33,8 +34,6 @@ use crate::{
     telemetry::{Origin, Telemetry},
 };
 
-/// Whatever happens, the process has ended so long after it was told to.
-const ENDING: Duration = Duration::from_millis(1_600);
 /// How often the locks are looked at for what passes between two scrapes.
 const LOOK: Duration = Duration::from_secs(1);
 /// A watch that brings ten thousand objects waits for the core, not in its memory.
@@ -51,6 +50,8 @@ pub struct Options {
     pub cluster_name: String,
     /// Only these namespaces are followed; all, where none is named.
     pub namespaces: Vec<String>,
+    /// The other replicas; where they are not known, nobody is there to take what runs.
+    pub siblings: Option<Siblings>,
     /// Tell metrics of single locks.
     pub lock_metrics: bool,
 }
@@ -174,6 +175,18 @@ impl Operator {
             let tell = move |observation| Seen::Lock(scope.clone(), observation);
             watch(&mut tasks, "follows LeaderLocks", locks, &inbox, tell);
         }
+        if let Some(siblings) = &options.siblings {
+            let following = follow(
+                siblings.api(&clients.work),
+                siblings.config(),
+                inbox.clone(),
+                Seen::Sibling,
+            );
+            tasks.spawn(async move {
+                following.await;
+                ("follows the other replicas", Ok(()))
+            });
+        }
         let serving = http::serve(listener, state.clone());
         tasks.spawn(async move { ("serves HTTP", serving.await) });
         tasks.spawn(async move {
@@ -181,7 +194,16 @@ impl Operator {
             ("writes events", Ok(()))
         });
         let me = (options.identity.clone(), cluster);
-        let core = Core::new(me, clients, state.clone(), fleet, events, inbox, &scopes);
+        let own_pod = options.siblings.as_ref().map_or("", |siblings| &siblings.own);
+        let core = Core::new(
+            me,
+            clients,
+            state.clone(),
+            fleet,
+            events,
+            inbox,
+            (&scopes, own_pod),
+        );
         Self {
             core,
             state,
@@ -214,12 +236,10 @@ impl Operator {
         }
     }
 
-    /// Gives everything up, in bounded time. Further signals change nothing: whoever signals a process and its group
-    /// sends two at once.
+    /// Gives everything up, in bounded time: that of the longest stop where targets run and no sibling is ready. Further
+    /// signals change nothing: whoever signals a process and its group sends two at once.
     async fn stop(mut self) {
-        if time::timeout(ENDING, self.core.stop()).await.is_err() {
-            tracing::warn!("not everything could be given back in time: leases run out by themselves");
-        }
+        self.core.stop().await;
         self.tasks.shutdown().await;
     }
 }

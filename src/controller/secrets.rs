@@ -15,13 +15,11 @@ use super::{
 };
 use crate::{
     api::{plan::QuorumPlan, redis_quorum::SecretRef},
-    masters::{Credentials, Secret, Tls},
-    operator::quorum::Access,
+    operator::access::{Access, Data},
 };
 
 /// Namespace and name.
 pub(super) type SecretKey = (String, String);
-type Data = BTreeMap<String, Vec<u8>>;
 
 fn key(reference: &SecretRef) -> SecretKey {
     (reference.namespace.clone(), reference.name.clone())
@@ -155,9 +153,9 @@ impl Secrets {
             Ok(tls) => tls,
             Err(found) => return found,
         };
-        match (credentials(plan, auth), certificates(plan, tls)) {
-            (Ok(credentials), Ok(tls)) => Found::Here(Access { credentials, tls }),
-            (Err(problem), _) | (_, Err(problem)) => Found::Missing(problem),
+        match Access::of(plan, auth, tls) {
+            Ok(access) => Found::Here(access),
+            Err(error) => Found::Missing(Problem::new(Reason::SecretKeyMissing, error.to_string())),
         }
     }
 
@@ -186,64 +184,4 @@ impl Secrets {
             Some(Content::Present(data)) => Ok(Some(data)),
         }
     }
-}
-
-fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Credentials, Problem> {
-    let (Some(data), Some(reference)) = (data, &plan.auth_secret) else {
-        return Ok(Credentials::default());
-    };
-    let field = "spec.auth.secretRef";
-    let text = |name| text(data, reference, field, name);
-    let password = text("password")?.ok_or_else(|| lacks(reference, field, "password"))?;
-    Ok(Credentials {
-        username: text("username")?,
-        password: Some(Secret::new(password)),
-    })
-}
-
-fn certificates(plan: &QuorumPlan, data: Option<&Data>) -> Result<Tls, Problem> {
-    let (Some(data), Some(reference)) = (data, &plan.tls_secret) else {
-        return Ok(Tls::default());
-    };
-    let field = "spec.tls.secretRef";
-    let pem = |name| Ok::<_, Problem>(text(data, reference, field, name)?.map(Secret::new));
-    let client = match (pem("tls.crt")?, pem("tls.key")?) {
-        (Some(certificate), Some(private)) => Some((certificate, private)),
-        (None, None) => None,
-        (Some(_), None) => return Err(lacks(reference, field, "tls.key")),
-        (None, Some(_)) => return Err(lacks(reference, field, "tls.crt")),
-    };
-    Ok(Tls {
-        ca: pem("ca.crt")?,
-        client,
-    })
-}
-
-/// One value, without the line break that `kubectl create secret --from-file` keeps.
-fn text(data: &Data, reference: &SecretRef, field: &str, name: &str) -> Result<Option<String>, Problem> {
-    let Some(bytes) = data.get(name) else {
-        return Ok(None);
-    };
-    let SecretRef {
-        namespace,
-        name: secret,
-    } = reference;
-    let text = std::str::from_utf8(bytes).map_err(|_| {
-        Problem::new(
-            Reason::SecretKeyMissing,
-            format!("{field}: key {name:?} of Secret {namespace}/{secret} is no text"),
-        )
-    })?;
-    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
-}
-
-fn lacks(reference: &SecretRef, field: &str, name: &str) -> Problem {
-    let SecretRef {
-        namespace,
-        name: secret,
-    } = reference;
-    Problem::new(
-        Reason::SecretKeyMissing,
-        format!("{field}: Secret {namespace}/{secret} has no key {name:?}"),
-    )
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, core::DeserializeGuard, runtime::watcher};
+use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 
 use super::{object::ObjectKey, observe::Observation};
 
@@ -83,7 +83,9 @@ impl Ready {
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.is_some_and(|conditions| {
-        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
-    ready && pod.meta().deletion_timestamp.is_none()
+    ready && pod.metadata.deletion_timestamp.is_none()
 }

@@ -116,6 +116,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         sibling_until: None,
         began: now,
         stop: Vec::new(),
+        halted: false,
         reported: None,
         post,
     };
@@ -139,6 +140,8 @@ struct Warden {
     sibling_until: Option<Moment>,
     began: Moment,
     stop: Vec<oneshot::Sender<bool>>,
+    /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
+    halted: bool,
     reported: Option<Report>,
 }
 
@@ -163,7 +166,10 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(done)) => self.stop.push(done),
+                    Some(Order::Stop(done)) => {
+                        self.halted = true;
+                        self.stop.push(done);
+                    }
                     Some(Order::Plan(plan, hands)) => {
                         let anew = plan.targets != self.post.plan.targets;
                         (self.post.plan, self.post.hands) = (plan, hands);
@@ -186,7 +192,9 @@ impl Warden {
     fn open(&mut self) {
         let plan = &self.post.plan;
         let switches = plan.targets.iter();
-        self.switches = switches.map(|target| Switch::new(&self.post.client, &plan.namespace, target)).collect();
+        self.switches = switches
+            .map(|target| Switch::new(&self.post.client, &plan.namespace, target))
+            .collect();
     }
 
     fn follow(&self) -> SelectAll<target::Changes> {
@@ -197,7 +205,7 @@ impl Warden {
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
         let goal = goal(&self.facts(now), now);
-        if self.post.hands.off && self.stop.is_empty() {
+        if self.post.hands.off && !self.halted {
             return (self.report(goal, true, false, None), None);
         }
         match goal {
@@ -245,7 +253,7 @@ impl Warden {
             lost: self.lost,
             sibling_until: self.sibling_until,
             began: self.began,
-            ordered: !self.stop.is_empty(),
+            ordered: self.halted,
             takeover_delay: self.post.plan.takeover_delay,
             stop: self.post.plan.timings.stop,
             on_quorum_loss: self.post.plan.on_quorum_loss,
@@ -258,9 +266,10 @@ impl Warden {
             return Duration::ZERO;
         }
         let held = standing.marks.held;
-        let own = standing.last_holder.as_ref().is_some_and(|holder| {
-            holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid()
-        });
+        let own = standing
+            .last_holder
+            .as_ref()
+            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
         if own || self.post.own_token == Some(held) {
             Duration::ZERO
         } else {
@@ -276,16 +285,32 @@ impl Warden {
             return (self.report(Goal::Run, false, true, None), None);
         }
         if self.marked != Some(token) {
-            if !self.post.elector.mark(self.post.plan.lock_name.clone(), false).await {
-                let trouble = ("NotMarked", "a majority of the masters did not write down that targets start".to_owned());
-                return (self.report(Goal::Run, false, false, Some(trouble)), Some(clock::now() + AGAIN));
+            if !self
+                .post
+                .elector
+                .mark(self.post.plan.lock_name.clone(), false)
+                .await
+            {
+                let trouble = (
+                    "NotMarked",
+                    "a majority of the masters did not write down that targets start".to_owned(),
+                );
+                return (
+                    self.report(Goal::Run, false, false, Some(trouble)),
+                    Some(clock::now() + AGAIN),
+                );
             }
             self.marked = Some(token);
         }
         let (mut settled, mut trouble) = (true, None);
         for index in 0..self.switches.len() {
             let standing = self.post.standing.clone();
-            let may = move || standing.borrow().authority_at(clock::now()).is_some_and(|now| now.token == token);
+            let may = move || {
+                standing
+                    .borrow()
+                    .authority_at(clock::now())
+                    .is_some_and(|now| now.token == token)
+            };
             match self.switches[index].start(may).await {
                 Step::Done => {}
                 Step::Working => settled = false,
@@ -310,7 +335,12 @@ impl Warden {
             self.lost = None;
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
-                let clean = !held || self.post.elector.mark(self.post.plan.lock_name.clone(), true).await;
+                let clean = !held
+                    || self
+                        .post
+                        .elector
+                        .mark(self.post.plan.lock_name.clone(), true)
+                        .await;
                 for done in self.stop.drain(..) {
                     // Whoever asked may have given up.
                     let _ = done.send(clean);
@@ -341,7 +371,10 @@ impl Warden {
         Report {
             key: self.post.key.clone(),
             targets: self.switches.iter().map(status).collect(),
-            runs: self.switches.iter().any(|switch| switch.observed != TargetState::Standby),
+            runs: self
+                .switches
+                .iter()
+                .any(|switch| switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,

@@ -131,7 +131,7 @@ impl Driver {
             Command::Put(lock, terms) => self.put(&lock, terms),
             Command::Remove(lock, farewell) => self.leave(self.places.get(&lock).copied(), farewell),
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
-            Command::HandOver(lock, to) => self.named(&lock, Event::HandOver { to }),
+            Command::HandOver(lock, to, token) => self.named(&lock, Event::HandOver { to, token }),
             Command::Mark(lock, clean, asked) => self.mark(&lock, clean, asked),
             Command::Ping(asked) => {
                 // Whoever asked may have given up.

@@ -1,6 +1,7 @@
 //! `redlock doctor`: is each master as it has to be, for leases of this length, by this user.
 
 mod checks;
+mod objects;
 mod report;
 
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use checks::{Check, Level};
+pub use objects::{ObjectReport, examine_objects};
 
 use self::checks::Seen;
 use super::{Reach, Session};
@@ -42,8 +44,26 @@ pub struct Diagnosis {
     pub majority: usize,
     pub voting: usize,
     pub masters: Vec<Patient>,
+    /// The RedisQuorum and its LeaderLocks, where a cluster declares them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectReport>,
+    /// Why the masters cannot be reached from here, if they cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away: Option<String>,
     #[serde(skip)]
     pub reach: Reach,
+}
+
+impl Diagnosis {
+    /// Adds what a cluster declares.
+    pub fn add(&mut self, objects: Vec<ObjectReport>, away: Option<String>) {
+        self.healthy &= !objects
+            .iter()
+            .flat_map(|object| &object.checks)
+            .any(Check::is_bad);
+        self.objects = objects;
+        self.away = away;
+    }
 }
 
 /// Checks all masters. Runs the real scripts on keys of its own at each that answers.
@@ -84,7 +104,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
         });
     let patients: Vec<Patient> = patients.collect();
     let majority = masters.size().majority();
-    let bad = |patient: &Patient| patient.checks.iter().any(|check| check.level == Level::Bad);
+    let bad = |patient: &Patient| patient.checks.iter().any(Check::is_bad);
     Ok(Diagnosis {
         healthy: !patients.iter().any(bad),
         fingerprint: masters.fingerprint().to_string(),
@@ -93,5 +113,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
         voting: seen.iter().filter(|status| status.votes()).count(),
         reach: Reach::of(&seen, majority, MasterStatus::votes),
         masters: patients,
+        objects: Vec::new(),
+        away: None,
     })
 }

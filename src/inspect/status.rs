@@ -1,15 +1,19 @@
 //! `redlock status`: who holds each lock by each master's own account, and how the masters are.
 
+mod declared;
 mod lock;
 mod master;
+mod objects;
 mod table;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 
-pub use lock::{LockStatus, MasterAccount};
+pub use declared::{DeclaredStatus, Source};
+pub use lock::{LockState, LockStatus, MasterAccount};
 pub use master::MasterReport;
+pub use objects::{Failed, ObjectsStatus, Wanted, gather_declared};
 
 use super::{Reach, Session};
 use crate::{
@@ -44,14 +48,22 @@ pub struct Status {
 
 /// Gathers it; all locks when none is named.
 pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> Status {
+    if !locks.is_empty() {
+        return look(session, locks, registers).await;
+    }
+    let (names, complete) = all_names(session).await;
+    Status {
+        complete,
+        every_account: false,
+        ..look(session, &names, registers).await
+    }
+}
+
+/// Of these locks and no others.
+async fn look(session: &Session, names: &[LockName], registers: bool) -> Status {
     let masters = &session.masters;
     let majority = masters.size().majority();
-    let (names, complete) = if locks.is_empty() {
-        all_names(session).await
-    } else {
-        (locks.to_vec(), true)
-    };
-    let accounts = masters.accounts(&names).await;
+    let accounts = masters.accounts(names).await;
     let registers = if registers {
         masters.registers().await.into_iter().map(Some).collect()
     } else {
@@ -69,11 +81,20 @@ pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> S
         answering: seen.iter().filter(|status| status.answers()).count(),
         voting: seen.iter().filter(|status| status.votes()).count(),
         masters: reports.collect(),
-        locks: lock_statuses(&names, &accounts, &seen, masters.size()),
-        complete,
+        locks: lock_statuses(names, &accounts, &seen, masters.size()),
+        complete: true,
         reach: Reach::of(&seen, majority, MasterStatus::answers),
-        every_account: !locks.is_empty(),
+        every_account: true,
     }
+}
+
+/// One lock as the masters show it now.
+pub(super) async fn one(session: &Session, name: &LockName) -> LockStatus {
+    let masters = &session.masters;
+    let names = std::slice::from_ref(name);
+    let accounts = masters.accounts(names).await;
+    let mut found = lock_statuses(names, &accounts, &masters.status(), masters.size());
+    found.swap_remove(0)
 }
 
 async fn all_names(session: &Session) -> (Vec<LockName>, bool) {

@@ -95,6 +95,8 @@ pub enum Event {
     /// Pass the lock on.
     HandOver {
         to: ClusterId,
+        /// Only the lease with this token; the present one, whichever it is, without.
+        token: Option<super::FencingToken>,
     },
     /// Give the lock up for good.
     Shutdown(Farewell),
@@ -255,7 +257,7 @@ impl Machine {
                 self.standby.abstain_until = now + abstain;
                 self.end(EndReason::SteppedDown, &mut out);
             }
-            Event::HandOver { to } => self.hand_over(to, &mut out),
+            Event::HandOver { to, token } => self.hand_over(to, token, &mut out),
             Event::Shutdown(farewell) => self.on_shutdown(farewell, &mut out),
         }
         out
@@ -305,7 +307,7 @@ impl Machine {
         self.closing = true;
         match (self.state, farewell) {
             (State::Active(_), Farewell::Release) => self.end(EndReason::Released, out),
-            (State::Active(_), Farewell::Reserve) => self.hand_over(self.terms.cluster.clone(), out),
+            (State::Active(_), Farewell::Reserve) => self.hand_over(self.terms.cluster.clone(), None, out),
             (State::Active(_), Farewell::Abandon) => {
                 out.push(Action::PublishStandby {
                     ended: Some(EndReason::SteppedDown),

@@ -9,7 +9,8 @@ use std::{
 use tokio::task::JoinSet;
 
 use super::{
-    quorum::{Access, Candidate, QuorumEnded, RunningQuorum},
+    access::Access,
+    quorum::{Candidate, QuorumEnded, RunningQuorum},
     relay::Changes,
     state::InUseQuorum,
 };

@@ -10,6 +10,7 @@ use thiserror::Error;
 use tokio::{sync::watch, task::JoinError, time};
 
 use super::{
+    access::Access,
     config::{Locks, masters_config, terms},
     relay::{Changes, Relay},
     state::{InUseQuorum, Names},
@@ -18,7 +19,7 @@ use crate::{
     api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
     lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
-    masters::{Closed, ConfigError, Credentials, Masters, TaskEnded, Tasks, Tls},
+    masters::{Closed, ConfigError, Masters, TaskEnded, Tasks},
     telemetry::{QuorumMeter, Telemetry},
 };
 
@@ -62,13 +63,6 @@ enum Cause {
 pub(crate) struct Candidate {
     pub(crate) identity: HolderIdentity,
     pub(crate) cluster: ClusterId,
-}
-
-/// How the masters know us.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
-    pub(crate) credentials: Credentials,
-    pub(crate) tls: Tls,
 }
 
 #[derive(Debug)]

@@ -20,8 +20,9 @@ use crate::{
     lease::{ClusterId, HolderIdentity},
     masters::{Credentials, Tls},
     operator::{
+        access::Access,
         http,
-        quorum::{Access, Candidate, QuorumEnded},
+        quorum::{Candidate, QuorumEnded},
         signals::Signals,
         state::{InUse, State},
     },

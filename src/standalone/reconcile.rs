@@ -17,9 +17,10 @@ use crate::{
     api::plan::QuorumPlan,
     clock,
     operator::{
+        access::Access,
         config::{Locks, command_timeout},
         fleet::Fleet,
-        quorum::{Access, Candidate, QuorumEnded, RunningQuorum},
+        quorum::{Candidate, QuorumEnded, RunningQuorum},
         state::{InUse, State},
     },
 };

@@ -1,9 +1,13 @@
 //! Scale: the replicas of anything with a scale subresource, and of that subresource only.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams},
+    runtime::watcher,
 };
 
 use super::TargetError;
@@ -16,6 +20,7 @@ const MANAGER: &str = "redlock-operator-scale";
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
     objects: Api<DynamicObject>,
+    metadata: Api<PartialObjectMeta<DynamicObject>>,
     pods: Api<Pod>,
     name: String,
     /// As in `Deployment billing/report`.
@@ -42,23 +47,32 @@ pub(crate) enum Sight {
 pub(crate) enum Write {
     Done,
     Missing,
-    /// Somebody else owns the replicas; in the words of the API server, which name them.
+    /// Somebody else owns the replicas; the text names them.
     Conflict(String),
+    /// The object is another by now, or the authority is gone: look again.
+    Late,
 }
 
 impl Scale {
-    pub(crate) fn new(client: &Client, namespace: &str, reference: &TargetRef, resource: &ApiResource) -> Self {
+    pub(crate) fn new(
+        client: &Client,
+        namespace: &str,
+        reference: &TargetRef,
+        resource: &ApiResource,
+    ) -> Self {
         Self {
             objects: Api::namespaced_with(client.clone(), namespace, resource),
+            metadata: Api::namespaced_with(client.clone(), namespace, resource),
             pods: Api::namespaced(client.clone(), namespace),
             name: reference.name.clone(),
             called: format!("{} {namespace}/{}", reference.kind, reference.name),
         }
     }
 
-    /// The objects of its kind in its namespace, to be followed.
-    pub(crate) fn objects(&self) -> &Api<DynamicObject> {
-        &self.objects
+    /// It alone, to be followed; without what it holds.
+    pub(crate) fn followed(&self) -> (Api<PartialObjectMeta<DynamicObject>>, watcher::Config) {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        (self.metadata.clone(), config)
     }
 
     pub(crate) fn called(&self) -> &str {
@@ -76,24 +90,56 @@ impl Scale {
                 })
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Sight::Missing),
-            Err(error) => Err(TargetError::of(format!("reading the scale of {}", self.called), &error)),
+            Err(error) => Err(TargetError::of(
+                format!("reading the scale of {}", self.called),
+                &error,
+            )),
         }
     }
 
-    /// `force` takes the field from whoever owns it: a stop wins, a start does not.
-    pub(crate) async fn write(&self, replicas: i32, force: bool) -> Result<Write, TargetError> {
-        let patch = serde_json::json!({
-            "apiVersion": "autoscaling/v1",
-            "kind": "Scale",
-            "metadata": { "name": self.name },
-            "spec": { "replicas": replicas },
-        });
-        let mut parameters = PatchParams::apply(MANAGER);
-        parameters.force = force;
-        match self.objects.patch_scale(&self.name, &parameters, &Patch::Apply(&patch)).await {
+    /// Stops: takes the field from whoever owns it.
+    pub(crate) async fn stop(&self, replicas: i32) -> Result<Write, TargetError> {
+        self.patch(replicas, None).await
+    }
+
+    /// Starts: does not take the field from somebody else. `may` is asked after the last await before the write.
+    pub(crate) async fn start(&self, replicas: i32, may: impl Fn() -> bool) -> Result<Write, TargetError> {
+        let object = match self.metadata.get(&self.name).await {
+            Ok(object) => object,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Write::Missing),
+            Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
+        };
+        if let Some(owner) = owner(&object.metadata) {
+            let text = format!(
+                "{}: spec.replicas belongs to {owner:?}: take replicas out of what it applies, so that the lock may set it",
+                self.called
+            );
+            return Ok(Write::Conflict(text));
+        }
+        if !may() {
+            return Ok(Write::Late);
+        }
+        self.patch(replicas, object.metadata.resource_version.as_deref())
+            .await
+    }
+
+    /// A merge patch: the API server cannot apply the scale of a custom resource (it fails to convert the live one), and
+    /// an applied zero is left out of the scale that is sent, which means "not set". With a version, only if the object
+    /// is still that one.
+    async fn patch(&self, replicas: i32, version: Option<&str>) -> Result<Write, TargetError> {
+        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": replicas } });
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match self
+            .objects
+            .patch_scale(&self.name, &parameters, &Patch::Merge(&patch))
+            .await
+        {
             Ok(_) => Ok(Write::Done),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Conflict(status.message)),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
             Err(error) => Err(TargetError::of(
                 format!("scaling {} to {replicas}", self.called),
                 &error,
@@ -104,7 +150,8 @@ impl Scale {
     /// The pods that have not ended, those that are being deleted included.
     pub(crate) async fn pods(&self, selector: &str) -> Result<Vec<String>, TargetError> {
         let list = self.pods.list(&ListParams::default().labels(selector)).await;
-        let list = list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.called), &error))?;
+        let list =
+            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.called), &error))?;
         let lives = |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
@@ -119,7 +166,24 @@ impl Scale {
         match self.pods.delete(name, &parameters).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(error) => Err(TargetError::of(format!("deleting pod {name} of {}", self.called), &error)),
+            Err(error) => Err(TargetError::of(
+                format!("deleting pod {name} of {}", self.called),
+                &error,
+            )),
         }
     }
+}
+
+/// Who else owns the replicas of an object.
+fn owner(metadata: &ObjectMeta) -> Option<&str> {
+    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields["f:spec"].get("f:replicas").is_some())
+    };
+    let managers = fields
+        .iter()
+        .filter(owns)
+        .filter_map(|entry| entry.manager.as_deref());
+    managers.into_iter().find(|manager| *manager != MANAGER)
 }

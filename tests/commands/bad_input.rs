@@ -3,7 +3,48 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::program::redlock;
+use crate::program::{redlock, redlock_with};
+
+/// What is wrong with a kubeconfig is said before anybody is asked.
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let broken = file("broken", "{");
+    let empty = file("empty", "{apiVersion: v1, kind: Config}");
+    let away = file(
+        "away",
+        "{apiVersion: v1, kind: Config, current-context: here, contexts: [{name: here, context: {cluster: c, user: u}}], \
+         clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}",
+    );
+    for command in [
+        &["status"][..],
+        &["doctor"],
+        &["break", "l", "--yes", "--reason", "x"],
+        &["hand-over", "l", "--to", "us-1"],
+        &["init", "--quorum", "q"],
+        &["reseal", "--accept-loss", "--quorum", "q"],
+    ] {
+        let with = |more: &[&str]| redlock(&[command, more].concat());
+        with(&["--kubeconfig", "/nonexistent/config"])
+            .expect(78, &["kubeconfig: /nonexistent/config cannot be read"]);
+        with(&["--kubeconfig", &broken]).expect(78, &["kubeconfig: ", "--kubeconfig FILE"]);
+        with(&["--kubeconfig", &empty]).expect(78, &["no current context", "--context"]);
+        with(&["--kubeconfig", &away, "--context", "there"])
+            .expect(78, &["--context \"there\"", "it has: here"]);
+        with(&["--kubeconfig", &away]).expect(78, &["the API server cannot be asked", "onnection refused"]);
+        with(&["--kubeconfig", &away, "--masters", "redis://a:1"]).expect(64, &["--kubeconfig", "--masters"]);
+        redlock_with(command, &[("KUBECONFIG", "/nonexistent/other")]).expect(78, &["/nonexistent/other"]);
+    }
+    redlock(&["status", "a/b", "--kubeconfig", &away])
+        .expect(64, &["\"a/b\" is no name of a LeaderLock", "--namespace"]);
+    redlock(&["hand-over", "l", "--to", "x", "--masters", "redis://a:1"]).expect(64, &["only the holder"]);
+    redlock(&["hand-over", "l", "--to", "x"]).expect(64, &["which masters?", "--kubeconfig FILE"]);
+}
 
 const COMMANDS: [&[&str]; 5] = [
     &["status"],
@@ -112,7 +153,7 @@ fn what_cannot_be_written_is_told_by_the_code() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["status", "doctor", "break", "init", "reseal"] {
-        redlock(&[command, "--help"]).expect(0, &["Example:", &format!("redlock {command}"), "--masters"]);
+    for command in ["status", "doctor", "break", "hand-over", "init", "reseal"] {
+        redlock(&[command, "--help"]).expect(0, &["Example", &format!("redlock {command}"), "--masters"]);
     }
 }

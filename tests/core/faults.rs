@@ -76,6 +76,7 @@ impl World {
                     let to = if self.rng.bool() { "east" } else { "west" };
                     Event::HandOver {
                         to: ClusterId::new(to, "uid").unwrap(),
+                        token: None,
                     }
                 };
                 self.tell(candidate, event);

@@ -259,6 +259,7 @@ impl Script {
             },
             11 => Event::HandOver {
                 to: ClusterId::new("west", "uid").unwrap(),
+                token: None,
             },
             12 if entropy.is_multiple_of(4) => Event::Shutdown(Farewell::Release),
             // The round of a lease that is over.

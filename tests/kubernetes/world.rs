@@ -4,7 +4,7 @@
 //! locks.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::api::Api;
 use redlock::api::{LeaderLock, RedisQuorum};
@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace};
+use crate::program::{Ran, redlock_with};
 
 pub struct World {
     pub plane: ControlPlane,
@@ -43,6 +44,19 @@ impl World {
     /// A replica of the operator with the rights of the chart.
     pub async fn operator(&self, identity: &str) -> Operator {
         Operator::start(&self.plane, self.namespace.name(), identity).await
+    }
+
+    /// The same in a cluster that is called otherwise.
+    pub async fn operator_of(&self, cluster: &str, identity: &str) -> Operator {
+        let kubeconfig = self.kubeconfig(None).await;
+        Operator::start_with(&kubeconfig, self.namespace.name(), identity, |command| {
+            command.env("REDLOCK_CLUSTER", cluster);
+        })
+    }
+
+    /// `redlock` as the administrator: what it said, and how it ended.
+    pub fn redlock(&self, arguments: &[&str]) -> Ran {
+        redlock_as(&self.plane.kubeconfig_admin(), arguments, &[])
     }
 
     /// The kubeconfig that a replica has.
@@ -135,6 +149,12 @@ async fn status(get: impl AsyncFn() -> Option<Value>, what: &str, wanted: impl F
         if wanted(&status) { Ok(status) } else { Err(status) }
     })
     .await
+}
+
+/// `redlock` with this kubeconfig and further variables.
+pub fn redlock_as(kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let kubeconfig = ("KUBECONFIG", kubeconfig.to_str().unwrap());
+    redlock_with(arguments, &[&[kubeconfig], variables].concat())
 }
 
 /// A LeaderLock on quorum `default` with a lease of 2 s and `more` fields of its spec.

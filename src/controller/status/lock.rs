@@ -7,10 +7,11 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp}
 use super::condition::{Conditions, Truth};
 use crate::{
     api::{
-        lock_status::{EffectiveTimings, LeaderLockStatus, Role},
+        leader_lock::Enforcement,
+        lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::problem::Problem,
+    controller::{problem::Problem, warden::Report},
 };
 
 /// Why this replica may write.
@@ -87,6 +88,8 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// Why there is no majority.
     pub(in crate::controller) no_majority: Option<String>,
     pub(in crate::controller) paused: Option<&'a str>,
+    /// How the targets are, where there are some.
+    pub(in crate::controller) targets: Option<&'a Report>,
     pub(in crate::controller) now: Timestamp,
 }
 
@@ -177,7 +180,10 @@ fn known(
     let before = facts.before;
     let holds = facts.author == Author::Holder;
     let here = facts.holder.as_ref().is_some_and(|holder| holder.own_cluster);
-    status.role = Some(if here { Role::Active } else { Role::Standby });
+    status.role = Some(role(facts, here));
+    status.targets = facts
+        .targets
+        .map_or_else(Vec::new, |report| report.targets.clone());
     let mut held_message = "nobody holds the lock".to_owned();
     if let Some(holder) = &facts.holder {
         let same = before.holder_identity.as_deref() == Some(&holder.identity)
@@ -202,9 +208,13 @@ fn known(
     }
     status.lease_transitions = status.lease_transitions.or(facts.holder.as_ref().map(|_| 0));
     let role = if here { "Active" } else { "Standby" };
+    let trouble = facts.targets.and_then(|report| report.trouble.as_ref());
     match &facts.no_majority {
         None => {
-            conditions.set("Ready", true, role, ready(facts));
+            match trouble {
+                Some((reason, text)) => conditions.set("Ready", false, reason, text.clone()),
+                None => conditions.set("Ready", true, role, ready(facts)),
+            }
             conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
             let text = format!("a majority of the {} masters votes", facts.votes.1);
             conditions.set("QuorumAvailable", true, "MajorityVotes", text);
@@ -231,9 +241,61 @@ fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<
         );
     } else if plan.targets.is_empty() {
         conditions.set("Enforced", true, "NoTargets", "there is nothing to switch".into());
+    } else if plan.enforcement == Enforcement::Observe {
+        let text = "enforcement: Observe: nothing is switched";
+        conditions.set("Enforced", false, "Observed", text.into());
     } else {
-        let text = "this version of the operator switches no targets";
-        conditions.set("Enforced", false, "NotSupported", text.into());
+        match facts.targets {
+            None => conditions.set(
+                "Enforced",
+                Truth::Unknown,
+                "NotLooked",
+                "not looked at yet".into(),
+            ),
+            Some(Report {
+                trouble: Some((reason, text)),
+                ..
+            }) => {
+                conditions.set("Enforced", false, reason, text.clone());
+            }
+            Some(report) if report.settled => {
+                conditions.set(
+                    "Enforced",
+                    true,
+                    "AsDeclared",
+                    "the targets are as they should be".into(),
+                );
+            }
+            Some(_) => conditions.set(
+                "Enforced",
+                false,
+                "Switching",
+                "targets are being switched".into(),
+            ),
+        }
+    }
+}
+
+fn role(facts: &LockFacts<'_>, here: bool) -> Role {
+    let all = |state| {
+        facts
+            .targets
+            .is_none_or(|report| report.targets.iter().all(|t| t.observed == state))
+    };
+    let stopping = facts.targets.is_some_and(|report| {
+        !report.settled && report.targets.iter().any(|t| t.desired == TargetState::Standby)
+    });
+    match here {
+        _ if stopping => Role::Stopping,
+        true if facts
+            .plan
+            .is_ok_and(|plan| plan.enforcement == Enforcement::Observe) =>
+        {
+            Role::Active
+        }
+        true if all(TargetState::Active) => Role::Active,
+        true => Role::Activating,
+        false => Role::Standby,
     }
 }
 

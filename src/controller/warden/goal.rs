@@ -74,7 +74,11 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
         Some(ended) => ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN),
         None => facts.began + FIRST_ROUND,
     };
-    if now < at { Goal::Keep(Some(at)) } else { Goal::Stop(None) }
+    if now < at {
+        Goal::Keep(Some(at))
+    } else {
+        Goal::Stop(None)
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +117,10 @@ mod tests {
         };
         assert_eq!(goal(&delayed, at(139)), Goal::Keep(Some(at(140))));
         assert_eq!(goal(&delayed, at(140)), Goal::Run);
-        let ordered = Facts { ordered: true, ..held };
+        let ordered = Facts {
+            ordered: true,
+            ..held
+        };
         assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(130))));
     }
 
@@ -148,7 +155,11 @@ mod tests {
             sibling_until: Some(at(120)),
             ..facts()
         };
-        assert_eq!(goal(&ended, at(121)), Goal::Keep(Some(at(124))), "120 + 40 - 35 - 1");
+        assert_eq!(
+            goal(&ended, at(121)),
+            Goal::Keep(Some(at(124))),
+            "120 + 40 - 35 - 1"
+        );
         assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
     }
 

@@ -5,7 +5,7 @@ use std::{pin::Pin, time::Duration};
 use futures_util::{Stream, StreamExt};
 use kube::{
     Client,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{WatchStreamExt, watcher::watcher},
 };
 
 use crate::{
@@ -48,7 +48,11 @@ pub(super) struct Switch {
 }
 
 enum Work {
-    Scale { reference: TargetRef, active: i32, standby: i32 },
+    Scale {
+        reference: TargetRef,
+        active: i32,
+        standby: i32,
+    },
     /// Actions that this version does not know how to do.
     Unsupported(&'static str),
 }
@@ -81,14 +85,16 @@ impl Switch {
 
     /// Follows the object, so that somebody else's hand is noticed at once.
     pub(super) fn changes(&self) -> Option<Changes> {
-        let Work::Scale { reference, .. } = &self.work else { return None };
+        let Work::Scale { reference, .. } = &self.work else {
+            return None;
+        };
         let (client, namespace, reference) = (self.client.clone(), self.namespace.clone(), reference.clone());
         let stream = futures_util::stream::once(async move {
             let found = resource(&client, &reference).await.ok();
             let scale = found.map(|resource| Scale::new(&client, &namespace, &reference, &resource));
             scale.map(|scale| {
-                let config = watcher::Config::default().fields(&format!("metadata.name={}", reference.name));
-                watcher::metadata_watcher(scale.objects().clone(), config).backoff(Pause::default())
+                let (api, config) = scale.followed();
+                watcher(api, config).backoff(Pause::default())
             })
         });
         let stream = stream.filter_map(|events| async { events }).flatten();
@@ -96,7 +102,14 @@ impl Switch {
     }
 
     async fn scale(&mut self) -> Result<Option<(Scale, i32, i32)>, TargetError> {
-        let Work::Scale { reference, active, standby } = &self.work else { return Ok(None) };
+        let Work::Scale {
+            reference,
+            active,
+            standby,
+        } = &self.work
+        else {
+            return Ok(None);
+        };
         let (active, standby) = (*active, *standby);
         if self.scale.is_none() {
             let resource = resource(&self.client, reference).await?;
@@ -134,16 +147,16 @@ impl Switch {
         if wanted == active {
             return Step::Done;
         }
-        if !may() {
-            return Step::Working;
-        }
-        match scale.write(active, false).await {
+        match scale.start(active, may).await {
             Ok(Write::Done) => {
                 self.observed = TargetState::Active;
                 Step::Done
             }
-            Ok(Write::Missing) => Step::Trouble("TargetNotFound", format!("{} does not exist", scale.called())),
+            Ok(Write::Missing) => {
+                Step::Trouble("TargetNotFound", format!("{} does not exist", scale.called()))
+            }
             Ok(Write::Conflict(who)) => Step::Trouble("EnforcementConflict", who),
+            Ok(Write::Late) => Step::Working,
             Err(error) => self.failed(&error),
         }
     }
@@ -165,12 +178,19 @@ impl Switch {
         };
         self.observed = state(&sight, active, standby);
         // A missing target counts as stopped.
-        let Sight::Here { wanted, counted, selector } = sight else { return Step::Done };
+        let Sight::Here {
+            wanted,
+            counted,
+            selector,
+        } = sight
+        else {
+            return Step::Done;
+        };
         if wanted > standby {
-            match scale.write(standby, true).await {
+            match scale.stop(standby).await {
                 Ok(Write::Done) => self.observed = TargetState::Changing,
                 Ok(Write::Missing) => return Step::Done,
-                Ok(Write::Conflict(who)) => return Step::Trouble("EnforcementConflict", who),
+                Ok(Write::Conflict(_) | Write::Late) => {}
                 Err(error) => return self.failed(&error),
             }
             return Step::Working;
@@ -205,8 +225,13 @@ impl Switch {
 
     fn unsupported(&mut self) -> Step {
         self.observed = TargetState::Unknown;
-        let Work::Unsupported(action) = self.work else { return Step::Working };
-        Step::Trouble("NotSupported", format!("target {}: this version does not switch by {action}", self.name))
+        let Work::Unsupported(action) = self.work else {
+            return Step::Working;
+        };
+        Step::Trouble(
+            "NotSupported",
+            format!("target {}: this version does not switch by {action}", self.name),
+        )
     }
 
     fn failed(&mut self, error: &TargetError) -> Step {
@@ -219,7 +244,9 @@ fn state(sight: &Sight, active: i32, standby: i32) -> TargetState {
     match sight {
         Sight::Missing => TargetState::Standby,
         Sight::Here { wanted, .. } if *wanted == active => TargetState::Active,
-        Sight::Here { wanted, counted, .. } if *wanted <= standby && *counted <= standby => TargetState::Standby,
+        Sight::Here { wanted, counted, .. } if *wanted <= standby && *counted <= standby => {
+            TargetState::Standby
+        }
         Sight::Here { .. } => TargetState::Changing,
     }
 }

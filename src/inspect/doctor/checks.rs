@@ -33,7 +33,11 @@ pub struct Check {
 }
 
 impl Check {
-    fn good(name: &'static str, found: impl Into<String>) -> Self {
+    pub(super) fn is_bad(&self) -> bool {
+        self.level == Level::Bad
+    }
+
+    pub(super) fn good(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
             level: Level::Good,
@@ -42,7 +46,12 @@ impl Check {
         }
     }
 
-    fn but(name: &'static str, level: Level, found: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(super) fn but(
+        name: &'static str,
+        level: Level,
+        found: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             name,
             level,

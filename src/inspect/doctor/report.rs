@@ -16,6 +16,16 @@ impl Diagnosis {
             }
             text.push('\n');
         }
+        for object in &self.objects {
+            let _ = writeln!(text, "{} {}", object.kind, object.name);
+            for check in &object.checks {
+                line(&mut text, check);
+            }
+            text.push('\n');
+        }
+        if let Some(away) = &self.away {
+            let _ = writeln!(text, "{away}\n");
+        }
         let verdict = if self.healthy { "healthy" } else { "not healthy" };
         let _ = writeln!(
             text,

@@ -9,6 +9,22 @@ use super::{
 };
 
 pub(super) fn write(status: &Status) -> String {
+    let mut text = quorum(status);
+    if status.locks.is_empty() && status.reach == Reach::Majority {
+        text.push_str("no lock is held or reserved\n");
+    } else if status.locks.is_empty() {
+        text.push_str("no lock shows, but too few masters answer to say that none is held\n");
+    } else {
+        text.push_str(&locks(status));
+    }
+    if !status.complete {
+        text.push_str("\nnot all keys were looked through in time: locks may be missing; name the lock\n");
+    }
+    text
+}
+
+/// The masters and what they come to.
+pub(super) fn quorum(status: &Status) -> String {
     let mut text = masters(&status.masters);
     for (master, why) in status.masters.iter().filter_map(trouble) {
         let _ = writeln!(text, "  {master}: {why}");
@@ -28,16 +44,6 @@ pub(super) fn write(status: &Status) -> String {
     };
     let _ = writeln!(text, "quorum: {}{origin}\n", status.fingerprint);
     registers(&mut text, &status.masters);
-    if status.locks.is_empty() && status.reach == Reach::Majority {
-        text.push_str("no lock is held or reserved\n");
-    } else if status.locks.is_empty() {
-        text.push_str("no lock shows, but too few masters answer to say that none is held\n");
-    } else {
-        text.push_str(&locks(status));
-    }
-    if !status.complete {
-        text.push_str("\nnot all keys were looked through in time: locks may be missing; name the lock\n");
-    }
     text
 }
 
@@ -117,13 +123,13 @@ fn locks(status: &Status) -> String {
     table(&header, rows)
 }
 
-fn differs(lock: &LockStatus, account: &MasterAccount) -> bool {
+pub(super) fn differs(lock: &LockStatus, account: &MasterAccount) -> bool {
     account.unreadable.is_some()
         || account.holder != lock.holder_identity
         || account.reserved != lock.reserved
 }
 
-fn account(account: &MasterAccount) -> Vec<String> {
+pub(super) fn account(account: &MasterAccount) -> Vec<String> {
     let state = match account {
         MasterAccount { error: Some(_), .. } => "unknown",
         MasterAccount { holder: Some(_), .. } => "held",
@@ -154,10 +160,10 @@ fn account(account: &MasterAccount) -> Vec<String> {
     ]
 }
 
-fn left(milliseconds: Option<u64>) -> String {
+pub(super) fn left(milliseconds: Option<u64>) -> String {
     seconds(milliseconds.map(Duration::from_millis))
 }
 
-fn reserved(cluster: Option<&String>, milliseconds: Option<u64>) -> String {
+pub(super) fn reserved(cluster: Option<&String>, milliseconds: Option<u64>) -> String {
     or_dash(cluster.map(|cluster| format!("{cluster}, {}", left(milliseconds))))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
-use crate::lease::{Authority, ClusterId, Moment, Won, timing};
+use crate::lease::{Authority, ClusterId, FencingToken, Moment, Won, timing};
 
 impl Machine {
     /// `lease_duration` is what the attempt carried.
@@ -140,8 +140,15 @@ impl Machine {
         }
     }
 
-    pub(super) fn hand_over(&mut self, cluster: ClusterId, out: &mut Vec<Action>) {
-        if let State::Active(_) = self.state {
+    pub(super) fn hand_over(
+        &mut self,
+        cluster: ClusterId,
+        token: Option<FencingToken>,
+        out: &mut Vec<Action>,
+    ) {
+        if let State::Active(held) = self.state
+            && token.is_none_or(|token| token == held.authority.token)
+        {
             out.push(Action::PublishStandby {
                 ended: Some(EndReason::Reserved),
                 holder: None,

@@ -28,6 +28,13 @@ pub(super) fn cluster(name: &str) -> ClusterId {
     ClusterId::new(name, "uid").unwrap()
 }
 
+pub(super) fn hand_over(to: &str, token: Option<u64>) -> Event {
+    Event::HandOver {
+        to: cluster(to),
+        token: token.map(FencingToken),
+    }
+}
+
 /// Lease, renew deadline 2/3 of it, retry period 2 s.
 pub(super) fn terms(lease: u64) -> Terms {
     Terms {

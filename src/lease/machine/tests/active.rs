@@ -68,7 +68,7 @@ fn the_first_thing_said_after_a_pause_past_the_end_is_that_it_is_lost() {
         Event::QuorumBack,
         Event::SpecChanged(terms(LEASE)),
         Event::StepDown { abstain: ms(1) },
-        Event::HandOver { to: cluster("there") },
+        hand_over("there", None),
         Event::Shutdown(Farewell::Release),
     ] {
         let mut rig = Rig::active(terms(LEASE));

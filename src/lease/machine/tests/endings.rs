@@ -8,7 +8,7 @@ fn the_local_end_comes_before_the_first_byte_of_the_release() {
         (Event::Shutdown(Farewell::Release), Round::Release),
         (Event::StepDown { abstain: ms(9) }, Round::Release),
         (
-            Event::HandOver { to: cluster("there") },
+            hand_over("there", None),
             Round::Reserve {
                 cluster: cluster("there"),
             },
@@ -107,7 +107,7 @@ fn an_attempt_won_after_stepping_down_is_given_back() {
 #[test]
 fn after_a_hand_over_the_lock_is_waited_for_again() {
     let mut rig = Rig::active(terms(LEASE));
-    rig.event(100, Event::HandOver { to: cluster("there") })
+    rig.event(100, hand_over("there", None))
         .outcome(101, Outcome::Reserved { majority: true });
     let reserved = || Sighting::blocked(Obstacle::Reserved("there".into()), at(9_000));
     rig.outcome(
@@ -115,4 +115,18 @@ fn after_a_hand_over_the_lock_is_waited_for_again() {
         Outcome::NotWon(Loss::Refused(view(&[reserved(), reserved()]))),
     );
     assert!(rig.wake.unwrap() > at(6_000), "{:?}", rig.wake);
+}
+
+#[test]
+fn a_hand_over_of_one_lease_leaves_every_other_alone() {
+    let mut rig = Rig::active(terms(LEASE));
+    for token in [8, 10] {
+        rig.event(100, hand_over("there", Some(token)));
+        assert!(rig.actions.is_empty(), "{:?}", rig.actions);
+    }
+    rig.event(100, hand_over("there", Some(9)));
+    assert_eq!(rig.ended(), Some(EndReason::Reserved));
+    // The lease with this token is over, and no other ever has it.
+    rig.event(101, hand_over("there", Some(9)));
+    assert!(rig.actions.is_empty(), "{:?}", rig.actions);
 }

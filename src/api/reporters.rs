@@ -1,0 +1,63 @@
+//! The clusters that use a quorum, as `status.reporters` tells of them.
+
+use std::time::Duration;
+
+use super::quorum_status::ReporterStatus;
+use crate::lease::ClusterId;
+
+/// One heartbeat missed, and half of the next.
+const MISSED: Duration = Duration::from_secs(45);
+
+/// A cluster that reported once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub cluster: ClusterId,
+    /// It still did when anybody was last heard of. By no clock but the writer's own: that of whoever asks may be
+    /// another.
+    pub alive: bool,
+}
+
+/// Reads them; a text that is no cluster is passed over.
+#[must_use]
+pub fn seen(reporters: &[ReporterStatus]) -> Vec<Seen> {
+    let at = |reporter: &ReporterStatus| reporter.last_seen_time.0.as_second();
+    let Some(newest) = reporters.iter().map(at).max() else {
+        return Vec::new();
+    };
+    let missed = i64::try_from(MISSED.as_secs()).unwrap_or(i64::MAX);
+    let read = |reporter: &ReporterStatus| {
+        Some(Seen {
+            cluster: reporter.cluster.parse().ok()?,
+            alive: newest - at(reporter) < missed,
+        })
+    };
+    reporters.iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn whoever_missed_a_heartbeat_that_others_did_not_is_not_alive() {
+        let reporter = |cluster: &str, at: i64| ReporterStatus {
+            cluster: cluster.into(),
+            last_seen_time: Time(Timestamp::from_second(at).unwrap()),
+        };
+        let all = [
+            reporter("eu-1/a", 1_000),
+            reporter("us-1/b", 956),
+            reporter("us-2/c", 955),
+            reporter("no|cluster", 1_000),
+        ];
+        let seen: Vec<_> = seen(&all)
+            .into_iter()
+            .map(|seen| (seen.cluster.to_string(), seen.alive))
+            .collect();
+        let wanted = [("eu-1/a", true), ("us-1/b", true), ("us-2/c", false)];
+        assert_eq!(seen, wanted.map(|(name, alive)| (name.to_owned(), alive)));
+        assert_eq!(super::seen(&[]), []);
+    }
+}

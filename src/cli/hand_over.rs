@@ -1,0 +1,78 @@
+//! `redlock hand-over`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    Exit, Failure, PlaceArgs,
+    place::{self, Place},
+    session::{self, Output},
+};
+use crate::{
+    inspect::hand_over::{Ending, HandOverError, Plan, Wish},
+    lease::LockName,
+};
+
+/// Pass a held lock on to another cluster.
+///
+/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to end its lease with a
+/// reservation for the other cluster; nobody else may enter meanwhile. A request is for the present lease only, and is
+/// withdrawn when nobody answers. Needs a kubeconfig of the cluster that holds the lock, and get and patch on
+/// leaderlocks. Exits with 1 when the cluster did not get it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  redlock hand-over -n billing nightly-report --to us-1
+  redlock hand-over -n billing nightly-report --to us-1 --context eu-1 --wait 2m -o json")]
+pub(super) struct HandOverArgs {
+    /// The LeaderLock.
+    #[arg(value_name = "LOCK", value_parser = session::lock)]
+    lock: LockName,
+    /// The cluster that is to hold it: NAME, as its operator is called, or NAME/UID.
+    #[arg(long, value_name = "CLUSTER")]
+    to: String,
+    /// Also to a cluster that is not seen to be alive: then nobody holds the lock until the old lease would have ended.
+    #[arg(long)]
+    force: bool,
+    /// How long to wait for the other cluster to hold it.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "30s")]
+    wait: Duration,
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Output,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+const MASTERS: &str = "hand-over needs a kubeconfig: only the holder can pass a lock on, and on the masters nobody can \
+                       ask it to; `redlock break` makes any holder give up";
+
+pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
+    let Place::Cluster(cluster, given) = args.place.place(false).await? else {
+        return Err(Failure::new(Exit::Usage, MASTERS));
+    };
+    let wish = Wish {
+        lock: args.lock.to_string(),
+        quorum: args.place.kubernetes.quorum.clone(),
+        to: args.to,
+        force: args.force,
+        wait: args.wait,
+    };
+    let plan = Plan::make(&cluster, &given, &wish)
+        .await
+        .map_err(|error| failure(&error))?;
+    if args.output == Output::Table {
+        session::say(&plan.text());
+    }
+    let end = plan.carry_out(&cluster).await.map_err(|error| failure(&error))?;
+    args.output.write(|| format!("{}\n", end.message), &end)?;
+    Ok(match end.result {
+        Ending::HandedOver => Exit::Ok,
+        // That of SIGINT.
+        Ending::Interrupted => Exit::Signal(2),
+        Ending::Refused | Ending::TakenByAnother | Ending::NotTaken | Ending::NotAnswered => Exit::Unhealthy,
+    })
+}
+
+fn failure(error: &HandOverError) -> Failure {
+    Failure::caused(error.blame().map_or(Exit::Unhealthy, place::exit), error)
+}

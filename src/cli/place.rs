@@ -1,0 +1,127 @@
+//! Where a command looks: at masters that were named, or at what a cluster declares.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Exit, Failure, QuorumArgs};
+use crate::inspect::cluster::{Blame, Cluster, ClusterError, ClusterOptions, Given};
+
+/// Which cluster's objects are meant. What is typed here goes before an exported REDLOCK_MASTERS.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KubernetesArgs {
+    /// The kubeconfig. Unless told KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["masters", "config"],
+        help_heading = "Kubernetes"
+    )]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one unless told.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["masters", "config"],
+        help_heading = "Kubernetes"
+    )]
+    pub context: Option<String>,
+    /// Namespace of the LeaderLock; that of the context unless told.
+    #[arg(
+        short,
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["masters", "config"],
+        help_heading = "Kubernetes"
+    )]
+    pub namespace: Option<String>,
+    /// The RedisQuorum; the one that the lock names, or the only one, unless told.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["masters", "config"],
+        help_heading = "Kubernetes"
+    )]
+    pub quorum: Option<String>,
+}
+
+/// The connection flags of a command that can do with either.
+#[derive(Args, Clone, Debug)]
+pub struct PlaceArgs {
+    #[command(flatten)]
+    pub quorum: QuorumArgs,
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
+}
+
+/// What the flags come to.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// LOCK is the name on the masters.
+    Masters,
+    /// LOCK is the name of an object.
+    Cluster(Box<Cluster>, Given),
+}
+
+const NOWHERE: &str = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or have a kubeconfig \
+                       (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
+
+impl PlaceArgs {
+    /// # Errors
+    /// Neither was named, or a kubeconfig cannot be used.
+    pub(super) async fn place(&self, all_namespaces: bool) -> Result<Place, Failure> {
+        let KubernetesArgs {
+            kubeconfig,
+            context,
+            namespace,
+            quorum,
+        } = &self.kubernetes;
+        let typed = all_namespaces
+            || kubeconfig.is_some()
+            || context.is_some()
+            || namespace.is_some()
+            || quorum.is_some();
+        if !typed && self.quorum.named() {
+            return Ok(Place::Masters);
+        }
+        let options = ClusterOptions {
+            kubeconfig: kubeconfig.clone(),
+            context: context.clone(),
+            namespace: namespace.clone(),
+        };
+        if !options.is_somewhere() {
+            return Err(Failure::new(Exit::Usage, NOWHERE));
+        }
+        let connection = &self.quorum.connection;
+        let given = Given {
+            credentials: connection.credentials()?,
+            tls: connection.tls()?,
+            cluster: connection.cluster.clone(),
+        };
+        let cluster = options.open().await.map_err(|error| failure(&error))?;
+        Ok(Place::Cluster(Box::new(cluster), given))
+    }
+
+    /// The same for a command that changes masters for good: those of an object must be named.
+    pub(super) async fn named_place(&self) -> Result<Place, Failure> {
+        if self.kubernetes.quorum.is_none() && !self.quorum.named() {
+            let needed = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or give --quorum \
+                          NAME with a kubeconfig";
+            return Err(Failure::new(Exit::Usage, needed));
+        }
+        self.place(false).await
+    }
+}
+
+/// With the exit code of what kept a cluster from being used.
+pub(super) fn failure(error: &ClusterError) -> Failure {
+    Failure::caused(exit(error.blame()), error)
+}
+
+pub(super) const fn exit(blame: Blame) -> Exit {
+    match blame {
+        Blame::Usage => Exit::Usage,
+        Blame::Rights => Exit::Auth,
+        Blame::Configuration => Exit::Config,
+    }
+}

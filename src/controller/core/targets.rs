@@ -1,0 +1,225 @@
+//! The core's work on locks with targets: their wardens, and the finalizer that keeps an object until what runs is
+//! stopped.
+
+use kube::{
+    Resource,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{Core, Job, Seen};
+use crate::{
+    api::{LeaderLock, leader_lock::Enforcement, lock_status::TargetState, plan::LockPlan},
+    clock,
+    controller::{
+        events::{Happening, What},
+        object::ObjectKey,
+        observe::deepest,
+        warden::{self, Hands, Order, Post, Report},
+        writer::Item,
+    },
+    lease::Moment,
+};
+
+/// Keeps an object while this cluster may have running targets.
+pub(in crate::controller) const FINALIZER: &str = "redlock.dev/targets";
+const MANAGER: &str = "redlock-operator-finalizer";
+/// The annotation that takes the operator's hands off a lock's targets.
+pub(super) const PAUSED: &str = "redlock.dev/paused";
+
+impl Core {
+    /// Starts, changes or dismisses the warden of a lock that is contended for.
+    pub(super) fn apply_targets(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let plan = entry.put.clone().filter(|plan| !plan.targets.is_empty());
+        let Some(plan) = plan else {
+            entry.warden = None;
+            return;
+        };
+        let hands = hands(&entry.object, &plan);
+        if let Some(warden) = &entry.warden {
+            warden.tell(Order::Plan(plan, hands));
+            return;
+        }
+        let Some(quorum) = self.fleet.get(&plan.quorum) else {
+            return;
+        };
+        let Some(standing) = quorum.elector.watch(&plan.lock_name) else {
+            // Put a moment ago; the elector shows it with the next look.
+            self.wardens_due.insert(key.clone());
+            return;
+        };
+        let status = entry.object.status.as_ref();
+        let own = status.filter(|status| status.holder_cluster.as_deref() == Some(self.cluster.name()));
+        let post = Post {
+            key: key.clone(),
+            plan,
+            hands,
+            cluster: self.cluster.clone(),
+            client: self.clients.urgent.clone(),
+            elector: quorum.elector.clone(),
+            standing,
+            own_token: own.and_then(|status| u64::try_from(status.fencing_token?).ok()),
+        };
+        entry.warden = Some(warden::start(post, self.inbox.clone(), Seen::Report));
+    }
+
+    /// How the targets of a lock are now.
+    pub(super) fn on_report(&mut self, report: Report) {
+        let key = report.key.clone();
+        let now = clock::now();
+        let held = self.holds(&key, now);
+        let Some(entry) = self.locks.get_mut(&key) else {
+            return;
+        };
+        let Some(warden) = &mut entry.warden else { return };
+        let guarded = has_finalizer(&entry.object);
+        let going = entry.object.metadata.deletion_timestamp.is_some();
+        if let Some((reason, text)) = &report.trouble
+            && warden
+                .last
+                .as_ref()
+                .is_none_or(|last| last.trouble != report.trouble)
+        {
+            tracing::warn!(object = %format!("LeaderLock {key}"), reason, text, "targets are not as they should be");
+        }
+        let (wants_guard, runs) = (report.wants_guard, report.runs);
+        let happened = happened(warden.last.as_ref(), &report);
+        warden.last = Some(report);
+        for (what, note) in happened {
+            let object = entry.object.object_ref(&());
+            self.events.tell(Happening { what, object, note });
+        }
+        if wants_guard && !guarded && !going {
+            self.set_finalizer(&key, true);
+        } else if guarded && !runs && !held && !going {
+            self.set_finalizer(&key, false);
+        }
+        self.writer.push(Item::Lock(key));
+    }
+
+    pub(super) fn holds(&self, key: &ObjectKey, now: Moment) -> bool {
+        let plan = self.locks.get(key).and_then(|entry| entry.put.clone());
+        let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
+        standing.is_some_and(|standing| standing.borrow().authority_at(now).is_some())
+    }
+
+    pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if entry.changing_finalizer {
+            return;
+        }
+        entry.changing_finalizer = true;
+        let api = kube::Api::<LeaderLock>::namespaced(self.clients.urgent.clone(), &key.namespace);
+        let key = key.clone();
+        let finalizers = if present { json!([FINALIZER]) } else { json!([]) };
+        let patch = json!({
+            "apiVersion": crate::api::API_VERSION,
+            "kind": "LeaderLock",
+            // Of this object, not of one that was made anew under its name.
+            "metadata": { "name": key.name, "uid": entry.object.metadata.uid, "finalizers": finalizers },
+        });
+        self.jobs.spawn(async move {
+            let parameters = PatchParams::apply(MANAGER).force();
+            let end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
+            let end = match end {
+                Ok(object) => Ok(Some(Box::new(object))),
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+                Err(error) => Err(deepest(&error)),
+            };
+            Job::Finalizer(key, end)
+        });
+    }
+
+    pub(super) fn on_finalizer(&mut self, key: &ObjectKey, end: Result<Option<Box<LeaderLock>>, String>) {
+        let now = clock::now();
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.changing_finalizer = false;
+        }
+        match end {
+            Ok(Some(mut object)) => {
+                crate::controller::object::trim(&mut object.metadata);
+                self.see_answer(object, now);
+            }
+            Ok(None) => {}
+            Err(reason) => {
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; tried again");
+                self.finalizers_due.insert(key.clone());
+            }
+        }
+    }
+
+    /// What could not be done before.
+    pub(super) fn look_at_targets(&mut self) {
+        for key in std::mem::take(&mut self.wardens_due) {
+            self.apply_targets(&key);
+        }
+        for key in std::mem::take(&mut self.finalizers_due) {
+            let Some(entry) = self.locks.get(&key) else {
+                continue;
+            };
+            if entry
+                .leaving
+                .is_some_and(|leaving| leaving.stopped || leaving.until <= clock::now())
+            {
+                self.set_finalizer(&key, false);
+            } else if let Some(report) = entry.warden.as_ref().and_then(|warden| warden.last.clone()) {
+                self.on_report(report);
+            }
+        }
+    }
+}
+
+/// What changed of the targets since the report before.
+fn happened(before: Option<&Report>, now: &Report) -> Vec<(What, String)> {
+    let state = |name: &str| {
+        before?
+            .targets
+            .iter()
+            .find(|target| target.name == name)
+            .map(|target| target.observed)
+    };
+    let mut all = Vec::new();
+    for target in &now.targets {
+        let (name, before) = (&target.name, state(&target.name));
+        match target.observed {
+            TargetState::Active if before.is_some_and(|before| before != TargetState::Active) => {
+                all.push((What::TargetActivated, format!("target {name} runs")));
+            }
+            TargetState::Standby if before.is_some_and(|before| before != TargetState::Standby) => {
+                all.push((What::TargetStopped, format!("target {name} is stopped")));
+            }
+            _ => {}
+        }
+    }
+    let conflict = |report: &Report| {
+        report
+            .trouble
+            .clone()
+            .filter(|(reason, _)| *reason == "EnforcementConflict")
+    };
+    if let Some((_, text)) = conflict(now)
+        && before.and_then(conflict).is_none()
+    {
+        all.push((What::EnforcementConflict, text));
+    }
+    all
+}
+
+pub(super) fn has_finalizer(object: &LeaderLock) -> bool {
+    let finalizers = object.metadata.finalizers.as_ref();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
+}
+
+fn hands(object: &LeaderLock, plan: &LockPlan) -> Hands {
+    let annotations = object.metadata.annotations.as_ref();
+    Hands {
+        off: plan.enforcement == Enforcement::Observe
+            || annotations.is_some_and(|all| all.contains_key(PAUSED)),
+        guarded: has_finalizer(object),
+    }
+}

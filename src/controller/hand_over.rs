@@ -1,0 +1,220 @@
+//! Whether the holder of a lock passes it on, as an annotation of its object asks. Pure but for the answer's write.
+//!
+//! A request names the lease by its token, so it acts once at most: the hand-over itself ends that lease, and no other
+//! ever has the token. It is acted on before it is answered, and an answer that is lost changes nothing.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use tokio::time;
+
+use super::{object::ObjectKey, observe::deepest};
+use crate::{
+    api::{
+        LeaderLock,
+        hand_over::{ANSWER, HandOverAnswer, HandOverRequest, HandOverResult, REQUEST, read},
+        plan::LockPlan,
+    },
+    lease::{ClusterId, FencingToken},
+};
+
+/// An API server that is away for longer is told by the token that the request is old.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The request that an object carries, as it stands there.
+pub(super) fn request(metadata: &ObjectMeta) -> Option<&String> {
+    metadata.annotations.as_ref()?.get(REQUEST)
+}
+
+/// What the holder decides.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    /// Where the lease goes; nowhere if it is refused.
+    pub(super) to: Option<ClusterId>,
+    pub(super) answer: HandOverAnswer,
+}
+
+/// Decides, as the holder of the lease with token `held`.
+pub(super) fn decide(
+    text: &str,
+    held: FencingToken,
+    plan: &LockPlan,
+    own: &ClusterId,
+    unix_now: Duration,
+) -> Decision {
+    let request: Option<HandOverRequest> = read(text);
+    let id = request
+        .as_ref()
+        .map_or_else(String::new, |request| request.id.clone());
+    match judge(request.as_ref(), held, plan, own, unix_now) {
+        Ok(to) => Decision {
+            answer: HandOverAnswer {
+                id,
+                result: HandOverResult::Reserving,
+                message: format!("the lease with token {} ends with a reservation for {to}", held.0),
+            },
+            to: Some(to),
+        },
+        Err(message) => Decision {
+            answer: HandOverAnswer {
+                id,
+                result: HandOverResult::Refused,
+                message,
+            },
+            to: None,
+        },
+    }
+}
+
+fn judge(
+    request: Option<&HandOverRequest>,
+    held: FencingToken,
+    plan: &LockPlan,
+    own: &ClusterId,
+    unix_now: Duration,
+) -> Result<ClusterId, String> {
+    let request = request.ok_or("the annotation cannot be read: `redlock hand-over` writes it")?;
+    if request.token != held.0 {
+        return Err(format!(
+            "the lease with token {} is over; the present one has token {}",
+            request.token, held.0
+        ));
+    }
+    if unix_now.as_secs() > request.not_after {
+        let late = unix_now.as_secs() - request.not_after;
+        return Err(format!(
+            "the request ran out {late} s ago by the clock of the operator"
+        ));
+    }
+    let Some(to) = request.cluster() else {
+        return Err(format!("{:?} is no cluster: it must be NAME/UID", request.to));
+    };
+    if to.uid() == own.uid() {
+        return Err(format!("cluster {own} holds the lock already"));
+    }
+    stop_targets_first(plan)?;
+    Ok(to)
+}
+
+/// The lease must not end before what runs under it has. Whoever switches targets stops them here, and has the
+/// request decided again when they are confirmed stopped: it stays on the object until it is answered.
+fn stop_targets_first(plan: &LockPlan) -> Result<(), String> {
+    if plan.targets.is_empty() {
+        return Ok(());
+    }
+    Err(
+        "the lock has targets, which this version of the operator does not stop for a hand-over: set state: \
+         SteppedDown with a reason instead"
+            .to_owned(),
+    )
+}
+
+/// Takes the request off the object, and puts the answer there. Gives up when somebody else has changed the request,
+/// or the API server stays away.
+pub(super) async fn answer(client: Client, key: ObjectKey, text: String, answer: HandOverAnswer) {
+    let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
+    for _ in 0..TRIES {
+        match write(&api, &key.name, &text, &answer).await {
+            Ok(()) => return,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return,
+            // Looked at again at once: whoever wrote meanwhile has written.
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(error) => {
+                let reason = deepest(&error);
+                tracing::debug!(object = %format!("LeaderLock {key}"), reason, "hand-over could not be answered yet");
+                time::sleep(PAUSE).await;
+            }
+        }
+    }
+    tracing::warn!(object = %format!("LeaderLock {key}"), "hand-over could not be answered; its token is over");
+}
+
+async fn write(
+    api: &Api<LeaderLock>,
+    name: &str,
+    text: &str,
+    answer: &HandOverAnswer,
+) -> Result<(), kube::Error> {
+    let object = api.get_metadata(name).await?;
+    if request(&object.metadata).map(String::as_str) != Some(text) {
+        return Ok(());
+    }
+    let answer = serde_json::to_string(answer).map_err(kube::Error::SerdeError)?;
+    let patch = serde_json::json!({
+        "metadata": {
+            "resourceVersion": object.metadata.resource_version,
+            "annotations": { REQUEST: null, ANSWER: answer },
+        },
+    });
+    api.patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{
+        RedisQuorum,
+        validate::{LockNames, validate_lock, validate_quorum},
+    };
+
+    fn plan(targets: &str) -> LockPlan {
+        let quorum: RedisQuorum = serde_yaml::from_str(
+            "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
+             {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
+        )
+        .unwrap();
+        let lock: LeaderLock = serde_yaml::from_str(&format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
+             spec: {{quorumRef: {{name: q}}, targets: {targets}}}}}"
+        ))
+        .unwrap();
+        validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap()
+    }
+
+    fn decided(text: &str, targets: &str) -> Decision {
+        let own = ClusterId::new("eu-1", "here").unwrap();
+        decide(
+            text,
+            FencingToken(7),
+            &plan(targets),
+            &own,
+            Duration::from_secs(100),
+        )
+    }
+
+    #[test]
+    fn only_the_lease_that_was_asked_for_is_passed_on_and_in_time() {
+        let good = r#"{"id":"x","to":"us-1/there","token":7,"notAfter":100}"#;
+        let decision = decided(good, "[]");
+        assert_eq!(decision.to.unwrap().to_string(), "us-1/there");
+        assert_eq!(decision.answer.id, "x");
+        for (text, why) in [
+            (good.replace(":7", ":6"), "the present one has token 7"),
+            (good.replace(":7", ":8"), "token 8 is over"),
+            (good.replace(":100", ":99"), "ran out 1 s ago"),
+            (good.replace("us-1/there", "us-1"), "NAME/UID"),
+            (good.replace("us-1/there", "eu-0/here"), "holds the lock already"),
+            ("us-1".to_owned(), "cannot be read"),
+        ] {
+            let refused = decided(&text, "[]");
+            assert_eq!(refused.to, None, "{text}");
+            assert_eq!(refused.answer.result, HandOverResult::Refused);
+            assert!(refused.answer.message.contains(why), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_with_targets_is_not_passed_on_by_this_version() {
+        let good = r#"{"id":"x","to":"us-1/there","token":7,"notAfter":100}"#;
+        let targets = "[{name: t, ref: {apiVersion: apps/v1, kind: Deployment, name: d}, action: Scale, stopSeconds: 5}]";
+        let refused = decided(good, targets);
+        assert!(refused.answer.message.contains("targets"), "{refused:?}");
+    }
+}

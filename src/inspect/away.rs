@@ -1,0 +1,47 @@
+//! Masters that do not answer from where the user is. They often live inside of a cluster, and the user does not.
+
+use super::{Reach, Session};
+use crate::masters::MasterStatus;
+
+/// No majority can be read from here.
+#[derive(Clone, Debug)]
+pub struct Away {
+    pub reach: Reach,
+    /// Why, and what to do, on one line.
+    pub text: String,
+}
+
+impl Session {
+    /// Why nothing can be said of what the masters of this RedisQuorum hold, if nothing can. `command` is what to run
+    /// where they can be reached.
+    #[must_use]
+    pub fn away(&self, quorum: &str, command: &str) -> Option<Away> {
+        let reach = self.reach();
+        if reach == Reach::Majority {
+            return None;
+        }
+        let all = self.masters.status();
+        let silent = all.iter().filter(|master| !master.answers());
+        let found: Vec<String> = silent.map(account).collect();
+        let mut text = format!(
+            "no majority of the masters of RedisQuorum {quorum} answers: {}",
+            found.join("; ")
+        );
+        // One that answers, if only to refuse the password, shows that there is a way.
+        if reach == Reach::TooFew && !all.iter().any(|master| master.connected) {
+            text += &format!(
+                "; if they are reached from inside of the cluster only, run the command in a pod of the operator: \
+                 kubectl exec --namespace NAMESPACE deploy/redlock-operator -- {command}"
+            );
+        }
+        Some(Away { reach, text })
+    }
+}
+
+fn account(master: &MasterStatus) -> String {
+    let why = master
+        .trouble
+        .as_ref()
+        .map_or_else(|| "no answer".to_owned(), ToString::to_string);
+    format!("{} ({}): {why}", master.name, master.url)
+}

@@ -1,0 +1,156 @@
+//! What is said when the API server, or something that it has, cannot be used: one line, and what would be right.
+
+use kube::config::{InClusterError, KubeconfigError};
+use thiserror::Error;
+
+use crate::{api::validate::FieldError, masters::AdoptError, operator::access::SecretError};
+
+/// Who has to do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Whoever typed the command.
+    Usage,
+    /// Whoever gives rights.
+    Rights,
+    /// Whoever wrote the file or the object, or runs the server.
+    Configuration,
+}
+
+#[derive(Debug, Error)]
+pub enum ClusterError {
+    #[error("kubeconfig: {0}; give --kubeconfig FILE, or set KUBECONFIG")]
+    Kubeconfig(String),
+    #[error("--context {context:?}: the kubeconfig has no such context; it has: {known}")]
+    NoContext { context: String, known: String },
+    #[error("in this pod: {0}")]
+    Pod(#[source] InClusterError),
+    #[error("setting up the client of the API server")]
+    Client(#[source] Box<kube::Error>),
+    #[error("{doing}: not allowed: {said}{instead}")]
+    Forbidden {
+        doing: String,
+        said: String,
+        /// What does without the right, from `; ` on.
+        instead: String,
+    },
+    #[error("{doing}: the API server does not know who asks: {said}; log in again")]
+    Unauthenticated { doing: String, said: String },
+    #[error("{doing}: the API server cannot be asked: {reason}")]
+    Unreachable { doing: String, reason: String },
+    #[error("{doing}: the API server refused: {said}")]
+    Refused { doing: String, said: String },
+    #[error("{doing}: the API server has no such kind: install it with `redlock crd | kubectl apply -f -`")]
+    NotInstalled { doing: String },
+    #[error("there is no {0}")]
+    NotFound(String),
+    #[error("there is no namespace {0:?}")]
+    NoNamespace(String),
+    #[error("there is no RedisQuorum in this cluster")]
+    NoQuorum,
+    #[error("which RedisQuorum? give --quorum NAME; there are: {0}")]
+    WhichQuorum(String),
+    #[error("LeaderLock {lock} is of RedisQuorum {actual}, not of {asked}: leave --quorum out")]
+    OtherQuorum {
+        lock: String,
+        actual: String,
+        asked: String,
+    },
+    #[error(
+        "{0:?} is no name of a LeaderLock: with a kubeconfig LOCK is the object's name, and --namespace is its \
+         namespace; with --masters it is the name on the masters"
+    )]
+    NotAName(String),
+    #[error("{object} cannot be used: {}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid { object: String, errors: Vec<FieldError> },
+    #[error("{object} cannot be read by this version: {reason}")]
+    Unreadable { object: String, reason: String },
+    #[error("RedisQuorum {quorum}: {error}")]
+    Secret { quorum: String, error: SecretError },
+    #[error("RedisQuorum {quorum}")]
+    Masters {
+        quorum: String,
+        #[source]
+        source: AdoptError,
+    },
+}
+
+impl ClusterError {
+    #[must_use]
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::NotAName(_) | Self::WhichQuorum(_) | Self::OtherQuorum { .. } => Blame::Usage,
+            Self::Forbidden { .. } | Self::Unauthenticated { .. } => Blame::Rights,
+            _ => Blame::Configuration,
+        }
+    }
+
+    pub(super) fn kubeconfig(error: KubeconfigError) -> Self {
+        Self::Kubeconfig(match error {
+            KubeconfigError::ReadConfig(cause, path) => {
+                format!("{} cannot be read: {cause}", path.display())
+            }
+            KubeconfigError::CurrentContextNotSet => {
+                "it has no current context: give --context NAME".to_owned()
+            }
+            other => chain(&other),
+        })
+    }
+
+    pub(super) fn pod(error: InClusterError) -> Self {
+        Self::Pod(error)
+    }
+
+    /// What the API server answered while `doing` something; `object` is what was asked for, where it is one object.
+    pub(in crate::inspect) fn asked(doing: &str, object: Option<&str>, error: &kube::Error) -> Self {
+        let doing = doing.to_owned();
+        let kube::Error::Api(status) = error else {
+            let reason = chain(error);
+            return match error {
+                kube::Error::Auth(_) => Self::Unauthenticated { doing, said: reason },
+                _ => Self::Unreachable { doing, reason },
+            };
+        };
+        let said = status.message.trim().to_owned();
+        let named = status
+            .details
+            .as_ref()
+            .is_some_and(|details| !details.name.is_empty());
+        match (status.code, object) {
+            (401, _) => Self::Unauthenticated { doing, said },
+            (403, _) => Self::Forbidden {
+                doing,
+                said,
+                instead: String::new(),
+            },
+            (404, Some(object)) if named => Self::NotFound(object.to_owned()),
+            (404, _) => Self::NotInstalled { doing },
+            _ => Self::Refused { doing, said },
+        }
+    }
+
+    /// The same, with what does without the right.
+    pub(super) fn or_else(self, what: &str) -> Self {
+        match self {
+            Self::Forbidden { doing, said, .. } => Self::Forbidden {
+                doing,
+                said,
+                instead: format!("; {what}"),
+            },
+            other => other,
+        }
+    }
+}
+
+/// An error and its causes, each once: wrappers repeat what they wrap.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,105 @@
+//! The masters of a quorum that is an object: with what its Secrets hold, or with what was given instead.
+
+use k8s_openapi::api::core::v1::Secret as Object;
+use kube::{Api, ResourceExt};
+
+use super::{Cluster, ClusterError, objects::plan};
+use crate::{
+    api::{RedisQuorum, plan::QuorumPlan, redis_quorum::SecretRef},
+    inspect::Session,
+    lease::ClusterId,
+    masters::{Credentials, MastersConfig, Tls},
+    operator::{
+        COMMAND_TIMEOUT,
+        access::{Access, Data, SecretError, certificates, credentials},
+        masters_config,
+    },
+};
+
+/// What the command line says. What it gives is used, and the Secret is not read.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub credentials: Credentials,
+    pub tls: Tls,
+    pub cluster: ClusterId,
+}
+
+impl Cluster {
+    /// How the masters of a quorum are reached.
+    ///
+    /// # Errors
+    /// An object that is not valid, a Secret that is missing, lacks something or may not be read.
+    pub async fn masters_config(
+        &self,
+        quorum: &RedisQuorum,
+        given: &Given,
+    ) -> Result<MastersConfig, ClusterError> {
+        let plan = plan(quorum)?;
+        let access = self.access(&plan, given).await?;
+        let timeout = plan.command_timeout.unwrap_or(COMMAND_TIMEOUT);
+        let access = (access.credentials, access.tls);
+        Ok(masters_config(
+            &plan,
+            timeout,
+            access,
+            given.cluster.clone(),
+            false,
+        ))
+    }
+
+    /// Connects to the masters of a quorum, as far as they can be reached from here.
+    ///
+    /// # Errors
+    /// As [`Self::masters_config`], and certificates that are none.
+    pub async fn session(&self, quorum: &RedisQuorum, given: &Given) -> Result<Session, ClusterError> {
+        let config = self.masters_config(quorum, given).await?;
+        Session::open(config, None)
+            .await
+            .map_err(|source| ClusterError::Masters {
+                quorum: quorum.name_any(),
+                source,
+            })
+    }
+
+    async fn access(&self, plan: &QuorumPlan, given: &Given) -> Result<Access, ClusterError> {
+        let wrong = |error: SecretError| ClusterError::Secret {
+            quorum: plan.name.clone(),
+            error,
+        };
+        let own = &given.credentials;
+        let credentials = match &plan.auth_secret {
+            Some(secret) if own.username.is_none() && own.password.is_none() => {
+                let instead = "--username and --password-file (or REDLOCK_PASSWORD) do without it";
+                let data = self.secret(plan, secret, instead).await?;
+                credentials(plan, Some(&data)).map_err(wrong)?
+            }
+            _ => own.clone(),
+        };
+        let tls = match &plan.tls_secret {
+            Some(secret) if given.tls.ca.is_none() && given.tls.client.is_none() => {
+                let instead = "--tls-ca, --tls-cert and --tls-key do without it";
+                let data = self.secret(plan, secret, instead).await?;
+                certificates(plan, Some(&data)).map_err(wrong)?
+            }
+            _ => given.tls.clone(),
+        };
+        Ok(Access { credentials, tls })
+    }
+
+    async fn secret(
+        &self,
+        plan: &QuorumPlan,
+        reference: &SecretRef,
+        instead: &str,
+    ) -> Result<Data, ClusterError> {
+        let SecretRef { name, namespace } = reference;
+        let api: Api<Object> = Api::namespaced(self.client(), namespace);
+        let object = format!("Secret {namespace}/{name}, which RedisQuorum {} names", plan.name);
+        let doing = format!("get of {object}");
+        let secret = api.get(name).await;
+        let secret =
+            secret.map_err(|error| ClusterError::asked(&doing, Some(&object), &error).or_else(instead))?;
+        let data = secret.data.unwrap_or_default().into_iter();
+        Ok(data.map(|(key, bytes)| (key, bytes.0)).collect())
+    }
+}

@@ -1,0 +1,141 @@
+//! The judgement of a RedisQuorum that is an object, and of the LeaderLocks that name it: by what operators wrote.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::{Check, Level};
+use crate::{
+    api::{LeaderLock, RedisQuorum, reporters},
+    inspect::cluster::{Cluster, ClusterError, Unread},
+};
+
+/// What was found of one object.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReport {
+    pub kind: &'static str,
+    pub name: String,
+    pub checks: Vec<Check>,
+}
+
+/// Judges a quorum, and those of its locks that are not as they should be.
+pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<ObjectReport> {
+    let name = quorum.name_any();
+    let mut checks = of_quorum(quorum);
+    let mut reports = match locks(cluster, &name).await {
+        Ok((found, unread, scope)) => {
+            let all = found.len() + unread.len();
+            let unwell = found.iter().filter_map(of_lock);
+            let unwell: Vec<ObjectReport> = unwell.chain(unread.iter().map(of_unread)).collect();
+            let count = format!("{} of {all} are ready{scope}", all - unwell.len());
+            checks.push(if unwell.is_empty() {
+                Check::good("locks", count)
+            } else {
+                Check::but("locks", Level::Bad, count, "see each below")
+            });
+            unwell
+        }
+        Err(error) => {
+            let hint = "the locks were not judged";
+            checks.push(Check::but("locks", Level::Warning, error.to_string(), hint));
+            Vec::new()
+        }
+    };
+    let report = ObjectReport {
+        kind: "RedisQuorum",
+        name,
+        checks,
+    };
+    reports.insert(0, report);
+    reports
+}
+
+type Found = (Vec<LeaderLock>, Vec<Unread>, String);
+
+/// Of all namespaces, or of those that may be read.
+async fn locks(cluster: &Cluster, quorum: &str) -> Result<Found, ClusterError> {
+    match cluster.locks(true, Some(quorum)).await {
+        Err(ClusterError::Forbidden { .. }) => {
+            let (found, unread) = cluster.locks(false, Some(quorum)).await?;
+            let scope = format!(", in namespace {}: others may not be read", cluster.namespace());
+            Ok((found, unread, scope))
+        }
+        listed => listed.map(|(found, unread)| (found, unread, String::new())),
+    }
+}
+
+fn of_quorum(quorum: &RedisQuorum) -> Vec<Check> {
+    let status = quorum.status.clone().unwrap_or_default();
+    let mut checks = vec![followed(&quorum.metadata, status.observed_generation)];
+    let conditions = &status.conditions;
+    checks.extend(condition(conditions, "Ready", "True", Level::Bad));
+    checks.extend(condition(conditions, "Degraded", "False", Level::Warning));
+    checks.extend(condition(conditions, "Safe", "True", Level::Bad));
+    let seen = reporters::seen(&status.reporters);
+    let (alive, silent): (Vec<_>, Vec<_>) = seen.iter().partition(|reporter| reporter.alive);
+    let names = |reporters: &[&reporters::Seen]| {
+        let names: Vec<String> = reporters.iter().map(|seen| seen.cluster.to_string()).collect();
+        names.join(", ")
+    };
+    checks.push(if seen.is_empty() {
+        let hint = "an operator that can read a majority of the masters writes it within 30 s";
+        Check::but("clusters", Level::Warning, "none has reported", hint)
+    } else if silent.is_empty() {
+        Check::good("clusters", names(&alive))
+    } else {
+        let found = format!("{}; not heard of lately: {}", names(&alive), names(&silent));
+        let hint = "no operator of these clusters reaches the masters";
+        Check::but("clusters", Level::Warning, found, hint)
+    });
+    checks
+}
+
+fn of_lock(lock: &LeaderLock) -> Option<ObjectReport> {
+    let status = lock.status.clone().unwrap_or_default();
+    let mut checks = vec![followed(&lock.metadata, status.observed_generation)];
+    checks.extend(condition(&status.conditions, "Ready", "True", Level::Bad));
+    checks.iter().any(Check::is_bad).then(|| ObjectReport {
+        kind: "LeaderLock",
+        name: format!("{}/{}", lock.namespace().unwrap_or_default(), lock.name_any()),
+        checks,
+    })
+}
+
+fn of_unread(unread: &Unread) -> ObjectReport {
+    let hint = "a field has a value that no version up to this one knows: kubectl edit it";
+    ObjectReport {
+        kind: "LeaderLock",
+        name: format!("{}/{}", unread.namespace, unread.name),
+        checks: vec![Check::but("readable", Level::Bad, unread.reason.clone(), hint)],
+    }
+}
+
+fn followed(metadata: &ObjectMeta, observed: Option<i64>) -> Check {
+    let name = "followed";
+    let hint = "does an operator run in this cluster, and may it read the object? see its log";
+    match (observed.filter(|observed| *observed >= 0), metadata.generation) {
+        (None, _) => Check::but(name, Level::Bad, "no operator has visited it", hint),
+        (Some(observed), Some(now)) if observed < now => {
+            let found = format!("generation {now} is not visited; the status is of {observed}");
+            Check::but(name, Level::Bad, found, hint)
+        }
+        (Some(_), _) => Check::good(name, "an operator has visited it as it is"),
+    }
+}
+
+/// A condition that is not there was told of by `followed`.
+fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: Level) -> Option<Check> {
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
+    let text = format!("{}: {}", found.status, found.message);
+    Some(match found.status.as_str() {
+        status if status == wanted => Check::good(kind, text),
+        "Unknown" => Check::but(kind, Level::Warning, text, "nobody can tell yet"),
+        _ => Check::but(
+            kind,
+            level,
+            format!("{}: {}: {}", found.status, found.reason, found.message),
+            "as an operator of this cluster sees it",
+        ),
+    })
+}

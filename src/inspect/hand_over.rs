@@ -1,0 +1,236 @@
+//! `redlock hand-over`: asks the holder of a lock to pass it on, and watches what becomes of it.
+//!
+//! Only the holder can reserve a lock for somebody, so the request is an annotation of the LeaderLock that the operator
+//! replica which holds it acts on. Refuses to do more than ask: it reserves nothing itself.
+
+mod follow;
+mod request;
+mod target;
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{
+    Session,
+    cluster::{Blame, Cluster, ClusterError, DeclaredLock, Given},
+};
+use crate::{
+    api::{leader_lock::Candidates, lock_status::Role},
+    lease::ClusterId,
+};
+
+const COMMAND: &str = "redlock status";
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Name of the LeaderLock.
+    pub lock: String,
+    pub quorum: Option<String>,
+    /// NAME or NAME/UID of the cluster that is to hold it.
+    pub to: String,
+    /// Also to a cluster that is not seen to be alive.
+    pub force: bool,
+    pub wait: Duration,
+}
+
+/// Why nothing was asked of the holder.
+#[derive(Debug, Error)]
+pub enum HandOverError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(
+        "--to {to}: no cluster of this name reports on RedisQuorum {quorum}; there are: {known}{way_out}"
+    )]
+    UnknownCluster {
+        to: String,
+        quorum: String,
+        known: String,
+        way_out: &'static str,
+    },
+    #[error("--to {to}: there are several: {known}; give NAME/UID")]
+    SeveralClusters { to: String, known: String },
+    #[error("--to {to}: {why}")]
+    NoCluster { to: String, why: String },
+    #[error(
+        "--to {0}: no operator there has been heard of for 45 s, so nobody would take the lock; --force reserves it anyway"
+    )]
+    NotAlive(ClusterId),
+    #[error("LeaderLock {0} has candidates: Agents: only the agent that holds it can give it up")]
+    Agents(String),
+    #[error("LeaderLock {lock} is not held by this cluster: {held}")]
+    NotHere { lock: String, held: String },
+    #[error("LeaderLock {lock} is held by cluster {cluster} already")]
+    Already { lock: String, cluster: String },
+    #[error(
+        "LeaderLock {lock} is being passed on to {to} already; what became of it is in the annotation {answer}"
+    )]
+    UnderWay {
+        lock: String,
+        to: String,
+        answer: &'static str,
+    },
+    #[error("LeaderLock {0} is written by somebody else all the time: try again")]
+    Busy(String),
+}
+
+impl HandOverError {
+    /// Who has to do something; nobody where the lock is not as it would have to be.
+    #[must_use]
+    pub const fn blame(&self) -> Option<Blame> {
+        match self {
+            Self::Cluster(error) => Some(error.blame()),
+            Self::SeveralClusters { .. } => Some(Blame::Usage),
+            Self::UnknownCluster { .. } | Self::NoCluster { .. } | Self::Agents(_) => {
+                Some(Blame::Configuration)
+            }
+            Self::NotAlive(_)
+            | Self::NotHere { .. }
+            | Self::Already { .. }
+            | Self::UnderWay { .. }
+            | Self::Busy(_) => None,
+        }
+    }
+}
+
+/// A hand-over that can be asked for.
+#[derive(Debug)]
+pub struct Plan {
+    lock: DeclaredLock,
+    /// Namespace and name of the object.
+    called: String,
+    from: String,
+    from_cluster: String,
+    token: u64,
+    to: ClusterId,
+    wait: Duration,
+    /// The masters, where they can be read from here.
+    session: Option<Session>,
+    /// Why they cannot.
+    away: Option<String>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandedOver {
+    pub namespace: String,
+    pub name: String,
+    pub lock_name: String,
+    pub from: String,
+    pub to: String,
+    pub token_before: u64,
+    pub result: Ending,
+    pub holder_identity: Option<String>,
+    pub holder_cluster: Option<String>,
+    pub fencing_token: Option<u64>,
+    /// Nobody was seen to hold it for at most so long; not known where the masters cannot be read from here.
+    pub gap_milliseconds: Option<f64>,
+    pub message: String,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Ending {
+    /// The cluster holds it.
+    HandedOver,
+    /// The holder did nothing.
+    Refused,
+    /// The holder gave it up, and another cluster than the wanted one has it.
+    TakenByAnother,
+    /// The holder gave it up, and nobody was seen to take it in time.
+    NotTaken,
+    /// No holder answered, and the request was withdrawn.
+    NotAnswered,
+    /// Whoever asked did not want to wait any more, and the request was withdrawn.
+    Interrupted,
+}
+
+impl Plan {
+    /// Looks at the lock, at its holder and at the cluster that is to have it; asks nobody for anything.
+    ///
+    /// # Errors
+    /// What keeps it from being passed on.
+    pub async fn make(cluster: &Cluster, given: &Given, wish: &Wish) -> Result<Self, HandOverError> {
+        let (quorum, lock) = cluster.declared(&wish.lock, wish.quorum.as_deref()).await?;
+        let called = format!("{}/{}", cluster.namespace(), wish.lock);
+        if lock.object.spec.candidates == Candidates::Agents {
+            return Err(HandOverError::Agents(called));
+        }
+        let status = lock.object.status.clone().unwrap_or_default();
+        let here = matches!(
+            status.role,
+            Some(Role::Active | Role::Activating | Role::Stopping)
+        );
+        let holder = status.holder_identity.clone().zip(status.holder_cluster.clone());
+        let token = status.fencing_token.and_then(|token| u64::try_from(token).ok());
+        let (Some((identity, from)), Some(token), true) = (holder.clone(), token, here) else {
+            let held = match holder {
+                Some((identity, cluster)) => {
+                    format!("{identity} of cluster {cluster} holds it; ask there, with its --context")
+                }
+                None => "nobody is seen to hold it".to_owned(),
+            };
+            return Err(HandOverError::NotHere { lock: called, held });
+        };
+        let to = target::find(&quorum, &wish.to, wish.force)?;
+        if to.name() == from {
+            return Err(HandOverError::Already {
+                lock: called,
+                cluster: from,
+            });
+        }
+        let name = quorum.name_any();
+        // The masters only show how long nobody holds it: without them it is passed on all the same.
+        let (session, away) = match cluster.session(&quorum, given).await {
+            Err(error) => (None, Some(error.to_string())),
+            Ok(session) => match session.away(&name, COMMAND) {
+                None => (Some(session), None),
+                Some(away) => {
+                    session.close().await;
+                    (None, Some(away.text))
+                }
+            },
+        };
+        Ok(Self {
+            lock,
+            called,
+            from: format!("{identity} of cluster {from}"),
+            from_cluster: from,
+            token,
+            to,
+            wait: wish.wait,
+            session,
+            away,
+        })
+    }
+
+    /// What it will ask for.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let away = self.away.as_ref().map_or_else(String::new, |away| {
+            format!("by the object's status, since the masters cannot be read from here: {away}\n")
+        });
+        format!(
+            "LeaderLock {} (lock {}) is held by {}, token {}\n{away}passing it on to {}\n",
+            self.called, self.lock.lock_name, self.from, self.token, self.to
+        )
+    }
+
+    /// Asks, and waits for what becomes of it.
+    ///
+    /// # Errors
+    /// The request could not be written.
+    pub async fn carry_out(self, cluster: &Cluster) -> Result<HandedOver, HandOverError> {
+        let locks = cluster.locks_api();
+        let name = self.lock.object.name_any();
+        let end = follow::follow(&locks, &name, &self).await;
+        if let Some(session) = self.session {
+            session.close().await;
+        }
+        end
+    }
+}

@@ -1,0 +1,268 @@
+//! What becomes of a request: by the masters where they can be read from here, else by the object's status.
+
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use kube::Api;
+use tokio::{signal, time};
+
+use super::{Ending, HandOverError, HandedOver, Plan, request};
+use crate::{
+    api::{
+        LeaderLock,
+        hand_over::{HandOverAnswer, HandOverResult},
+    },
+    clock,
+    inspect::status::{self, LockState, LockStatus},
+    lease::Moment,
+};
+
+/// How often the masters are asked: a takeover lasts a few milliseconds, and one lock costs them nothing.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often the object is asked for.
+const READ: Duration = Duration::from_millis(250);
+/// How often for an answer to what has happened already.
+const READS: usize = 8;
+
+/// Who holds it after the lease that was passed on.
+#[derive(Clone, Debug)]
+struct Next {
+    identity: String,
+    /// NAME/UID by the masters, NAME by a status.
+    cluster: String,
+    token: u64,
+    gap: Option<Duration>,
+}
+
+/// Asks for it and follows it to its end, at most as long as the plan says.
+///
+/// # Errors
+/// The request could not be written.
+pub(super) async fn follow(
+    locks: &Api<LeaderLock>,
+    name: &str,
+    plan: &Plan,
+) -> Result<HandedOver, HandOverError> {
+    let (mut seen, mut masters) = (Seen::default(), pin!(by_masters(plan)));
+    let id = {
+        let mut write = pin!(request::write(locks, name, plan));
+        loop {
+            tokio::select! {
+                // The old lease must be seen before it can end: the holder is often quicker than the answer to a write.
+                biased;
+                next = &mut masters, if seen.next.is_none() => seen.next = Some(next),
+                id = &mut write => break id?,
+            }
+        }
+    };
+    let end = tokio::select! {
+        end = time::timeout(plan.wait, seen.watch(locks, name, plan, &id, masters)) => end.ok(),
+        // Without signals it is waited for to the end.
+        Ok(()) = signal::ctrl_c() => Some(Ending::Interrupted),
+    };
+    let ending = match end {
+        Some(Ending::Interrupted) | None if seen.answer.is_none() => {
+            let withdrawn = request::withdraw(locks, name, &id).await;
+            if !withdrawn && let Ok(object) = locks.get(name).await {
+                // Answered in the last moment.
+                seen.answer = request::answered(&object, &id);
+            }
+            match (&seen.answer, end) {
+                (None, None) => Ending::NotAnswered,
+                (None, Some(ending)) => ending,
+                (Some(answer), _) => unfinished(answer),
+            }
+        }
+        Some(Ending::Interrupted) | None => seen.answer.as_ref().map_or(Ending::NotAnswered, unfinished),
+        Some(ending) => {
+            seen.leave_nothing(locks, name, &id).await;
+            ending
+        }
+    };
+    Ok(told(plan, ending, seen))
+}
+
+const fn unfinished(answer: &HandOverAnswer) -> Ending {
+    match answer.result {
+        HandOverResult::Reserving => Ending::NotTaken,
+        HandOverResult::Refused => Ending::Refused,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    answer: Option<HandOverAnswer>,
+    next: Option<Next>,
+}
+
+impl Seen {
+    async fn watch(
+        &mut self,
+        locks: &Api<LeaderLock>,
+        name: &str,
+        plan: &Plan,
+        id: &str,
+        mut masters: Pin<&mut impl Future<Output = Next>>,
+    ) -> Ending {
+        if let Some(next) = self.next.take() {
+            return self.end(plan, next);
+        }
+        let mut reads = time::interval(READ);
+        reads.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                next = &mut masters => return self.end(plan, next),
+                _ = reads.tick() => {}
+            }
+            // An API server that is away for a moment answers the next time.
+            let Ok(object) = locks.get(name).await else {
+                continue;
+            };
+            if let Some(answer) = request::answered(&object, id) {
+                let refused = answer.result == HandOverResult::Refused;
+                self.answer = Some(answer);
+                if refused {
+                    return Ending::Refused;
+                }
+            }
+            if plan.session.is_none()
+                && let Some(next) = by_status(&object, plan.token)
+            {
+                return self.end(plan, next);
+            }
+        }
+    }
+
+    /// The masters show the end before the holder has answered; one that lost the lease meanwhile never answers.
+    async fn leave_nothing(&mut self, locks: &Api<LeaderLock>, name: &str, id: &str) {
+        let mut reads = time::interval(READ);
+        for _ in 0..READS {
+            if self.answer.is_some() {
+                return;
+            }
+            reads.tick().await;
+            if let Ok(object) = locks.get(name).await {
+                self.answer = request::answered(&object, id);
+            }
+        }
+        request::withdraw(locks, name, id).await;
+    }
+
+    fn end(&mut self, plan: &Plan, next: Next) -> Ending {
+        let to = &plan.to;
+        let there = if next.cluster.contains('/') {
+            next.cluster == to.to_string()
+        } else {
+            next.cluster == to.name()
+        };
+        self.next = Some(next);
+        if there {
+            Ending::HandedOver
+        } else {
+            Ending::TakenByAnother
+        }
+    }
+}
+
+/// Looks until another lease shows. From the start of the last look that showed the old one to the end of the first
+/// that shows the new one, it was nobody's for no longer than that.
+async fn by_masters(plan: &Plan) -> Next {
+    let Some(session) = &plan.session else {
+        return std::future::pending().await;
+    };
+    let mut old_at: Option<Moment> = None;
+    loop {
+        let asked = clock::now();
+        let now = status::one(session, &plan.lock.lock_name).await;
+        if is_old(&now, plan) {
+            old_at = Some(asked);
+        } else if let LockStatus {
+            state: LockState::Held,
+            holder_identity: Some(identity),
+            holder_cluster: Some(cluster),
+            fencing_token: Some(token),
+            ..
+        } = now
+        {
+            return Next {
+                identity,
+                cluster,
+                token,
+                gap: old_at.map(|at| clock::now().since(at)),
+            };
+        }
+        time::sleep(LOOK).await;
+    }
+}
+
+/// By the cluster, too: masters that missed a grant show smaller tokens than the lease has.
+fn is_old(now: &LockStatus, plan: &Plan) -> bool {
+    let cluster = now.holder_cluster.as_deref().unwrap_or_default();
+    let name = cluster.split_once('/').map_or(cluster, |(name, _)| name);
+    now.state == LockState::Held && name == plan.from_cluster && now.fencing_token <= Some(plan.token)
+}
+
+fn by_status(object: &LeaderLock, token: u64) -> Option<Next> {
+    let status = object.status.as_ref()?;
+    let now = u64::try_from(status.fencing_token?).ok()?;
+    (now > token).then_some(())?;
+    Some(Next {
+        identity: status.holder_identity.clone()?,
+        cluster: status.holder_cluster.clone()?,
+        token: now,
+        gap: None,
+    })
+}
+
+fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
+    let next = seen.next;
+    let holder = next.as_ref().map_or_else(String::new, |next| {
+        format!(
+            "{} of cluster {} holds it, token {}",
+            next.identity, next.cluster, next.token
+        )
+    });
+    let wait = plan.wait.as_secs_f64();
+    let answer = seen.answer.map_or_else(String::new, |answer| answer.message);
+    let message = match ending {
+        Ending::HandedOver => {
+            let gap = next.as_ref().and_then(|next| next.gap);
+            let gap = gap.map_or_else(
+                || "how long nobody held it is not known".to_owned(),
+                |gap| format!("nobody held it for at most {:.1} ms", gap.as_secs_f64() * 1e3),
+            );
+            format!("handed over: {holder}; {gap}")
+        }
+        Ending::Refused => format!("not handed over: the holder refused: {answer}"),
+        Ending::TakenByAnother => format!("not handed over to {}: {holder}", plan.to),
+        Ending::NotTaken => format!(
+            "given up, but nobody was seen to take it within {wait} s: it stays reserved for {} until the old lease \
+             would have ended, and then anybody may have it",
+            plan.to
+        ),
+        Ending::NotAnswered => format!(
+            "not handed over: no operator that holds it answered within {wait} s, and the request was withdrawn; does \
+             the operator run, and reach the API server?"
+        ),
+        Ending::Interrupted => "interrupted: the request was withdrawn".to_owned(),
+    };
+    let metadata = &plan.lock.object.metadata;
+    HandedOver {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+        lock_name: plan.lock.lock_name.to_string(),
+        from: plan.from.clone(),
+        to: plan.to.to_string(),
+        token_before: plan.token,
+        result: ending,
+        holder_identity: next.as_ref().map(|next| next.identity.clone()),
+        holder_cluster: next.as_ref().map(|next| next.cluster.clone()),
+        fencing_token: next.as_ref().map(|next| next.token),
+        gap_milliseconds: next
+            .and_then(|next| next.gap)
+            .map(|gap| (gap.as_secs_f64() * 1e4).round() / 10.0),
+        message,
+    }
+}

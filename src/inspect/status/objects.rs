@@ -1,0 +1,250 @@
+//! The locks that are declared as objects, joined with what the masters say of them.
+
+mod table;
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use serde::Serialize;
+
+use super::{DeclaredStatus, MasterReport, Source, Status, look};
+use crate::{
+    api::LeaderLock,
+    inspect::{
+        Away, Reach,
+        cluster::{Blame, Cluster, ClusterError, DeclaredLock, Given, Unread, check_quorum, plan},
+    },
+};
+
+/// What to run where the masters can be reached.
+const COMMAND: &str = "redlock status";
+
+/// Which locks are shown, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// By name; all where none is named.
+    pub names: Vec<String>,
+    pub all_namespaces: bool,
+    pub quorum: Option<String>,
+    pub registers: bool,
+}
+
+/// Everything that `status` shows of objects. `masters` and `locks` have the fields that they have without objects.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectsStatus {
+    pub quorums: Vec<QuorumShown>,
+    pub masters: Vec<MasterShown>,
+    pub locks: Vec<DeclaredStatus>,
+    /// Objects that this version cannot read.
+    pub unread: Vec<String>,
+    /// The namespace; none for all.
+    pub namespace: Option<String>,
+    #[serde(skip)]
+    every_account: bool,
+}
+
+/// One quorum that the locks name.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumShown {
+    pub name: String,
+    pub source: Source,
+    /// Why its masters could not be read.
+    pub trouble: Option<String>,
+    pub fingerprint: Option<String>,
+    pub majority: Option<usize>,
+    pub answering: Option<usize>,
+    pub voting: Option<usize>,
+    #[serde(skip)]
+    seen: Option<Status>,
+    #[serde(skip)]
+    failed: Option<Failed>,
+}
+
+/// One master of one of them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MasterShown {
+    pub quorum: String,
+    #[serde(flatten)]
+    pub report: MasterReport,
+}
+
+/// Why the masters of a quorum could not be read: the worst of all decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failed {
+    /// No majority answers.
+    Reach,
+    Configuration,
+    Rights,
+}
+
+/// Gathers it.
+///
+/// # Errors
+/// The locks themselves cannot be read. Of a quorum that cannot, what the objects say is shown.
+pub async fn gather_declared(
+    cluster: &Cluster,
+    given: &Given,
+    wanted: &Wanted,
+) -> Result<ObjectsStatus, ClusterError> {
+    let (objects, unread) = objects(cluster, wanted).await?;
+    let mut by_quorum: BTreeMap<String, Vec<LeaderLock>> = BTreeMap::new();
+    if let Some(name) = &wanted.quorum {
+        by_quorum.insert(name.clone(), Vec::new());
+    }
+    for object in objects {
+        let quorum = object.spec.quorum_ref.name.clone();
+        by_quorum.entry(quorum).or_default().push(object);
+    }
+    let each = by_quorum.into_iter();
+    let each = each.map(|(name, objects)| of_quorum(cluster, given, name, objects, wanted.registers));
+    let (mut quorums, mut masters, mut locks) = (Vec::new(), Vec::new(), Vec::new());
+    for (quorum, found) in join_all(each).await {
+        let reports = quorum.seen.iter().flat_map(|seen| seen.masters.iter().cloned());
+        masters.extend(reports.map(|report| MasterShown {
+            quorum: quorum.name.clone(),
+            report,
+        }));
+        quorums.push(quorum);
+        locks.extend(found);
+    }
+    locks.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    Ok(ObjectsStatus {
+        quorums,
+        masters,
+        locks,
+        unread: unread.iter().map(told).collect(),
+        namespace: (!wanted.all_namespaces).then(|| cluster.namespace().to_owned()),
+        every_account: !wanted.names.is_empty(),
+    })
+}
+
+fn told(unread: &Unread) -> String {
+    format!(
+        "LeaderLock {}/{}: {}",
+        unread.namespace, unread.name, unread.reason
+    )
+}
+
+async fn objects(cluster: &Cluster, wanted: &Wanted) -> Result<(Vec<LeaderLock>, Vec<Unread>), ClusterError> {
+    if wanted.names.is_empty() {
+        let quorum = wanted.quorum.as_deref();
+        return cluster.locks(wanted.all_namespaces, quorum).await;
+    }
+    let mut found = Vec::new();
+    for name in &wanted.names {
+        let object = cluster.lock(name).await?;
+        check_quorum(&object, wanted.quorum.as_deref())?;
+        found.push(object);
+    }
+    Ok((found, Vec::new()))
+}
+
+async fn of_quorum(
+    cluster: &Cluster,
+    given: &Given,
+    name: String,
+    objects: Vec<LeaderLock>,
+    registers: bool,
+) -> (QuorumShown, Vec<DeclaredStatus>) {
+    let quorum = match cluster.quorum(&name).await {
+        Ok(quorum) => quorum,
+        Err(error) => return fallen_back(name, objects, None, &error),
+    };
+    let opened = match plan(&quorum) {
+        Ok(plan) => cluster
+            .session(&quorum, given)
+            .await
+            .map(|session| (plan, session)),
+        Err(error) => Err(error),
+    };
+    let (plan, session) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return fallen_back(name, objects, None, &error),
+    };
+    let (mut declared, mut names, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+    for object in objects {
+        match DeclaredLock::of(object.clone(), &plan) {
+            Ok(lock) => {
+                names.push(lock.lock_name);
+                declared.push(lock.object);
+            }
+            Err(error) => broken.push(DeclaredStatus::of_status(object, None, Some(error.to_string()))),
+        }
+    }
+    let seen = look(&session, &names, registers).await;
+    let away = session.away(&name, COMMAND);
+    session.close().await;
+    let mut locks: Vec<DeclaredStatus> = match &away {
+        None => {
+            let both = declared.into_iter().zip(seen.locks.clone());
+            both.map(|(object, seen)| DeclaredStatus::of_masters(object, seen))
+                .collect()
+        }
+        Some(_) => {
+            let both = declared.into_iter().zip(names);
+            both.map(|(object, name)| DeclaredStatus::of_status(object, Some(name), None))
+                .collect()
+        }
+    };
+    locks.append(&mut broken);
+    (shown(name, Some(seen), away), locks)
+}
+
+fn shown(name: String, seen: Option<Status>, away: Option<Away>) -> QuorumShown {
+    QuorumShown {
+        name,
+        source: away.as_ref().map_or(Source::Masters, |_| Source::Statuses),
+        failed: away.as_ref().map(|away| match away.reach {
+            Reach::Refused => Failed::Rights,
+            Reach::Majority | Reach::TooFew => Failed::Reach,
+        }),
+        trouble: away.map(|away| away.text),
+        fingerprint: seen.as_ref().map(|seen| seen.fingerprint.clone()),
+        majority: seen.as_ref().map(|seen| seen.majority),
+        answering: seen.as_ref().map(|seen| seen.answering),
+        voting: seen.as_ref().map(|seen| seen.voting),
+        seen,
+    }
+}
+
+fn fallen_back(
+    name: String,
+    objects: Vec<LeaderLock>,
+    seen: Option<Status>,
+    error: &ClusterError,
+) -> (QuorumShown, Vec<DeclaredStatus>) {
+    let failed = match error.blame() {
+        Blame::Rights => Failed::Rights,
+        Blame::Usage | Blame::Configuration => Failed::Configuration,
+    };
+    let quorum = QuorumShown {
+        source: Source::Statuses,
+        trouble: Some(error.to_string()),
+        failed: Some(failed),
+        ..shown(name, seen, None)
+    };
+    let locks = objects
+        .into_iter()
+        .map(|object| DeclaredStatus::of_status(object, None, None));
+    (quorum, locks.collect())
+}
+
+impl ObjectsStatus {
+    /// What kept the masters from being read, if anything did.
+    #[must_use]
+    pub fn failed(&self) -> Option<Failed> {
+        let of_locks = self.locks.iter().filter(|lock| lock.trouble.is_some());
+        let of_locks = of_locks.map(|_| Failed::Configuration);
+        let all = self.quorums.iter().filter_map(|quorum| quorum.failed);
+        all.chain(of_locks).max()
+    }
+
+    /// As tables.
+    #[must_use]
+    pub fn text(&self) -> String {
+        table::write(self)
+    }
+}

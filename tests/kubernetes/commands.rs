@@ -1,0 +1,355 @@
+//! The commands that people run, on objects by their names: the real program beside a real operator.
+
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::fixture::BOUND;
+use crate::world::{World, lock, redlock_as};
+
+const IMMEDIATE: &str = "  firstStart: Immediate\n";
+const REQUEST: &str = "redlock.dev/hand-over";
+const ANSWER: &str = "redlock.dev/hand-over-answer";
+
+fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
+    move |status| status["holderIdentity"] == by
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_looked_at_and_broken_by_name() {
+    let mut world = World::new(3).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&world.quorum("default", IMMEDIATE));
+    world.apply(&lock("report", ""));
+    let before = world.lock_status("report", "is held", held("replica-1")).await;
+    let namespace = world.namespace.name().to_owned();
+    let n = namespace.as_str();
+
+    let table = world.redlock(&["status", "-n", n]);
+    table.expect(
+        0,
+        &[
+            "RedisQuorum default",
+            "3 of 3 masters vote",
+            "report",
+            "Active",
+            "3/3",
+        ],
+    );
+    assert!(!table.stdout.contains("NAMESPACE"), "{table:#?}");
+    world
+        .redlock(&["status", "-A"])
+        .expect(0, &["NAMESPACE", n, "report"]);
+    let json = world.redlock(&["status", "-n", n, "report", "-o", "json"]);
+    let json = json.expect(0, &[]).json();
+    let shown = &json["locks"][0];
+    assert_eq!(shown["name"], "report");
+    assert_eq!(shown["lockName"], format!("{n}/report"));
+    assert_eq!(shown["source"], "masters");
+    assert_eq!(shown["holderIdentity"], "replica-1");
+    assert_eq!(shown["fencingToken"], before["fencingToken"]);
+    assert_eq!(shown["status"]["role"], "Active");
+    assert_eq!(shown["accounts"].as_array().unwrap().len(), 3);
+    assert_eq!(json["masters"][2]["quorum"], "default");
+    assert_eq!(json["quorums"][0]["voting"], 3);
+
+    world.redlock(&["doctor"]).expect(
+        0,
+        &[
+            "RedisQuorum default",
+            "✓ followed",
+            "✓ Ready",
+            "1 of 1 are ready",
+            "healthy: 3 of 3",
+        ],
+    );
+
+    for (arguments, code, said) in [
+        (
+            &["status", "-n", n, "nothing"][..],
+            78,
+            format!("there is no LeaderLock {n}/nothing"),
+        ),
+        (
+            &["break", "-n", n, "nothing"],
+            78,
+            format!("there is no LeaderLock {n}/nothing"),
+        ),
+        (
+            &["status", "-n", "no-such"],
+            78,
+            "there is no namespace \"no-such\"".to_owned(),
+        ),
+        (
+            &["status", "-n", "no-such", "report"],
+            78,
+            "there is no namespace \"no-such\"".to_owned(),
+        ),
+        (
+            &["status", "-n", "default"],
+            0,
+            "no LeaderLock in namespace default".to_owned(),
+        ),
+        (
+            &["doctor", "--quorum", "other"],
+            78,
+            "there is no RedisQuorum other".to_owned(),
+        ),
+        (
+            &["break", "-n", n, "report", "--quorum", "other"],
+            64,
+            "of RedisQuorum default, not of other".to_owned(),
+        ),
+        (
+            &["hand-over", "-n", n, "report", "--to", "us-1"],
+            78,
+            "there are: test/".to_owned(),
+        ),
+        (
+            &["hand-over", "-n", n, "report", "--to", "test"],
+            1,
+            "is held by cluster test already".to_owned(),
+        ),
+    ] {
+        world.redlock(arguments).expect(code, &[&said]);
+    }
+
+    world.redlock(&["break", "-n", n, "report"]).expect(
+        64,
+        &[
+            &format!("LeaderLock {n}/report is lock {n}/report"),
+            "held by replica-1",
+            "nothing was done",
+        ],
+    );
+    world
+        .redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"])
+        .expect(0, &["reason: INC-42", "reserved for nobody"]);
+    let token = before["fencingToken"].as_u64();
+    world
+        .lock_status("report", "is held again, with a later token", |status| {
+            status["fencingToken"].as_u64() > token && status["role"] == "Active"
+        })
+        .await;
+
+    world.apply(&world.quorum("other", "  keyPrefix: other\n"));
+    world
+        .redlock(&["doctor"])
+        .expect(64, &["which RedisQuorum?", "default, other"]);
+
+    for server in &mut world.masters {
+        server.kill();
+    }
+    let away = world.redlock(&["status", "-n", n, "report"]);
+    away.expect(
+        69,
+        &[
+            "no majority of the masters",
+            "kubectl exec",
+            "by the objects' statuses",
+            "not asked",
+        ],
+    );
+    world
+        .redlock(&["break", "-n", n, "report", "--yes", "--reason", "x"])
+        .expect(
+            69,
+            &[
+                "no majority of the masters of RedisQuorum default",
+                "kubectl exec",
+            ],
+        );
+    world
+        .redlock(&["doctor", "--quorum", "default"])
+        .expect(69, &["✗ reachable", "kubectl exec"]);
+}
+
+impl World {
+    /// The kubeconfig of a new ServiceAccount that may do this in the namespace, and look at RedisQuorums.
+    async fn user(&self, name: &str, verbs: &str) -> PathBuf {
+        let namespace = self.namespace.name();
+        let account = format!("--serviceaccount={namespace}:{name}");
+        self.kubectl(&["create", "serviceaccount", name]);
+        if !verbs.is_empty() {
+            let verbs = format!("--verb={verbs}");
+            let reads = ["create", "clusterrole", name, "--verb=get,list"];
+            self.kubectl(&[&reads[..], &["--resource=redisquorums.redlock.dev"]].concat());
+            self.kubectl(&[
+                "create",
+                "clusterrolebinding",
+                name,
+                "--clusterrole",
+                name,
+                &account,
+            ]);
+            self.kubectl(&[
+                "create",
+                "role",
+                name,
+                &verbs,
+                "--resource=leaderlocks.redlock.dev",
+            ]);
+            self.kubectl(&["create", "rolebinding", name, "--role", name, &account]);
+        }
+        self.plane.service_account_kubeconfig(namespace, name, None).await
+    }
+
+    /// An annotation of a lock.
+    async fn annotation(&self, lock: &str, name: &str) -> Option<String> {
+        let object = self.locks().get(lock).await.unwrap();
+        object.metadata.annotations?.get(name).cloned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_missing_is_named_and_done_without() {
+    let mut world = World::new(0).await;
+    let options = ServerOptions {
+        password: Some("hunter2".into()),
+        ..ServerOptions::default()
+    };
+    world.masters = (0..3).map(|_| RedisServer::start(&options).unwrap()).collect();
+    let namespace = world.namespace.name().to_owned();
+    let n = namespace.as_str();
+    world.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "masters",
+        "--from-literal=password=hunter2",
+    ]);
+    let auth = format!("  auth: {{secretRef: {{name: masters, namespace: {n}}}}}\n{IMMEDIATE}");
+    world.apply(&world.quorum("default", &auth));
+    world.apply(&lock("report", ""));
+    let _operator = world.operator("replica-1").await;
+    world.lock_status("report", "is held", held("replica-1")).await;
+    world
+        .redlock(&["status", "-n", n])
+        .expect(0, &["3/3"])
+        .keeps("hunter2");
+
+    let viewer = world.user("viewer", "get,list").await;
+    let as_viewer = |arguments: &[&str]| redlock_as(&viewer, arguments, &[]);
+    let secret = format!("get of Secret {n}/masters, which RedisQuorum default names: not allowed");
+    as_viewer(&["status", "-n", n]).expect(
+        77,
+        &[
+            &secret,
+            "cannot get resource \"secrets\"",
+            "--password-file",
+            "not asked",
+            "replica-1",
+        ],
+    );
+    let given = [("REDLOCK_PASSWORD", "hunter2")];
+    redlock_as(&viewer, &["status", "-n", n], &given)
+        .expect(0, &["3/3"])
+        .keeps("hunter2");
+    redlock_as(&viewer, &["status", "-n", n], &[("REDLOCK_PASSWORD", "wrong")])
+        .expect(77, &["WRONGPASS", "not asked"]);
+    as_viewer(&["break", "-n", n, "report", "--yes", "--reason", "x"]).expect(77, &[&secret]);
+    as_viewer(&["doctor"]).expect(77, &[&secret]);
+    redlock_as(&viewer, &["doctor"], &given).expect(0, &["1 of 1 are ready, in namespace"]);
+    as_viewer(&["hand-over", "-n", n, "report", "--to", "us-1/x", "--force"]).expect(
+        77,
+        &[
+            "patch of the annotation redlock.dev/hand-over",
+            "cannot patch",
+            &secret,
+        ],
+    );
+
+    let nobody = world.user("nobody", "").await;
+    redlock_as(&nobody, &["status", "-n", n], &[]).expect(
+        77,
+        &[
+            &format!("reading LeaderLocks of namespace {n}: not allowed"),
+            "cannot list",
+        ],
+    );
+    redlock_as(&nobody, &["doctor"], &[]).expect(77, &["reading RedisQuorums: not allowed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_passed_on_to_another_cluster() {
+    let (eu, us) = (World::new(3).await, World::new(0).await);
+    let (n, there) = (eu.namespace.name(), us.namespace.name());
+    let shared = format!("{IMMEDIATE}  sharedLockNames: [{{prefix: shared/, namespaces: [{n}, {there}]}}]\n");
+    let (quorum, report) = (
+        eu.quorum("default", &shared),
+        lock("report", ", lockName: shared/report"),
+    );
+    // Who is alive is asked for at once by whoever comes second.
+    let us_operator = us.operator_of("us-1", "us-a").await;
+    us.apply(&quorum);
+    us.quorum_status("default", "is reported on", |status| {
+        status["reporters"][0].is_object()
+    })
+    .await;
+    let eu_operator = eu.operator_of("eu-1", "eu-a").await;
+    eu.apply(&quorum);
+    eu.apply(&report);
+    let before = eu.lock_status("report", "is held", held("eu-a")).await;
+    us.apply(&report);
+    us.lock_status("report", "is held elsewhere", held("eu-a")).await;
+    eu.quorum_status("default", "knows both clusters", |status| {
+        status["reporters"][1].is_object()
+    })
+    .await;
+
+    let ran = eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"]);
+    ran.expect(
+        0,
+        &[
+            "is held by eu-a of cluster eu-1",
+            "handed over: us-a of cluster us-1/",
+            "at most",
+        ],
+    );
+    let after = us.lock_status("report", "is held", held("us-a")).await;
+    assert!(after["fencingToken"].as_u64() > before["fencingToken"].as_u64());
+    assert_eq!(after["role"], "Active");
+    eu.lock_status("report", "stands by", |status| status["holderCluster"] == "us-1")
+        .await;
+    assert_eq!(eu.annotation("report", REQUEST).await, None);
+    let answer = eu.annotation("report", ANSWER).await.unwrap();
+    assert!(answer.contains("Reserving"), "{answer}");
+
+    // Whoever does not hold it passes nothing on.
+    eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
+        .expect(1, &["is not held by this cluster: us-a of cluster us-1 holds it"]);
+    // A request for an earlier lease, as a backup of the object may bring it back.
+    let old = format!(
+        r#"{{"id":"old","to":"eu-1/x","token":{},"notAfter":99999999999}}"#,
+        before["fencingToken"]
+    );
+    us.kubectl(&["annotate", "leaderlock", "report", &format!("{REQUEST}={old}")]);
+    eventually(BOUND, "the old request is refused", async || {
+        match us.annotation("report", ANSWER).await {
+            Some(answer) if answer.contains("Refused") && answer.contains("is over") => Ok(()),
+            answer => Err(answer),
+        }
+    })
+    .await;
+    assert_eq!(us.annotation("report", REQUEST).await, None);
+    let still = us.lock_status("report", "is held", held("us-a")).await;
+    assert_eq!(still["fencingToken"], after["fencingToken"]);
+
+    // Nobody answers: the wish is taken back, so that it does not come true later.
+    us_operator.child.signal(Signal::SIGSTOP);
+    eu_operator.child.signal(Signal::SIGSTOP);
+    us.redlock(&[
+        "hand-over",
+        "-n",
+        there,
+        "report",
+        "--to",
+        "eu-1",
+        "--wait",
+        "300ms",
+    ])
+    .expect(1, &["the request was withdrawn"]);
+    assert_eq!(us.annotation("report", REQUEST).await, None);
+}

@@ -1,0 +1,249 @@
+//! What a lock switches: a kind of the tests with a scale subresource, and no pods behind it.
+
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, Operator};
+use crate::world::{World, condition, lock};
+
+const KIND: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gates.test.example}
+spec:
+  group: test.example
+  scope: Namespaced
+  names: {plural: gates, kind: Gate}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources:
+      status: {}
+      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {replicas: {type: integer}}}
+          status: {type: object, properties: {replicas: {type: integer}}}
+";
+const GATE: &str = "apiVersion: test.example/v1\nkind: Gate\nmetadata: {name: gate}\nspec: {replicas: 1}\n";
+const TARGET: &str = ", targets: [{name: gate, action: Scale, stopSeconds: 1, \
+                      ref: {apiVersion: test.example/v1, kind: Gate, name: gate}}]";
+
+/// A world in which locks may switch gates.
+async fn world(leases: u64) -> World {
+    let world = World::new(3).await;
+    let namespace = world.namespace.name().to_owned();
+    world
+        .plane
+        .install_rbac_with(
+            &namespace,
+            &[
+                "targetKinds[0].group=test.example",
+                "targetKinds[0].resource=gates",
+            ],
+        )
+        .await;
+    world.apply(KIND);
+    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace(
+        "maxLeaseDurationSeconds: 2",
+        &format!("maxLeaseDurationSeconds: {leases}"),
+    ));
+    world
+}
+
+fn guarded(name: &str, gate: &str) -> String {
+    lock(name, &TARGET.replace("name: gate}", &format!("name: {gate}}}")))
+        .replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
+}
+
+struct Gates(Api<DynamicObject>);
+
+impl Gates {
+    fn of(world: &World) -> Self {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example", "v1", "Gate"));
+        Self(Api::namespaced_with(
+            world.plane.admin(),
+            world.namespace.name(),
+            &resource,
+        ))
+    }
+
+    async fn replicas(&self, name: &str) -> i64 {
+        let gate = self.0.get(name).await.unwrap();
+        gate.data["spec"]["replicas"].as_i64().unwrap_or(0)
+    }
+
+    async fn until(&self, name: &str, wanted: i64) {
+        eventually(BOUND, &format!("{name} has {wanted} replicas"), async || {
+            let found = self.replicas(name).await;
+            if found == wanted { Ok(()) } else { Err(found) }
+        })
+        .await;
+    }
+
+    /// What its controller would say of the pods that are there.
+    async fn count(&self, name: &str, replicas: i64) {
+        let status = json!({"status": {"replicas": replicas}});
+        self.0
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+}
+
+fn siblings(command: &mut std::process::Command) {
+    command.args(["--pod-selector", "app=redlock"]);
+}
+
+/// A pod of this replica that is ready, as the kubelet would say.
+fn ready_pod(world: &World, name: &str) {
+    world.apply(&format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: redlock}}}}\n\
+         spec: {{containers: [{{name: operator, image: redlock}}]}}\n"
+    ));
+    let patch = r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    world.kubectl(&[
+        "patch",
+        "pod",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        patch,
+    ]);
+}
+
+async fn replica(world: &World, name: &str) -> Operator {
+    let kubeconfig = world.kubeconfig(None).await;
+    Operator::start_with(&kubeconfig, world.namespace.name(), name, siblings)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_released() {
+    let world = world(6).await;
+    let gates = Gates::of(&world);
+    let mut operator = replica(&world, "replica-1").await;
+    world.apply(GATE);
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
+    let status = world
+        .lock_status("report", "is active", |status| {
+            status["role"] == "Active" && condition(status, "Enforced").0 == "True"
+        })
+        .await;
+    assert_eq!(
+        status["targets"],
+        json!([{"name": "gate", "desired": "Active", "observed": "Active"}])
+    );
+    assert!(
+        world
+            .kubectl(&["get", "ll", "report", "-o", "jsonpath={.metadata.finalizers}"])
+            .contains("redlock.dev/targets")
+    );
+
+    // Deleted: stopped, and only when nothing of it runs any more, released and gone.
+    world.kubectl(&["delete", "ll", "report", "--wait=false"]);
+    gates.until("gate", 0).await;
+    let held = operator.locks().iter().any(|lock| lock["role"] == "Active");
+    assert!(
+        held,
+        "released before its target was stopped: {:?}",
+        operator.locks()
+    );
+    gates.count("gate", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=20s"]);
+    eventually(BOUND, "the lock is released", async || {
+        if operator.locks().is_empty() {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+
+    // Alone, a replica that goes stops what runs first.
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    operator.child.signal(Signal::SIGTERM);
+    let (exit, _) = operator.child.wait(BOUND);
+    assert!(exit.success(), "{exit}");
+    assert_eq!(gates.replicas("gate").await, 0);
+    let finalizers = world.kubectl(&["get", "ll", "report", "-o", "jsonpath={.metadata.finalizers}"]);
+    assert!(!finalizers.contains("redlock.dev"), "{finalizers}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
+    const LOCKS: usize = 20;
+    let world = world(6).await;
+    let gates = Gates::of(&world);
+    let mut first = replica(&world, "replica-1").await;
+    for index in 0..LOCKS {
+        world.apply(&GATE.replace("name: gate", &format!("name: gate-{index}")));
+        world.apply(&guarded(&format!("lock-{index}"), &format!("gate-{index}")));
+    }
+    for index in 0..LOCKS {
+        gates.until(&format!("gate-{index}"), 1).await;
+    }
+    let mut replicas = vec![replica(&world, "replica-2").await];
+    for name in ["replica-1", "replica-2", "replica-3"] {
+        ready_pod(&world, name);
+    }
+    replicas[0].wait_ready();
+    let tokens = |operator: &Operator| -> Vec<u64> {
+        let mut locks = operator.locks();
+        locks.sort_by_key(|lock| lock["name"].as_str().unwrap().to_owned());
+        locks
+            .iter()
+            .map(|lock| lock["fencingToken"].as_u64().unwrap_or(0))
+            .collect()
+    };
+    let before = tokens(&first);
+    let version = |name: String| {
+        let gates = &gates;
+        async move { gates.0.get(&name).await.unwrap().metadata.generation }
+    };
+    let mut generations = Vec::new();
+    for index in 0..LOCKS {
+        generations.push(version(format!("gate-{index}")).await);
+    }
+    let started = Instant::now();
+    first.child.signal(Signal::SIGTERM);
+    eventually(BOUND, "replica-2 has every lock", async || {
+        let held = replicas[0]
+            .locks()
+            .iter()
+            .filter(|lock| lock["role"] == "Active")
+            .count();
+        if held == LOCKS { Ok(()) } else { Err(held) }
+    })
+    .await;
+    println!(
+        "{LOCKS} locks passed on within {:?} of SIGTERM, the look included",
+        started.elapsed()
+    );
+    let (exit, took) = first.child.wait(Duration::from_secs(10));
+    assert!(exit.success(), "{exit} after {took:?}");
+    for (before, after) in before.iter().zip(tokens(&replicas[0])) {
+        assert!(*before < after, "{before} then {after}");
+    }
+    // Nobody wrote to a target: not stopped, not started.
+    for index in 0..LOCKS {
+        assert_eq!(
+            version(format!("gate-{index}")).await,
+            generations[index],
+            "gate-{index}"
+        );
+    }
+}
