@@ -2,11 +2,11 @@
 # stdout is what a program says.
 
 CARGO ?= cargo
-# Further arguments of the demo, as in `make demo ARGS='--output json'`.
+# Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`.
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint generate bench build kubernetes clean tools help
+.PHONY: demo test lint generate bench bench-kubernetes build kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -26,7 +26,10 @@ generate: ## Write the files that are made from the source anew
 	REDLOCK_REGENERATE=1 $(CARGO) test --quiet --lib --test repository
 
 bench: tools ## Measure against the floor of bare Redis commands
-	$(CARGO) bench
+	$(CARGO) bench --bench lease
+
+bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
+	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
 
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release
@@ -41,4 +44,4 @@ tools: # redis-server, when it is missing
 	@scripts/install-tools
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -137,6 +137,15 @@ impl Elector {
             .collect()
     }
 
+    /// Shows each lock as it stands now, without a copy. `look` must return at once: meanwhile nothing is published of
+    /// that lock, and none is put or removed.
+    pub fn each(&self, mut look: impl FnMut(&LockName, &Standing)) {
+        let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
+        for (lock, standing) in board.iter() {
+            look(lock, &standing.borrow());
+        }
+    }
+
     fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             // Its owner learns of the end by joining the task; nothing is held without it.

@@ -4,6 +4,7 @@
 mod hand_over;
 mod initialize;
 mod locks;
+pub(super) mod place;
 mod quorums;
 pub(super) mod targets;
 pub(super) mod urls;
@@ -84,6 +85,8 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
+    /// To be looked at again with time.
+    touched_later: BTreeSet<String>,
     jobs: JoinSet<Job>,
     /// The requests for a hand-over that are being answered.
     answering: BTreeMap<ObjectKey, String>,
@@ -139,6 +142,7 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
+            touched_later: BTreeSet::new(),
             jobs: JoinSet::new(),
             answering: BTreeMap::new(),
             siblings: Ready::new(own_pod),
@@ -260,7 +264,7 @@ impl Core {
         match written {
             Written::Lock(mut object) => {
                 super::object::trim(&mut object.metadata);
-                self.see_lock(object, now);
+                self.see_answer(object, now);
             }
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
@@ -278,6 +282,8 @@ impl Core {
             self.look_at_quorum(&name, now);
         }
         self.look_at_targets();
+        self.touched_quorums.append(&mut self.touched_later);
+        self.close_quorums();
     }
 
     /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.

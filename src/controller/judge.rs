@@ -26,6 +26,10 @@ pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<Lo
             Reason::QuorumNotFound,
             format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
         )),
+        // The lock is refused for the same reason, and by its name.
+        QuorumView::NotUsable(problem) if problem.reason == Reason::ClusterNameNotUnique => {
+            Err(problem.clone())
+        }
         QuorumView::NotUsable(problem) => Err(Problem::new(
             Reason::QuorumNotUsable,
             format!(

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     claims::{Claims, Name},
-    core::targets::Leaving,
+    core::place::Leaving,
     judge::{self, QuorumView},
     object::{ObjectKey, age},
     observe::Observation,
@@ -161,10 +161,15 @@ impl Locks {
         })
     }
 
-    /// Returns where it was contended for.
-    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Arc<LockPlan>> {
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {
         self.unreadable.remove(key);
-        self.entries.remove(key)?.put
+        self.entries.remove(key)
+    }
+
+    /// Some lock is contended for on this quorum.
+    pub(super) fn any_put(&self, quorum: &str) -> bool {
+        let puts = self.entries.values().filter_map(|entry| entry.put.as_ref());
+        puts.into_iter().any(|plan| plan.quorum == quorum)
     }
 }
 

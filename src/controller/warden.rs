@@ -116,6 +116,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         sibling_until: None,
         began: now,
         stop: Vec::new(),
+        halted: false,
         reported: None,
         post,
     };
@@ -139,6 +140,8 @@ struct Warden {
     sibling_until: Option<Moment>,
     began: Moment,
     stop: Vec<oneshot::Sender<bool>>,
+    /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
+    halted: bool,
     reported: Option<Report>,
 }
 
@@ -163,7 +166,10 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(done)) => self.stop.push(done),
+                    Some(Order::Stop(done)) => {
+                        self.halted = true;
+                        self.stop.push(done);
+                    }
                     Some(Order::Plan(plan, hands)) => {
                         let anew = plan.targets != self.post.plan.targets;
                         (self.post.plan, self.post.hands) = (plan, hands);
@@ -199,7 +205,7 @@ impl Warden {
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
         let goal = goal(&self.facts(now), now);
-        if self.post.hands.off && self.stop.is_empty() {
+        if self.post.hands.off && !self.halted {
             return (self.report(goal, true, false, None), None);
         }
         match goal {
@@ -247,7 +253,7 @@ impl Warden {
             lost: self.lost,
             sibling_until: self.sibling_until,
             began: self.began,
-            ordered: !self.stop.is_empty(),
+            ordered: self.halted,
             takeover_delay: self.post.plan.takeover_delay,
             stop: self.post.plan.timings.stop,
             on_quorum_loss: self.post.plan.on_quorum_loss,

@@ -71,6 +71,16 @@ impl LockCounts {
         unheld.total
     }
 
+    /// Counts up to `now`: for how long nobody held it, as it stands.
+    pub(super) fn look(&self, standing: &Standing, now: Moment) -> Duration {
+        let other_until = standing.holder.as_ref().map(|holder| holder.ends);
+        if standing.authority_at(now).is_some() || other_until.is_some_and(|until| until > now) {
+            self.held_at(now)
+        } else {
+            self.unheld_until(now, other_until)
+        }
+    }
+
     /// Somebody holds it until `now` at least.
     fn held_at(&self, now: Moment) -> Duration {
         let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,17 +100,11 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(counts: Arc<LockCounts>, standing: Standing, now: Moment) -> Self {
-        let held = standing.authority_at(now);
-        let other_until = standing.holder.as_ref().map(|holder| holder.ends);
-        let unheld = if held.is_some() || other_until.is_some_and(|until| until > now) {
-            counts.held_at(now)
-        } else {
-            counts.unheld_until(now, other_until)
-        };
+        let unheld = counts.look(&standing, now);
         Self {
+            held: standing.authority_at(now),
             counts,
             standing,
-            held,
             unheld,
         }
     }

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     clock,
-    elector::{AcquireResult, RenewResult, Watcher},
-    lease::{EndReason, LockName, Takeover, Won},
+    elector::{AcquireResult, Elector, RenewResult, Watcher},
+    lease::{EndReason, LockName, Moment, Takeover, Won},
     masters::{Meter, Operation},
 };
 
@@ -51,6 +51,16 @@ impl QuorumMeter {
         if let Some(counts) = locks.remove(lock) {
             self.telemetry.forget(&counts.names);
         }
+    }
+
+    /// Counts each lock up to `now`, as it stands.
+    pub(super) fn look(&self, elector: &Elector, now: Moment) {
+        let locks = self.locks.read().unwrap_or_else(PoisonError::into_inner);
+        elector.each(|lock, standing| {
+            if let Some(counts) = locks.get(lock) {
+                counts.look(standing, now);
+            }
+        });
     }
 
     pub(super) fn counts(&self, lock: &LockName) -> Option<Arc<LockCounts>> {

@@ -7,8 +7,8 @@ use kube::Resource;
 
 use super::{Core, Job, targets::PAUSED};
 use crate::{
+    api::LeaderLock,
     api::leader_lock::Candidates,
-    api::{LeaderLock, plan::LockPlan},
     clock,
     controller::{
         events::{Happening, What, timestamp},
@@ -19,7 +19,7 @@ use crate::{
         writer::{self, Item},
     },
     elector::Standing,
-    lease::{EndReason, Farewell, FencingToken, Moment},
+    lease::{EndReason, FencingToken, Moment},
     operator::relay::Change,
 };
 
@@ -55,8 +55,16 @@ impl Core {
         }
     }
 
-    /// An object as it is now, by a watch or by the answer to a write.
-    pub(super) fn see_lock(&mut self, object: Box<LeaderLock>, now: Moment) {
+    /// The answer to a write. The object may have been deleted meanwhile: its answer must not bring it back.
+    pub(super) fn see_answer(&mut self, object: Box<LeaderLock>, now: Moment) {
+        let known = self.locks.get(&ObjectKey::of(object.as_ref()));
+        if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
+            self.see_lock(object, now);
+        }
+    }
+
+    /// An object as it is now.
+    fn see_lock(&mut self, object: Box<LeaderLock>, now: Moment) {
         let key = ObjectKey::of(object.as_ref());
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
@@ -66,75 +74,6 @@ impl Core {
             self.touched_locks.insert(key.clone());
         }
         self.writer.push(Item::Lock(key));
-    }
-
-    fn forget_lock(&mut self, key: &ObjectKey) {
-        let put = self.locks.forget(key);
-        if let Some(plan) = put
-            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
-        {
-            quorum.remove_lock(&plan.lock_name, Farewell::Release);
-        }
-        // Whoever waited for its name may have it now.
-        self.touched_locks.insert(key.clone());
-    }
-
-    /// Contends for a lock as its object asks, or not at all.
-    pub(super) fn apply_lock(&mut self, key: &ObjectKey) {
-        let quorum = self
-            .locks
-            .get(key)
-            .map(|entry| entry.object.spec.quorum_ref.name.clone());
-        let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
-        let others = self.locks.judge(key, view);
-        self.touched_locks.extend(others);
-        let Some(verdict) = self.locks.verdict(key) else {
-            return;
-        };
-        let confirmed = quorum.as_deref().is_some_and(|quorum| {
-            let entry = self.quorums.get(quorum);
-            entry
-                .and_then(|entry| entry.reporter.as_ref())
-                .is_some_and(|reporter| reporter.confirmed())
-        });
-        let wanted = verdict.ok();
-        let Some(entry) = self.locks.get_mut(key) else {
-            return;
-        };
-        let before = entry.put.clone();
-        // A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it
-        // guards. Only what the object clearly asks for takes it away.
-        let moved = |before: &LockPlan| {
-            wanted
-                .as_ref()
-                .is_some_and(|now| (&now.quorum, &now.lock_name) != (&before.quorum, &before.lock_name))
-        };
-        if let Some(before) = before
-            .as_ref()
-            .filter(|before| moved(before) || self.fleet.get(&before.quorum).is_none())
-        {
-            entry.put = None;
-            if let Some(quorum) = self.fleet.get_mut(&before.quorum) {
-                quorum.remove_lock(&before.lock_name, Farewell::Release);
-            }
-        }
-        if let Some(plan) = wanted
-            && confirmed
-            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
-        {
-            if self.locks.get(key).is_some_and(|entry| entry.leaving.is_none()) {
-                quorum.put_lock(&plan, &self.cluster);
-            }
-            if let Some(entry) = self.locks.get_mut(key)
-                && entry.leaving.is_none()
-            {
-                entry.put = Some(plan);
-            }
-        }
-        self.apply_targets(key);
-        self.on_going(key, clock::now());
-        self.writer.push(Item::Lock(key.clone()));
-        self.answer_hand_over(key);
     }
 
     /// Another holder, or none any more.

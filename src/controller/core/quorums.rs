@@ -19,7 +19,7 @@ use crate::{
         status::{Health, QuorumFacts, quorum_status},
         writer::{self, Item},
     },
-    lease::{ClusterId, Farewell, Moment},
+    lease::{ClusterId, Moment},
     masters::{ConfigError, Reporters},
     operator::config::command_timeout,
 };
@@ -84,10 +84,7 @@ impl Core {
 
     fn forget_quorum(&mut self, name: &str) {
         self.quorums.forget(name);
-        self.fleet.close(name, "its object was deleted");
         self.touch_locks_of(name);
-        // Its servers may be another quorum's now.
-        self.touched_quorums.extend(self.quorums.names());
     }
 
     fn touch_locks_of(&mut self, quorum: &str) {
@@ -163,6 +160,18 @@ impl Core {
             Found::Missing(problem) => return Err(problem),
             Found::Here(access) => access,
         };
+        if self
+            .fleet
+            .get(name)
+            .is_some_and(|running| is_another(&running.plan, &plan))
+        {
+            // Made anew under the name of one that is still being left.
+            if !self.locks.any_put(name) {
+                self.fleet.close(name, "it was made anew with other masters");
+            }
+            self.touched_later.insert(name.to_owned());
+            return Ok(None);
+        }
         let locks: Vec<LockPlan> = self
             .locks
             .of_quorum(name)
@@ -243,7 +252,7 @@ impl Core {
             self.write_locks_of(name);
         }
         if turn.name {
-            self.on_name(name, clash.is_some());
+            self.touch_locks_of(name);
         }
         let absent = self
             .quorums
@@ -289,20 +298,6 @@ impl Core {
             entry.heartbeat_due = true;
             self.writer.push(Item::Quorum(name.to_owned()));
         }
-    }
-
-    /// Our name is ours, or another cluster has it.
-    fn on_name(&mut self, name: &str, clash: bool) {
-        if clash {
-            let keys: Vec<ObjectKey> = self.locks.of_quorum(name).cloned().collect();
-            for key in keys {
-                let put = self.locks.get_mut(&key).and_then(|entry| entry.put.take());
-                if let (Some(plan), Some(quorum)) = (put, self.fleet.get_mut(name)) {
-                    quorum.remove_lock(&plan.lock_name, Farewell::Release);
-                }
-            }
-        }
-        self.touch_locks_of(name);
     }
 
     /// Once, when nobody has reported for so long that nobody can: the locks' statuses must not go on saying Active.
@@ -440,6 +435,15 @@ fn heard(
     }
     reporters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
     reporters
+}
+
+/// Whether leases on the one say nothing about the other.
+fn is_another(running: &QuorumPlan, plan: &QuorumPlan) -> bool {
+    let names =
+        |plan: &QuorumPlan| -> BTreeSet<String> { plan.masters.iter().map(|m| m.name.clone()).collect() };
+    names(running) != names(plan)
+        || running.key_prefix != plan.key_prefix
+        || running.longest_lease != plan.longest_lease
 }
 
 fn quorum_key(name: &str) -> ObjectKey {

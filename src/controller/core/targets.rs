@@ -9,12 +9,7 @@ use serde_json::json;
 
 use super::{Core, Job, Seen};
 use crate::{
-    api::{
-        LeaderLock,
-        leader_lock::{DeletionPolicy, Enforcement},
-        lock_status::TargetState,
-        plan::LockPlan,
-    },
+    api::{LeaderLock, leader_lock::Enforcement, lock_status::TargetState, plan::LockPlan},
     clock,
     controller::{
         events::{Happening, What},
@@ -23,7 +18,7 @@ use crate::{
         warden::{self, Hands, Order, Post, Report},
         writer::Item,
     },
-    lease::{Farewell, Moment},
+    lease::Moment,
 };
 
 /// Keeps an object while this cluster may have running targets.
@@ -31,14 +26,6 @@ pub(in crate::controller) const FINALIZER: &str = "redlock.dev/targets";
 const MANAGER: &str = "redlock-operator-finalizer";
 /// The annotation that takes the operator's hands off a lock's targets.
 pub(super) const PAUSED: &str = "redlock.dev/paused";
-
-/// An object that is going.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::controller) struct Leaving {
-    /// The finalizer goes then, whatever became of the targets.
-    until: Moment,
-    stopped: bool,
-}
 
 impl Core {
     /// Starts, changes or dismisses the warden of a lock that is contended for.
@@ -119,70 +106,6 @@ impl Core {
         standing.is_some_and(|standing| standing.borrow().authority_at(now).is_some())
     }
 
-    /// An object that is being deleted: its targets are stopped, then its lock is released, then it may go. That takes no
-    /// longer than stop + lease, whatever the masters say; after that the lease is left to run out.
-    pub(super) fn on_going(&mut self, key: &ObjectKey, now: Moment) {
-        let Some(entry) = self.locks.get_mut(key) else {
-            return;
-        };
-        if entry.object.metadata.deletion_timestamp.is_none() || entry.leaving.is_some() {
-            return;
-        }
-        let plan = entry.put.clone();
-        let bound = plan
-            .as_ref()
-            .map(|plan| plan.timings.stop + plan.timings.lease_duration);
-        let until = now + bound.unwrap_or_default();
-        let orphan = entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
-        entry.leaving = Some(Leaving {
-            until,
-            stopped: false,
-        });
-        match &entry.warden {
-            Some(warden) if !orphan => {
-                let (done, stopped) = tokio::sync::oneshot::channel();
-                warden.tell(Order::Stop(done));
-                let key = key.clone();
-                self.jobs.spawn(async move {
-                    let end = tokio::time::timeout(until.left(now), stopped).await;
-                    Job::Stopped(key, matches!(end, Ok(Ok(_))))
-                });
-            }
-            _ => self.on_stopped(key, true),
-        }
-    }
-
-    pub(super) fn on_stopped(&mut self, key: &ObjectKey, stopped: bool) {
-        let Some(entry) = self.locks.get_mut(key) else {
-            return;
-        };
-        let Some(leaving) = &mut entry.leaving else { return };
-        leaving.stopped = stopped;
-        if !stopped {
-            let late = clock::now().since(leaving.until);
-            tracing::warn!(object = %format!("LeaderLock {key}"), ?late,
-                "targets were not stopped in time; the object goes, its lease runs out");
-        }
-        entry.warden = None;
-        let farewell = if stopped {
-            Farewell::Release
-        } else {
-            Farewell::Abandon
-        };
-        if let Some(plan) = entry.put.take()
-            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
-        {
-            quorum.remove_lock(&plan.lock_name, farewell);
-        }
-        if self
-            .locks
-            .get(key)
-            .is_some_and(|entry| has_finalizer(&entry.object))
-        {
-            self.set_finalizer(key, false);
-        }
-    }
-
     pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool) {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
@@ -220,7 +143,7 @@ impl Core {
         match end {
             Ok(Some(mut object)) => {
                 crate::controller::object::trim(&mut object.metadata);
-                self.see_lock(object, now);
+                self.see_answer(object, now);
             }
             Ok(None) => {}
             Err(reason) => {

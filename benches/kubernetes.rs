@@ -1,0 +1,86 @@
+//! `make bench-kubernetes`: the operator as it is shipped, on a real API server and five real masters of this machine.
+//!
+//! Each scenario has a control plane, masters and objects of its own, and prints a table in Markdown. What a replica
+//! claims is taken from its log and from `/locks`; who holds what on the masters, from the masters.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a measurement that fails must stop"
+)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    unreachable_pub,
+    dead_code,
+    reason = "numbers for people; a program of several files, some of them shared"
+)]
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[path = "../tests/kubernetes/fixture.rs"]
+mod fixture;
+#[path = "lease/floor.rs"]
+mod floor;
+#[path = "lease/stats.rs"]
+mod stats;
+
+#[path = "kubernetes/log.rs"]
+mod log;
+#[path = "kubernetes/majority.rs"]
+mod majority;
+#[path = "kubernetes/masters.rs"]
+mod masters;
+#[path = "kubernetes/rolling.rs"]
+mod rolling;
+#[path = "kubernetes/scale.rs"]
+mod scale;
+#[path = "kubernetes/server.rs"]
+mod server;
+#[path = "kubernetes/stage.rs"]
+mod stage;
+#[path = "kubernetes/statuses.rs"]
+mod statuses;
+#[path = "kubernetes/table.rs"]
+mod table;
+#[path = "kubernetes/takeover.rs"]
+mod takeover;
+#[path = "kubernetes/usage.rs"]
+mod usage;
+#[path = "kubernetes/writes.rs"]
+mod writes;
+
+fn main() {
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
+    let wanted = move |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async move {
+        println!("{}", stats::machine());
+        if wanted("takeover") {
+            takeover::run().await;
+        }
+        if wanted("rolling") {
+            rolling::run().await;
+        }
+        if wanted("server") {
+            server::run().await;
+        }
+        if wanted("majority") {
+            majority::run().await;
+        }
+        if wanted("writes") {
+            writes::run().await;
+        }
+        if wanted("scale") {
+            scale::run().await;
+        }
+    });
+}

@@ -1,0 +1,79 @@
+//! What replicas say about their leases, with the moment at which they said it.
+
+use std::time::Duration;
+
+use redlock::clock;
+use serde_json::Value;
+
+use crate::common::ChildGuard;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Acquired,
+    /// Released or passed on.
+    GivenUp,
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Since 1970.
+    pub at: Duration,
+    pub what: What,
+    pub lock: String,
+    pub token: u64,
+}
+
+/// All that a replica said about leases since this moment, in its order.
+pub fn said(child: &ChildGuard, since: Duration) -> Vec<Said> {
+    let lines = child.stderr();
+    let lines = lines.iter().filter(|line| line.contains("\"lease "));
+    lines
+        .filter_map(|line| parse(line))
+        .filter(|said| said.at >= since)
+        .collect()
+}
+
+fn parse(line: &str) -> Option<Said> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let what = match line["message"].as_str()? {
+        "lease acquired" => What::Acquired,
+        "lease given up" => What::GivenUp,
+        "lease lost" => What::Lost,
+        _ => return None,
+    };
+    let lock = line["lock"].as_str()?;
+    // What the replicas elect among themselves, who reports, is no lock of a user.
+    if lock.starts_with('_') {
+        return None;
+    }
+    let at: jiff::Timestamp = line["timestamp"].as_str()?.parse().ok()?;
+    Some(Said {
+        at: Duration::from_nanos(u64::try_from(at.as_nanosecond()).ok()?),
+        what,
+        lock: lock.to_owned(),
+        token: line["token"].as_u64()?,
+    })
+}
+
+/// Waits until these replicas have said so about this many locks since then; returns all that they said.
+pub async fn wait_for(children: &[&ChildGuard], what: What, count: usize, since: Duration) -> Vec<Said> {
+    let title = format!("{count} times {what:?}");
+    crate::common::eventually(crate::stage::BOUND, &title, async || {
+        // Seldom: reading the logs must not disturb what is measured.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let all: Vec<Said> = children.iter().flat_map(|child| said(child, since)).collect();
+        let found = all.iter().filter(|said| said.what == what).count();
+        if found >= count { Ok(all) } else { Err(found) }
+    })
+    .await
+}
+
+pub fn now() -> Duration {
+    clock::unix_time()
+}
+
+/// In milliseconds, and negative where `a` is before `b`.
+pub fn milliseconds(a: Duration, b: Duration) -> f64 {
+    (a.as_secs_f64() - b.as_secs_f64()) * 1e3
+}

@@ -1,0 +1,173 @@
+//! A rolling update: each of three replicas is replaced, the new one first, and told to end. Never two holders.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::common::http;
+use crate::fixture::Operator;
+use crate::log::{self, What, milliseconds};
+use crate::stage::{LEASE, Stage};
+use crate::table::{self, Many};
+
+const LOCKS: usize = 100;
+/// How often each replica is asked who holds what.
+const ASK: Duration = Duration::from_millis(50);
+
+/// One replica, one lock, one token: a claim.
+type Key = (String, String, u64);
+
+type Answers = Arc<Mutex<HashMap<Key, Span>>>;
+
+/// From when to when a claim was made, by answers to questions and by the log.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: Duration,
+    to: Duration,
+}
+
+pub async fn run() {
+    let stage = Stage::new(LOCKS).await;
+    let mut operators = stage.operators(&["replica-0", "replica-1", "replica-2"]).await;
+    let answers = Answers::default();
+    let mut asking = JoinSet::new();
+    for operator in &operators {
+        ask(&mut asking, operator, answers.clone());
+    }
+    tokio::time::sleep(LEASE / 2).await;
+    table::begin(&format!("Rolling update of 3 replicas with {LOCKS} locks"));
+    let began = log::now();
+    let mut said = Vec::new();
+    let mut ending = Vec::new();
+    for index in 0..3 {
+        let new = stage.operator(&format!("replica-new-{index}")).await;
+        ask(&mut asking, &new, answers.clone());
+        new.wait_ready();
+        operators.push(new);
+        let mut old = operators.remove(0);
+        old.child.signal(Signal::SIGTERM);
+        let (status, took) = old.child.wait(crate::stage::BOUND);
+        assert!(status.success(), "{status}");
+        ending.push(took.as_secs_f64() * 1e3);
+        said.extend(
+            log::said(&old.child, Duration::ZERO)
+                .into_iter()
+                .map(|s| (old.name.clone(), s)),
+        );
+        stage.wait_held().await;
+    }
+    stage.wait_told().await;
+    asking.shutdown().await;
+    for operator in &operators {
+        said.extend(
+            log::said(&operator.child, Duration::ZERO)
+                .into_iter()
+                .map(|s| (operator.name.clone(), s)),
+        );
+    }
+    let answers = answers.lock().unwrap().clone();
+    let claims = claims(&said, answers);
+    let (mut overlaps, mut falling, mut gaps, mut unheld) = (0, 0, Vec::new(), Vec::new());
+    for claims in claims.values() {
+        let mut without = 0.0;
+        for pair in claims.windows(2) {
+            let ((before, _), (after, _)) = (&pair[0], &pair[1]);
+            overlaps += usize::from(after.from < before.to);
+            falling += usize::from(pair[1].1 <= pair[0].1);
+            if after.from > began {
+                gaps.push(milliseconds(after.from, before.to));
+                without += milliseconds(after.from, before.to);
+            }
+        }
+        unheld.push(without);
+    }
+    let looks = "by `/locks` every 50 ms and by the logs";
+    table::row(
+        &format!("two holders at one instant, {looks}"),
+        &overlaps.to_string(),
+        "0",
+    );
+    table::row("tokens that did not rise", &falling.to_string(), "0");
+    table::row("transitions", &gaps.len().to_string(), "");
+    table::row("unheld, each transition", &Many::of(gaps).text(), "");
+    table::row(
+        "unheld, each lock in the whole update",
+        &Many::of(unheld).text(),
+        "",
+    );
+    table::row(
+        "from SIGTERM to the end of the process",
+        &Many::of(ending).text(),
+        "≤ 2000 ms",
+    );
+}
+
+/// Asks a replica until it is gone.
+fn ask(tasks: &mut JoinSet<()>, operator: &Operator, answers: Answers) {
+    let (name, port) = (operator.name.clone(), operator.port());
+    tasks.spawn(async move {
+        loop {
+            let asked = log::now();
+            let answer = tokio::task::spawn_blocking(move || http::get(port, "/locks")).await;
+            let Ok(Ok((200, body))) = answer else {
+                return;
+            };
+            let heard = log::now();
+            let body: Value = serde_json::from_str(&body).unwrap();
+            note(&answers, &name, &body, (asked, heard));
+            tokio::time::sleep(ASK).await;
+        }
+    });
+}
+
+fn note(answers: &Answers, who: &str, body: &Value, (asked, heard): (Duration, Duration)) {
+    let mut answers = answers.lock().unwrap();
+    let locks = body["locks"].as_array().unwrap();
+    for lock in locks.iter().filter(|lock| lock["role"] == "Active") {
+        let token = lock["fencingToken"].as_u64().unwrap();
+        let key = (
+            who.to_owned(),
+            lock["lockName"].as_str().unwrap().to_owned(),
+            token,
+        );
+        let first = Span {
+            from: heard,
+            to: asked,
+        };
+        let span = answers.entry(key).or_insert(first);
+        span.to = span.to.max(asked);
+    }
+}
+
+/// The claims of each lock by when they began. What was answered may only make one longer.
+fn claims(said: &[(String, log::Said)], answers: HashMap<Key, Span>) -> BTreeMap<String, Vec<(Span, u64)>> {
+    let mut claims: BTreeMap<Key, Span> = BTreeMap::new();
+    for (who, said) in said {
+        let key = (who.clone(), said.lock.clone(), said.token);
+        // Without an end it is still held.
+        let span = claims.entry(key).or_insert(Span {
+            from: said.at,
+            to: Duration::MAX,
+        });
+        if said.what != What::Acquired {
+            span.to = said.at;
+        }
+    }
+    for (key, answered) in answers {
+        let span = claims.entry(key).or_insert(answered);
+        span.from = span.from.min(answered.from);
+        span.to = span.to.max(answered.to);
+    }
+    let mut of_lock: BTreeMap<String, Vec<(Span, u64)>> = BTreeMap::new();
+    for ((_, lock, token), span) in claims {
+        of_lock.entry(lock).or_default().push((span, token));
+    }
+    for claims in of_lock.values_mut() {
+        claims.sort_by_key(|(span, _)| span.from);
+    }
+    of_lock
+}

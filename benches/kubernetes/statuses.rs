@@ -1,0 +1,60 @@
+//! When statuses said what, as somebody who watches them sees it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use redlock::api::LeaderLock;
+use tokio::task::JoinHandle;
+
+use crate::log;
+
+type Seen = HashMap<(String, String, i64), Duration>;
+
+/// Watches until it is dropped.
+pub struct Statuses {
+    /// When a lock was first said to be held by this identity under this token.
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+impl Statuses {
+    pub fn watch(locks: Api<LeaderLock>) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::new()));
+        let shared = seen.clone();
+        let task = tokio::spawn(async move {
+            let events = watcher(locks, watcher::Config::default()).default_backoff();
+            let look = events.applied_objects().try_for_each(|lock| {
+                let now = log::now();
+                let status = lock.status.clone().unwrap_or_default();
+                if let (Some(identity), Some(token)) = (status.holder_identity, status.fencing_token) {
+                    let key = (lock.name_any(), identity, token);
+                    shared.lock().unwrap().entry(key).or_insert(now);
+                }
+                futures_util::future::ready(Ok(()))
+            });
+            look.await.unwrap();
+        });
+        Self { seen, task }
+    }
+
+    /// When it was seen that this token of a lock was told, since 1970. `lock` as on the masters.
+    pub fn told(&self, lock: &str, token: u64) -> Option<Duration> {
+        let name = lock.rsplit_once('/').map_or(lock, |(_, name)| name);
+        let seen = self.seen.lock().unwrap();
+        let found = seen
+            .iter()
+            .find(|((lock, _, told), _)| lock == name && *told == token as i64);
+        found.map(|(_, at)| *at)
+    }
+}
+
+impl Drop for Statuses {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

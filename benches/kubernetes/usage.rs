@@ -1,0 +1,46 @@
+//! What a process uses, by what the kernel counts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// CPU time since a moment.
+pub struct Usage {
+    pid: u32,
+    cpu: Duration,
+    began: Instant,
+}
+
+impl Usage {
+    pub fn begin(pid: u32) -> Self {
+        Self {
+            pid,
+            cpu: cpu(pid),
+            began: Instant::now(),
+        }
+    }
+
+    /// Per cent of one core.
+    pub fn percent(&self) -> f64 {
+        (cpu(self.pid) - self.cpu).as_secs_f64() / self.began.elapsed().as_secs_f64() * 100.0
+    }
+}
+
+/// User and system time of a process.
+pub fn cpu(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    // The kernel tells hundredths of a second, whatever its own clock does.
+    Duration::from_millis(ticks * 10)
+}
+
+/// Resident memory now and at its highest, in MiB.
+pub fn memory(pid: u32) -> (f64, f64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let kib: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
+        kib / 1024.0
+    };
+    (of("VmRSS:"), of("VmHWM:"))
+}

@@ -1,0 +1,311 @@
+//! Whether a lock is contended for: put, left as it is, or taken away.
+
+use std::sync::Arc;
+
+use super::{Core, Job};
+use crate::{
+    api::{
+        leader_lock::{DeletionPolicy, LockState},
+        plan::LockPlan,
+    },
+    clock,
+    controller::{
+        object::ObjectKey,
+        problem::{Problem, Reason},
+        warden::Order,
+        writer::Item,
+    },
+    lease::{Farewell, Moment},
+};
+
+/// A lock that is being taken away: what runs is stopped first.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::controller) struct Leaving {
+    /// It goes then, whatever became of the targets.
+    pub(in crate::controller) until: Moment,
+    pub(in crate::controller) stopped: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Move {
+    Put(Arc<LockPlan>),
+    Keep,
+    TakeAway,
+}
+
+/// What is known of a lock when its place is decided.
+struct Facts<'a> {
+    put: Option<&'a LockPlan>,
+    wanted: &'a Result<Arc<LockPlan>, Problem>,
+    /// No other cluster has our name on the quorum.
+    confirmed: bool,
+    /// The quorum in which it is put is still declared.
+    declared: bool,
+    deleted: bool,
+}
+
+/// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
+/// Only what the object clearly asks for takes it away.
+fn place(facts: &Facts<'_>) -> Move {
+    let Some(put) = facts.put else {
+        return match facts.wanted {
+            Ok(plan) if facts.confirmed && !facts.deleted => Move::Put(plan.clone()),
+            _ => Move::Keep,
+        };
+    };
+    let clash = |problem: &Problem| problem.reason == Reason::ClusterNameNotUnique;
+    match facts.wanted {
+        _ if facts.deleted || !facts.declared => Move::TakeAway,
+        Err(problem) if clash(problem) => Move::TakeAway,
+        Err(_) => Move::Keep,
+        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
+        // It gives the lock back at once: what runs must be stopped before.
+        Ok(plan) if gives_up(plan) && !gives_up(put) && !put.targets.is_empty() => Move::TakeAway,
+        Ok(plan) if facts.confirmed => Move::Put(plan.clone()),
+        Ok(_) => Move::Keep,
+    }
+}
+
+fn gives_up(plan: &LockPlan) -> bool {
+    plan.state == LockState::SteppedDown
+}
+
+impl Core {
+    /// Contends for a lock as its object asks, or not at all.
+    pub(super) fn apply_lock(&mut self, key: &ObjectKey) {
+        let quorum = self
+            .locks
+            .get(key)
+            .map(|entry| entry.object.spec.quorum_ref.name.clone());
+        let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
+        let others = self.locks.judge(key, view);
+        self.touched_locks.extend(others);
+        let (Some(wanted), Some(entry)) = (self.locks.verdict(key), self.locks.get(key)) else {
+            return;
+        };
+        if entry.leaving.is_none() {
+            let reporter = quorum.and_then(|quorum| self.quorums.get(&quorum)?.reporter.as_ref());
+            let declared = |plan: &Arc<LockPlan>| self.quorums.get(&plan.quorum).is_some();
+            let next = place(&Facts {
+                put: entry.put.as_deref(),
+                wanted: &wanted,
+                confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
+                declared: entry.put.as_ref().is_some_and(declared),
+                deleted: entry.object.metadata.deletion_timestamp.is_some(),
+            });
+            match next {
+                Move::Put(plan) => self.put(key, plan),
+                Move::Keep => {}
+                Move::TakeAway => self.take_away(key),
+            }
+            self.apply_targets(key);
+        }
+        self.writer.push(Item::Lock(key.clone()));
+        self.answer_hand_over(key);
+    }
+
+    fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
+        let Some(quorum) = self.fleet.get_mut(&plan.quorum) else {
+            return;
+        };
+        quorum.put_lock(&plan, &self.cluster);
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.put = Some(plan);
+        }
+    }
+
+    /// The targets are stopped, then the lock is released. That takes no longer than stop + lease, whatever the masters
+    /// say; after that the lease is left to run out.
+    fn take_away(&mut self, key: &ObjectKey) {
+        let now = clock::now();
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let bound = entry
+            .put
+            .as_ref()
+            .map(|plan| plan.timings.stop + plan.timings.lease_duration);
+        let until = now + bound.unwrap_or_default();
+        entry.leaving = Some(Leaving {
+            until,
+            stopped: false,
+        });
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
+        match &entry.warden {
+            Some(warden) if !orphan => {
+                let (done, stopped) = tokio::sync::oneshot::channel();
+                warden.tell(Order::Stop(done));
+                let key = key.clone();
+                self.jobs.spawn(async move {
+                    let end = tokio::time::timeout(until.left(now), stopped).await;
+                    Job::Stopped(key, matches!(end, Ok(Ok(_))))
+                });
+            }
+            _ => self.on_stopped(key, true),
+        }
+    }
+
+    pub(super) fn on_stopped(&mut self, key: &ObjectKey, stopped: bool) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let Some(leaving) = &mut entry.leaving else { return };
+        leaving.stopped = stopped;
+        if !stopped {
+            tracing::warn!(object = %format!("LeaderLock {key}"),
+                "targets were not stopped in time; the lock goes, its lease runs out");
+        }
+        entry.warden = None;
+        let farewell = if stopped {
+            Farewell::Release
+        } else {
+            Farewell::Abandon
+        };
+        if let Some(plan) = entry.put.take()
+            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
+        {
+            quorum.remove_lock(&plan.lock_name, farewell);
+        }
+        if entry.object.metadata.deletion_timestamp.is_none() {
+            entry.leaving = None;
+            self.touched_locks.insert(key.clone());
+        }
+        if self
+            .locks
+            .get(key)
+            .is_some_and(|entry| super::targets::has_finalizer(&entry.object))
+        {
+            self.set_finalizer(key, false);
+        }
+    }
+
+    /// The object is gone, whatever kept it.
+    pub(super) fn forget_lock(&mut self, key: &ObjectKey) {
+        // A name or quorum that another object waits for may be free now.
+        self.touched_locks.insert(key.clone());
+        let Some(entry) = self.locks.forget(key) else {
+            return;
+        };
+        // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
+        let farewell = if entry.warden.is_some() {
+            Farewell::Abandon
+        } else {
+            Farewell::Release
+        };
+        if let Some(plan) = entry.put
+            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
+        {
+            quorum.remove_lock(&plan.lock_name, farewell);
+        }
+    }
+
+    /// Closes quorums that are not declared any more, once no lock needs them.
+    pub(super) fn close_quorums(&mut self) {
+        let gone: Vec<String> = self
+            .fleet
+            .iter()
+            .map(|(name, _)| name.clone())
+            .filter(|name| self.quorums.get(name).is_none() && !self.locks.any_put(name))
+            .collect();
+        for name in gone {
+            self.fleet.close(&name, "its object was deleted");
+            // Its servers may be another quorum's now.
+            self.touched_quorums.extend(self.quorums.names());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{
+        LeaderLock, RedisQuorum,
+        validate::{LockNames, validate_lock, validate_quorum},
+    };
+
+    fn plan(more: &str) -> Arc<LockPlan> {
+        let quorum: RedisQuorum = serde_yaml::from_str(
+            "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
+             {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
+        )
+        .unwrap();
+        let lock: LeaderLock = serde_yaml::from_str(&format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
+             spec: {{quorumRef: {{name: q}}{more}}}}}"
+        ))
+        .unwrap();
+        Arc::new(validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap())
+    }
+
+    const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
+
+    fn decide(
+        put: Option<&LockPlan>,
+        wanted: &Result<Arc<LockPlan>, Problem>,
+        change: fn(&mut Facts<'_>),
+    ) -> Move {
+        let mut facts = Facts {
+            put,
+            wanted,
+            confirmed: true,
+            declared: true,
+            deleted: false,
+        };
+        change(&mut facts);
+        place(&facts)
+    }
+
+    #[test]
+    fn a_lock_is_put_once_our_name_is_ours() {
+        let wanted = Ok(plan(""));
+        assert_eq!(decide(None, &wanted, |_| {}), Move::Put(plan("")));
+        assert_eq!(decide(None, &wanted, |facts| facts.confirmed = false), Move::Keep);
+        assert_eq!(decide(None, &wanted, |facts| facts.deleted = true), Move::Keep);
+    }
+
+    #[test]
+    fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
+        let put = plan("");
+        let wrong = |reason| Err(Problem::new(reason, ""));
+        assert_eq!(
+            decide(Some(&put), &wrong(Reason::InvalidSpec), |_| {}),
+            Move::Keep
+        );
+        assert_eq!(
+            decide(Some(&put), &wrong(Reason::QuorumNotUsable), |_| {}),
+            Move::Keep
+        );
+        // A majority that is lost says nothing about our name.
+        assert_eq!(
+            decide(Some(&put), &Ok(plan("")), |facts| facts.confirmed = false),
+            Move::Keep
+        );
+        for gone in [
+            decide(Some(&put), &Ok(plan(", lockName: n/other")), |_| {}),
+            decide(Some(&put), &wrong(Reason::ClusterNameNotUnique), |_| {}),
+            decide(Some(&put), &wrong(Reason::QuorumNotFound), |facts| {
+                facts.declared = false
+            }),
+            decide(Some(&put), &Ok(plan("")), |facts| facts.deleted = true),
+        ] {
+            assert_eq!(gone, Move::TakeAway);
+        }
+    }
+
+    #[test]
+    fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
+        let down = format!("{TARGET}, state: SteppedDown, reason: maintenance");
+        assert_eq!(
+            decide(Some(&plan(TARGET)), &Ok(plan(&down)), |_| {}),
+            Move::TakeAway
+        );
+        assert_eq!(decide(None, &Ok(plan(&down)), |_| {}), Move::Put(plan(&down)));
+        // Without targets there is nothing to stop.
+        let down = ", state: SteppedDown, reason: maintenance";
+        assert_eq!(
+            decide(Some(&plan("")), &Ok(plan(down)), |_| {}),
+            Move::Put(plan(down))
+        );
+    }
+}
