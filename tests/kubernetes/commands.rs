@@ -146,6 +146,7 @@ async fn objects_are_looked_at_and_broken_by_name() {
         server.kill();
     }
     let away = world.redlock(&["status", "-n", n, "report"]);
+    println!("{}", away.stdout);
     away.expect(
         69,
         &[
