@@ -5,6 +5,7 @@ mod hand_over;
 mod initialize;
 mod locks;
 pub(super) mod place;
+mod quorum_view;
 mod quorums;
 pub(super) mod targets;
 pub(super) mod urls;
