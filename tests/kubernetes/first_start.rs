@@ -9,7 +9,8 @@ async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
     let world = World::small(3).await;
     let first = world.operator("replica-1").await;
     let second = world.operator("replica-2").await;
-    (first.wait_ready(), second.wait_ready());
+    first.wait_ready();
+    second.wait_ready();
     world.apply(&world.quorum("default", ""));
     world.apply(&world.quorum("at-once", "  firstStart: Immediate\n  keyPrefix: at-once\n"));
     world.apply(&lock("waits", ""));

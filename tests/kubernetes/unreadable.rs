@@ -48,7 +48,7 @@ async fn any_candidates(world: &World, any: bool) {
 }
 
 async fn unreadable(operator: &Operator, name: &str, wanted: bool) {
-    let series = format!("redlock_object_unreadable{{kind=\"LeaderLock\",object_namespace=");
+    let series = "redlock_object_unreadable{kind=\"LeaderLock\",object_namespace=";
     eventually(BOUND, &format!("{name} unreadable: {wanted}"), async || {
         let (_, metrics) = operator.get("/metrics");
         let mut lines = metrics.lines().filter(|line| line.starts_with(&series));
