@@ -166,7 +166,7 @@ impl Operator {
         let quorums = Api::all(clients.work.clone());
         watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
         let scopes = scopes(&options.namespaces);
-        for scope in scopes.iter().cloned() {
+        for scope in scopes.clone() {
             let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
                 Api::all(clients.work.clone())
             } else {

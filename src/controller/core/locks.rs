@@ -34,14 +34,14 @@ impl Core {
         let key = observation.key();
         match (observation, key) {
             (Observation::Seen(object), _) => self.see_lock(object, now),
-            (Observation::Malformed(_, error), Some(key)) => {
-                if self.locks.unreadable.get(&key) != Some(&error) {
-                    let in_force = self.locks.get(&key).is_some();
-                    tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
-                        "object cannot be read by this version");
-                    self.locks.unreadable.insert(key.clone(), error);
-                    self.touched_locks.insert(key);
-                }
+            (Observation::Malformed(_, error), Some(key))
+                if self.locks.unreadable.get(&key) != Some(&error) =>
+            {
+                let in_force = self.locks.get(&key).is_some();
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
+                    "object cannot be read by this version");
+                self.locks.unreadable.insert(key.clone(), error);
+                self.touched_locks.insert(key);
             }
             (Observation::Synced, _) => self
                 .touched_locks

@@ -58,14 +58,14 @@ impl Core {
                 }
                 self.writer.push(Item::Quorum(name));
             }
-            (Observation::Malformed(_, error), Some(ObjectKey { name, .. })) => {
-                if self.quorums.unreadable.get(&name) != Some(&error) {
-                    let in_force = self.quorums.get(&name).is_some();
-                    tracing::warn!(object = %format!("RedisQuorum {name}"), reason = error, last_valid_stays = in_force,
-                        "object cannot be read by this version");
-                    self.quorums.unreadable.insert(name.clone(), error);
-                    self.touched_quorums.insert(name);
-                }
+            (Observation::Malformed(_, error), Some(ObjectKey { name, .. }))
+                if self.quorums.unreadable.get(&name) != Some(&error) =>
+            {
+                let in_force = self.quorums.get(&name).is_some();
+                tracing::warn!(object = %format!("RedisQuorum {name}"), reason = error, last_valid_stays = in_force,
+                    "object cannot be read by this version");
+                self.quorums.unreadable.insert(name.clone(), error);
+                self.touched_quorums.insert(name);
             }
             (Observation::Synced, _) => self.touched_quorums.extend(self.quorums.names()),
             (Observation::Failed(trouble), _) => {

@@ -197,7 +197,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
             let (reason, text) = problem.map_or(("Opening", "being opened".to_owned()), |problem| {
                 (problem.reason.name(), problem.message.clone())
             });
-            conditions.set("Ready", false, reason, text.clone());
+            conditions.set("Ready", false, reason, text);
             conditions.set("Degraded", Truth::Unknown, reason, "see Ready".into());
             conditions.set("Safe", Truth::Unknown, reason, "see Ready".into());
         }
