@@ -51,7 +51,7 @@ async fn unreadable(operator: &Operator, name: &str, wanted: bool) {
     let series = "redlock_object_unreadable{kind=\"LeaderLock\",object_namespace=";
     eventually(BOUND, &format!("{name} unreadable: {wanted}"), async || {
         let (_, metrics) = operator.get("/metrics");
-        let mut lines = metrics.lines().filter(|line| line.starts_with(&series));
+        let mut lines = metrics.lines().filter(|line| line.starts_with(series));
         let found = lines.any(|line| line.contains(&format!("object=\"{name}\"")));
         if found == wanted { Ok(()) } else { Err(metrics) }
     })
