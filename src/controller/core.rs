@@ -335,12 +335,10 @@ impl Core {
                 continue;
             }
             let (done, end) = tokio::sync::oneshot::channel();
-            warden.tell(Order::Stop(done));
+            let bound = plan.timings.stop + plan.timings.lease_duration;
+            warden.tell(Order::Stop(now + bound, done));
             keys.push(key.clone());
-            stopped.push(time::timeout(
-                plan.timings.stop + plan.timings.lease_duration,
-                end,
-            ));
+            stopped.push(time::timeout(bound, end));
         }
         if !stopped.is_empty() {
             tracing::info!(

@@ -39,9 +39,9 @@ const NOW_AND_THEN: Duration = Duration::from_secs(60);
 pub(super) enum Order {
     /// The lock as it is declared now, and the leave to act on it.
     Plan(Arc<LockPlan>, Hands),
-    /// Stop everything, whoever holds the lock, and say when it is done: true if so, and written down as clean where the
-    /// lock is held.
-    Stop(oneshot::Sender<bool>),
+    /// Stop everything by then, whoever holds the lock, and say when it is done: true if that is written down as clean,
+    /// where the lock is held.
+    Stop(Moment, oneshot::Sender<bool>),
 }
 
 /// What a warden may do.
@@ -116,7 +116,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         sibling_until: None,
         began: now,
         stop: Vec::new(),
-        halted: false,
+        halted: None,
         reported: None,
         post,
     };
@@ -141,7 +141,7 @@ struct Warden {
     began: Moment,
     stop: Vec<oneshot::Sender<bool>>,
     /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
-    halted: bool,
+    halted: Option<Moment>,
     reported: Option<Report>,
 }
 
@@ -166,8 +166,8 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(done)) => {
-                        self.halted = true;
+                    Some(Order::Stop(by, done)) => {
+                        self.halted = Some(by);
                         self.stop.push(done);
                     }
                     Some(Order::Plan(plan, hands)) => {
@@ -205,7 +205,7 @@ impl Warden {
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
         let goal = goal(&self.facts(now), now);
-        if self.post.hands.off && !self.halted {
+        if self.post.hands.off && self.halted.is_none() {
             return (self.report(goal, true, false, None), None);
         }
         match goal {

@@ -7,6 +7,7 @@ use kube::api::{Api, ListParams};
 
 use crate::common::eventually;
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
+use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock};
 
 /// Group, resource with subresource, verb.
@@ -62,13 +63,18 @@ fn asked(world: &World) -> (BTreeSet<Right>, Vec<String>) {
 async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     let world = World::small(3).await;
     let namespace = world.namespace.name().to_owned();
+    targets::install(&world).await;
     world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
-    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
     let auth =
         format!("  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n");
     world.apply(&world.quorum("with-password", &auth));
     world.apply(&lock("report", ""));
-    let mut operator = world.operator("replica-1").await;
+    let mut operator = targets::replica(&world, "replica-1").await;
+    a_target_with_a_pod_that_does_not_go(&world).await;
+    // A request that means nothing is answered, too.
+    world.kubectl(&["annotate", "ll", "report", "redlock.dev/hand-over=nothing"]);
     world
         .lock_status("report", "is held", |status| status["role"] == "Active")
         .await;
@@ -123,6 +129,31 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     operator.child.kill();
 
     followed_namespaces(&world).await;
+}
+
+/// Switched on, and when its lock is deleted stopped, whatever its pod does.
+async fn a_target_with_a_pod_that_does_not_go(world: &World) {
+    let gates = Gates::of(world);
+    world.apply(GATE);
+    world.apply(&guarded("switching", "gate"));
+    world
+        .lock_status("switching", "is active", |status| status["role"] == "Active")
+        .await;
+    // No controllers here: nobody makes the account that a pod runs under.
+    world.kubectl(&["create", "serviceaccount", "default"]);
+    world.apply(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: of-the-gate, labels: {app: gate}}\n\
+         spec: {containers: [{name: work, image: work}]}\n",
+    );
+    gates.select("gate", "app=gate").await;
+    world.kubectl(&["delete", "ll", "switching", "--wait=false"]);
+    world.kubectl(&["wait", "--for=delete", "ll/switching", "--timeout=30s"]);
+    // A second time, now that it is stopped: to start it, its owner is looked for.
+    world.apply(&guarded("switching", "gate"));
+    gates.until("gate", 1).await;
+    world.kubectl(&["delete", "ll", "switching"]);
+    let pods = world.kubectl(&["get", "pods", "--selector", "app=gate", "--output", "name"]);
+    assert_eq!(pods.trim(), "", "its pod was not deleted in the end");
 }
 
 /// `--watch-namespaces`: the others are not looked at.

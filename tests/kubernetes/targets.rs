@@ -25,51 +25,50 @@ spec:
     storage: true
     subresources:
       status: {}
-      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}
+      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
     schema:
       openAPIV3Schema:
         type: object
         properties:
           spec: {type: object, properties: {replicas: {type: integer}}}
-          status: {type: object, properties: {replicas: {type: integer}}}
+          status: {type: object, properties: {replicas: {type: integer}, selector: {type: string}}}
 ";
-const GATE: &str = "apiVersion: test.example/v1\nkind: Gate\nmetadata: {name: gate}\nspec: {replicas: 1}\n";
+pub const GATE: &str =
+    "apiVersion: test.example/v1\nkind: Gate\nmetadata: {name: gate}\nspec: {replicas: 1}\n";
 const TARGET: &str = ", targets: [{name: gate, action: Scale, stopSeconds: 1, \
                       ref: {apiVersion: test.example/v1, kind: Gate, name: gate}}]";
 
-/// A world in which locks may switch gates.
-async fn world(leases: u64) -> World {
-    let world = World::new(3).await;
-    let namespace = world.namespace.name().to_owned();
+/// Lets locks switch gates in this world.
+pub async fn install(world: &World) {
+    let rights = [
+        "targetKinds[0].group=test.example",
+        "targetKinds[0].resource=gates",
+    ];
     world
         .plane
-        .install_rbac_with(
-            &namespace,
-            &[
-                "targetKinds[0].group=test.example",
-                "targetKinds[0].resource=gates",
-            ],
-        )
+        .install_rbac_with(world.namespace.name(), &rights)
         .await;
     world.apply(KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+}
+
+async fn world() -> World {
+    let world = World::new(3).await;
+    install(&world).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace(
-        "maxLeaseDurationSeconds: 2",
-        &format!("maxLeaseDurationSeconds: {leases}"),
-    ));
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
     world
 }
 
-fn guarded(name: &str, gate: &str) -> String {
+pub fn guarded(name: &str, gate: &str) -> String {
     lock(name, &TARGET.replace("name: gate}", &format!("name: {gate}}}")))
         .replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
 }
 
-struct Gates(Api<DynamicObject>);
+pub struct Gates(Api<DynamicObject>);
 
 impl Gates {
-    fn of(world: &World) -> Self {
+    pub fn of(world: &World) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example", "v1", "Gate"));
         Self(Api::namespaced_with(
             world.plane.admin(),
@@ -83,12 +82,21 @@ impl Gates {
         gate.data["spec"]["replicas"].as_i64().unwrap_or(0)
     }
 
-    async fn until(&self, name: &str, wanted: i64) {
+    pub async fn until(&self, name: &str, wanted: i64) {
         eventually(BOUND, &format!("{name} has {wanted} replicas"), async || {
             let found = self.replicas(name).await;
             if found == wanted { Ok(()) } else { Err(found) }
         })
         .await;
+    }
+
+    /// The labels of its pods, as its controller would say.
+    pub async fn select(&self, name: &str, selector: &str) {
+        let status = json!({"status": {"selector": selector}});
+        self.0
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
     }
 
     /// What its controller would say of the pods that are there.
@@ -123,14 +131,14 @@ fn ready_pod(world: &World, name: &str) {
     ]);
 }
 
-async fn replica(world: &World, name: &str) -> Operator {
+pub async fn replica(world: &World, name: &str) -> Operator {
     let kubeconfig = world.kubeconfig(None).await;
     Operator::start_with(&kubeconfig, world.namespace.name(), name, siblings)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_released() {
-    let world = world(6).await;
+    let world = world().await;
     let gates = Gates::of(&world);
     let mut operator = replica(&world, "replica-1").await;
     world.apply(GATE);
@@ -186,7 +194,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     const LOCKS: usize = 20;
-    let world = world(6).await;
+    let world = world().await;
     let gates = Gates::of(&world);
     let mut first = replica(&world, "replica-1").await;
     for index in 0..LOCKS {

@@ -141,7 +141,7 @@ impl Core {
         match &entry.warden {
             Some(warden) if !orphan => {
                 let (done, stopped) = tokio::sync::oneshot::channel();
-                warden.tell(Order::Stop(done));
+                warden.tell(Order::Stop(until, done));
                 let key = key.clone();
                 self.jobs.spawn(async move {
                     let end = tokio::time::timeout(until.left(now), stopped).await;

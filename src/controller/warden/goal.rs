@@ -19,8 +19,8 @@ pub(super) struct Facts {
     pub(super) sibling_until: Option<Moment>,
     /// When this replica began to look at the lock.
     pub(super) began: Moment,
-    /// Somebody asked for a stop, whoever holds the lock.
-    pub(super) ordered: bool,
+    /// Somebody asked for a stop by then, whoever holds the lock.
+    pub(super) ordered: Option<Moment>,
     pub(super) takeover_delay: Duration,
     pub(super) stop: Duration,
     pub(super) on_quorum_loss: OnQuorumLoss,
@@ -47,8 +47,8 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_secs(1);
 
 pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
-    if facts.ordered {
-        return Goal::Stop(facts.held_until.or(facts.lost));
+    if let Some(by) = facts.ordered {
+        return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }
     if facts.held_until.is_some() {
         return if now < facts.start_after {
@@ -97,7 +97,7 @@ mod tests {
             lost: None,
             sibling_until: None,
             began: at(100),
-            ordered: false,
+            ordered: None,
             takeover_delay: Duration::from_secs(40),
             stop: Duration::from_secs(35),
             on_quorum_loss: OnQuorumLoss::Stop,
@@ -117,11 +117,12 @@ mod tests {
         };
         assert_eq!(goal(&delayed, at(139)), Goal::Keep(Some(at(140))));
         assert_eq!(goal(&delayed, at(140)), Goal::Run);
+        // The lease is renewed meanwhile: its end is no bound.
         let ordered = Facts {
-            ordered: true,
+            ordered: Some(at(150)),
             ..held
         };
-        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(130))));
+        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
     }
 
     #[test]
