@@ -177,7 +177,7 @@ async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happe
                 }
                 Ok(Err(error)) => {
                     tracing::debug!(error = deepest(&error), "event could not be written");
-                    matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
+                    is_refusal(&error)
                 }
                 Err(_) => false,
             };
@@ -188,6 +188,11 @@ async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happe
             time::sleep(pause.next().unwrap_or(PATIENCE)).await;
         }
     }
+}
+
+/// Not before the server knows the roles again: until then, one that has just started forbids everything.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code < 500 && ![403, 429].contains(&status.code))
 }
 
 fn remember(written: &mut HashMap<Key, Event>, key: Key, event: Event, recent: impl Fn(&Event) -> bool) {

@@ -58,8 +58,8 @@ pub(super) struct QuorumEntry {
     pub(super) url_change: UrlChange,
     /// That nobody can report was passed on to the locks.
     pub(super) told_unknown: bool,
-    /// The majority was lost, and nobody has told yet that it is back.
-    pub(super) lost: bool,
+    /// When there was no majority last, after there was one; until it is told that it is back.
+    pub(super) lost: Option<Moment>,
     /// This replica was the last to report, and nobody was elected since.
     pub(super) caretaker: bool,
     /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
@@ -99,7 +99,7 @@ impl QuorumEntry {
             initializing: Initializing::No,
             url_change: UrlChange::default(),
             told_unknown: false,
-            lost: false,
+            lost: None,
             caretaker: false,
             contradicted: false,
         }

@@ -179,7 +179,7 @@ impl Secrets {
             Some(Content::Absent) => missing(Reason::SecretNotFound, "does not exist".into()),
             Some(Content::Forbidden(why)) => missing(
                 Reason::SecretNotReadable,
-                format!("cannot be read: {why}; the operator needs get, list and watch for it"),
+                format!("cannot be read: {why}; the operator needs list and watch for it"),
             ),
             Some(Content::Present(data)) => Ok(Some(data)),
         }

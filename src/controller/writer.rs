@@ -187,7 +187,7 @@ where
         .map_err(|error| match &error {
             kube::Error::Api(status) if status.is_conflict() => Written::Conflict,
             kube::Error::Api(status) if status.is_not_found() => Written::Gone,
-            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => {
+            kube::Error::Api(status) if [400, 422].contains(&status.code) => {
                 Written::Refused(status.message.clone())
             }
             kube::Error::Api(status) => Written::Failed(status.message.clone()),

@@ -24,6 +24,8 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The walk through the keys of a master: some hundred thousand of them.
 const WALK: Duration = Duration::from_secs(2);
+/// Who begins to report later than this after a majority came back says nothing of it: another replica has.
+const RESTORED: Duration = Duration::from_secs(60);
 /// A cluster that was not heard of for so long is not listed any more.
 const FORGOTTEN: i64 = 600;
 
@@ -86,22 +88,16 @@ impl Core {
         if let Some(absent) = absent {
             self.unreported(name, absent);
         }
-        if majority == (true, false)
-            && let Some(entry) = self.quorums.get_mut(name)
+        if let Some(entry) = self.quorums.get_mut(name)
+            && !majority.1
+            && (majority.0 || entry.lost.is_some())
         {
-            entry.lost = true;
+            entry.lost = Some(now);
         }
         if mine {
-            self.tell_quorum(name, majority, why, quarantined);
+            self.tell_quorum(name, majority, why, quarantined, now);
         }
         self.initialize(name);
-        // Another replica reports, and has told it.
-        if majority.1
-            && absent.is_none()
-            && let Some(entry) = self.quorums.get_mut(name)
-        {
-            entry.lost = false;
-        }
         if self
             .quorums
             .get(name)
@@ -152,11 +148,13 @@ impl Core {
         majority: (bool, bool),
         why: Option<String>,
         quarantined: Vec<String>,
+        now: Moment,
     ) {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        let lost = majority.1 && std::mem::take(&mut entry.lost);
+        let lost = entry.lost.take_if(|_| majority.1);
+        let lost = lost.is_some_and(|lost| now.since(lost) < RESTORED);
         let tell = |what, note| {
             let object = entry.object.object_ref(&());
             self.events.tell(Happening { what, object, note });

@@ -161,6 +161,7 @@ impl Core {
             let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
             running.rekey(access).map_err(refused)?;
             running.adjust(&in_use, timeout);
+            self.start_reporter(name, &plan, now);
             return match self.change_urls(name, &plan, now) {
                 Some(problem) => Err(problem),
                 None => Ok(Some(plan)),
@@ -172,13 +173,7 @@ impl Core {
         self.fleet
             .open(&in_use, timeout, access)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
-        let started = self.fleet.get(name).map(|running| {
-            let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            Reporter::start(&running.elector, &self.cluster, timeout, longest, now)
-        });
-        if let (Some(entry), Some(Ok(reporter))) = (self.quorums.get_mut(name), started) {
-            entry.reporter = Some(reporter);
-        }
+        self.start_reporter(name, &plan, now);
         for key in self.locks.of_quorum(name) {
             if let Some(entry) = self.locks.get(key) {
                 self.remember_token(&entry.object);
@@ -188,6 +183,19 @@ impl Core {
             self.touched_quorums.insert(name.to_owned());
         }
         Ok(Some(in_use))
+    }
+
+    /// Contends for what is internal to a cluster. Again for an object that was made anew before all was left that the
+    /// one before had opened.
+    fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, now: Moment) {
+        let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
+            return;
+        };
+        if entry.reporter.is_none() {
+            let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
+            let reporter = Reporter::start(&running.elector, &self.cluster, timeout, longest, now);
+            entry.reporter = reporter.ok();
+        }
     }
 
     fn timeout_of(&self, plan: &QuorumPlan) -> Duration {
