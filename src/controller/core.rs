@@ -35,7 +35,7 @@ use super::{
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{LeaderLock, RedisQuorum},
+    api::{LeaderLock, RedisQuorum, leader_lock::Enforcement, plan::LockPlan},
     clock,
     lease::{ClusterId, FencingToken, HolderIdentity, LockName},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
@@ -91,7 +91,7 @@ pub(super) struct Core {
     /// The requests for a hand-over that are being answered.
     answering: BTreeMap<ObjectKey, String>,
     siblings: Ready,
-    /// Locks whose warden or finalizer could not be seen to yet.
+    /// Locks whose place or warden, and those whose finalizer, could not be seen to yet.
     wardens_due: BTreeSet<ObjectKey>,
     finalizers_due: BTreeSet<ObjectKey>,
     /// The caches were filled, and what they hold was applied.
@@ -292,22 +292,23 @@ impl Core {
         self.state.in_use.store(Arc::new(self.in_use(true)));
         let now = clock::now();
         let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
-        let (mut stopped, mut keys) = (Vec::new(), Vec::new());
+        let mut keep = |plan: &LockPlan| {
+            let locks = reserve.entry(plan.quorum.clone()).or_default();
+            locks.insert(plan.lock_name.clone());
+        };
+        let (mut stopped, mut asked) = (Vec::new(), Vec::new());
         for (key, entry, warden) in self.locks.with_targets() {
             let Some(plan) = &entry.put else { continue };
-            if !self.holds(key, now) {
+            if !self.holds(key, now) || plan.enforcement == Enforcement::Observe {
                 continue;
             }
             if self.siblings.any() {
-                reserve
-                    .entry(plan.quorum.clone())
-                    .or_default()
-                    .insert(plan.lock_name.clone());
+                keep(plan);
                 continue;
             }
             let (done, end) = tokio::sync::oneshot::channel();
             warden.tell(Order::Stop(done));
-            keys.push(key.clone());
+            asked.push((key.clone(), plan.clone()));
             stopped.push(time::timeout(
                 plan.timings.stop + plan.timings.lease_duration,
                 end,
@@ -319,11 +320,19 @@ impl Core {
                 "no sibling is ready: stops the targets first"
             );
             let ends = futures_util::future::join_all(stopped).await;
-            for (key, end) in keys.into_iter().zip(ends) {
-                // The last replica takes its finalizers along: nobody would be there to remove them.
+            let mut confirmed = Vec::new();
+            for ((key, plan), end) in asked.into_iter().zip(ends) {
                 if matches!(end, Ok(Ok(_))) {
-                    self.set_finalizer(&key, false);
+                    confirmed.push(key);
+                } else {
+                    tracing::warn!(object = %format!("LeaderLock {key}"),
+                        "targets were not stopped; its lease is left to this cluster until it runs out");
+                    keep(&plan);
                 }
+            }
+            // The last replica takes its finalizers along: nobody would be there to remove them.
+            for key in confirmed {
+                self.set_finalizer(&key, false);
             }
             let removed = async { while self.jobs.join_next().await.is_some() {} };
             if time::timeout(FINALIZERS, removed).await.is_err() {
