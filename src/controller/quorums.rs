@@ -53,6 +53,8 @@ pub(super) struct QuorumEntry {
     /// First start: the masters are being initialised.
     pub(super) initializing: Initializing,
     pub(super) url_change: UrlChange,
+    /// Another quorum runs under its name until no lock is contended for there.
+    pub(super) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
     pub(super) told_unknown: bool,
 }
@@ -87,6 +89,7 @@ impl QuorumEntry {
             initializing: Initializing::No,
             url_change: UrlChange::default(),
             told_unknown: false,
+            awaits_other: false,
         }
     }
 
@@ -159,8 +162,9 @@ impl Quorums {
     pub(super) fn see(&mut self, name: &str, object: RedisQuorum) {
         self.unreadable.remove(name);
         match self.entries.get_mut(name) {
-            Some(entry) => entry.object = object,
-            None => {
+            Some(entry) if entry.object.metadata.uid == object.metadata.uid => entry.object = object,
+            // Made anew under its name: nothing that is known of the one before holds for it.
+            _ => {
                 self.entries.insert(name.to_owned(), QuorumEntry::new(object));
             }
         }

@@ -166,6 +166,10 @@ impl Core {
             .is_some_and(|running| is_another(&running.plan, &plan))
         {
             // Made anew under the name of one that is still being left.
+            if let Some(entry) = self.quorums.get_mut(name).filter(|entry| !entry.awaits_other) {
+                entry.awaits_other = true;
+                self.touch_locks_of(name);
+            }
             if !self.locks.any_put(name) {
                 self.fleet.close(name, "it was made anew with other masters");
             }
@@ -179,10 +183,14 @@ impl Core {
             .collect();
         let timeout = command_timeout(&plan, locks.iter());
         let in_use = self.with_urls_in_use(name, &plan);
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.awaits_other = false;
+        }
         if let Some(running) = self.fleet.get_mut(name) {
             let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
             running.rekey(access).map_err(refused)?;
             running.adjust(&in_use, timeout);
+            self.start_reporter(name, &plan, now);
             return match self.change_urls(name, &plan, now) {
                 Some(problem) => Err(problem),
                 None => Ok(Some(plan)),
@@ -194,13 +202,7 @@ impl Core {
         self.fleet
             .open(&in_use, timeout, access)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
-        let started = self.fleet.get(name).map(|running| {
-            let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            Reporter::start(&running.elector, &self.cluster, timeout, longest, now)
-        });
-        if let (Some(entry), Some(Ok(reporter))) = (self.quorums.get_mut(name), started) {
-            entry.reporter = Some(reporter);
-        }
+        self.start_reporter(name, &plan, now);
         for key in self.locks.of_quorum(name) {
             if let Some(entry) = self.locks.get(key) {
                 self.remember_token(&entry.object);
@@ -210,6 +212,17 @@ impl Core {
             self.touched_quorums.insert(name.to_owned());
         }
         Ok(Some(in_use))
+    }
+
+    /// Also of a quorum that runs already: its object may have been made anew under its name.
+    fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, now: Moment) {
+        let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
+            return;
+        };
+        if entry.reporter.is_none() {
+            let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
+            entry.reporter = Reporter::start(&running.elector, &self.cluster, timeout, longest, now).ok();
+        }
     }
 
     /// What changes with time alone.
@@ -334,6 +347,19 @@ impl Core {
         }
     }
 
+    /// By the status, some replica of this cluster reported on a quorum lately.
+    pub(super) fn is_reported(&self, name: &str) -> bool {
+        let status = self
+            .quorums
+            .get(name)
+            .and_then(|entry| entry.object.status.as_ref());
+        let (own, now) = (self.cluster.to_string(), timestamp());
+        status.is_some_and(|status| {
+            let mut reporters = status.reporters.iter();
+            reporters.any(|reporter| reporter.cluster == own && is_recent(reporter, now))
+        })
+    }
+
     pub(super) fn quorum_problems(&self) -> Vec<String> {
         let names = self.quorums.names();
         let text = |name: String| {
@@ -365,8 +391,7 @@ impl Core {
             .reporters
             .iter()
             .find(|reporter| reporter.cluster == cluster);
-        let alive =
-            own.is_some_and(|own| stamp.as_second() - own.last_seen_time.0.as_second() < HEARTBEAT_MISSED);
+        let alive = own.is_some_and(|own| is_recent(own, stamp));
         let absent = entry.reporter.as_ref().map(|reporter| reporter.absent_for(now));
         let may = match absent {
             _ if mine => true,
@@ -409,6 +434,10 @@ impl Core {
         let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
         self.writer.start(Item::Quorum(name.to_owned()), write);
     }
+}
+
+fn is_recent(reporter: &ReporterStatus, now: Timestamp) -> bool {
+    now.as_second() - reporter.last_seen_time.0.as_second() < HEARTBEAT_MISSED
 }
 
 /// The clusters of the last heartbeats, and when.
