@@ -25,6 +25,10 @@ use crate::{
 
 /// So long nobody is seen to hold a lock until its status says so.
 const UNHELD: Duration = Duration::from_secs(1);
+/// A replica that was started a moment ago may only not know yet what its siblings know: what keeps it from a lock is
+/// not said before. Else each rollout would write every status twice.
+const SETTLING: Duration = Duration::from_secs(2);
+
 impl Core {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
         for key in self.locks.call(scope, &observation) {
@@ -176,6 +180,11 @@ impl Core {
             unvisited: unvisited.then(|| now.since(entry.first_seen)),
         });
         let refused = verdict.as_ref().err();
+        let settled = entry.first_seen + SETTLING;
+        if now < settled && refused.is_some_and(|problem| !problem.reason.is_of_the_object()) {
+            self.writer.push_later(Item::Lock(key.clone()), settled);
+            return;
+        }
         let who = match (who, refused) {
             // It says the same whoever writes it.
             (None | Some(Author::Anybody), Some(_)) => Author::Reporter,
