@@ -5,6 +5,10 @@
 
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
+#[path = "kubernetes/bad_input.rs"]
+mod bad_input;
+#[path = "kubernetes/clusters.rs"]
+mod clusters;
 #[path = "kubernetes/commands.rs"]
 mod commands;
 mod common;
@@ -12,24 +16,42 @@ mod common;
 mod crds;
 #[path = "kubernetes/election.rs"]
 mod election;
+#[path = "kubernetes/first_start.rs"]
+mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
 #[path = "rules/judge.rs"]
 mod judge;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
+#[path = "kubernetes/lifecycle.rs"]
+mod lifecycle;
+#[path = "kubernetes/outage.rs"]
+mod outage;
 #[allow(dead_code)]
 #[path = "commands/program.rs"]
 mod program;
+#[path = "kubernetes/quorum_loss.rs"]
+mod quorum_loss;
+#[path = "kubernetes/replicas.rs"]
+mod replicas;
 #[path = "kubernetes/rights.rs"]
 mod rights;
+#[path = "kubernetes/roles.rs"]
+mod roles;
+#[path = "kubernetes/rotation.rs"]
+mod rotation;
 #[path = "kubernetes/rules.rs"]
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
 #[path = "rules/table.rs"]
 mod table;
+#[path = "kubernetes/tampering.rs"]
+mod tampering;
 #[path = "kubernetes/targets.rs"]
 mod targets;
+#[path = "kubernetes/unreadable.rs"]
+mod unreadable;
 #[path = "kubernetes/world.rs"]
 mod world;

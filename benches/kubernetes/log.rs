@@ -22,6 +22,8 @@ pub struct Said {
     pub what: What,
     pub lock: String,
     pub token: u64,
+    /// How long after the end of the lease before, in milliseconds, as the replica itself had observed that end.
+    pub after: Option<f64>,
 }
 
 /// All that a replica said about leases since this moment, in its order.
@@ -53,6 +55,7 @@ fn parse(line: &str) -> Option<Said> {
         what,
         lock: lock.to_owned(),
         token: line["token"].as_u64()?,
+        after: line["after_ms"].as_f64(),
     })
 }
 

@@ -24,6 +24,7 @@ pub async fn run() {
         "kill -9 of one of 3 replicas with {LOCKS} locks, {TRIALS} times"
     ));
     let (mut gaps, mut bare, mut told, mut after_kill) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut observed = Vec::new();
     for trial in 0..TRIALS {
         // Everything renewed since the last trial.
         tokio::time::sleep(LEASE / 2).await;
@@ -62,6 +63,7 @@ pub async fn run() {
                 .find(|said| said.lock == *lock && said.what == What::Acquired);
             let said = said.expect("a lock that was lost is acquired");
             gaps.push(milliseconds(said.at, end));
+            observed.extend(said.after);
             after_kill.push(milliseconds(said.at, killed));
             let at = statuses.told(lock, said.token).expect("its status says so");
             told.push(milliseconds(at, said.at));
@@ -76,6 +78,11 @@ pub async fn run() {
         "",
     );
     table::row("held again, after the end of the lease", &gaps.text(), "");
+    table::row(
+        "the same, after the end as the standby had observed it at its last look",
+        &Many::of(observed).text(),
+        "",
+    );
     let excess = gaps.quantile(0.99) - bare.quantile(0.99);
     table::row(
         "p99 beyond the bare timer's",

@@ -5,17 +5,20 @@ mod hand_over;
 mod initialize;
 mod locks;
 pub(super) mod place;
+mod quorum_view;
 mod quorums;
+mod shutdown;
 pub(super) mod targets;
 pub(super) mod urls;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -31,13 +34,13 @@ use super::{
     quorums::Quorums,
     secrets::{SecretKey, Secrets},
     siblings::Ready,
-    warden::{Order, Report},
+    warden::Report,
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{LeaderLock, RedisQuorum, leader_lock::Enforcement, plan::LockPlan},
+    api::{LeaderLock, RedisQuorum, lock_status::Role},
     clock,
-    lease::{ClusterId, FencingToken, HolderIdentity, LockName},
+    lease::{ClusterId, FencingToken, HolderIdentity},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::{
         fleet::Fleet,
@@ -50,10 +53,6 @@ use crate::{
 
 /// How often what only time changes is looked at: who reports, which masters vote.
 const LOOK: Duration = Duration::from_millis(200);
-/// However many locks there are, they are given back in this time.
-const ENDING: Duration = Duration::from_millis(1_600);
-/// And their finalizers are removed in this time, where nobody is left to do it.
-const FINALIZERS: Duration = Duration::from_secs(2);
 /// Observations taken in one turn.
 const AT_ONCE: usize = 512;
 
@@ -85,6 +84,8 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
+    /// Quorums of which a lock came, went or got other timings.
+    retimed: BTreeSet<String>,
     /// To be looked at again with time.
     touched_later: BTreeSet<String>,
     jobs: JoinSet<Job>,
@@ -142,6 +143,7 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
+            retimed: BTreeSet::new(),
             touched_later: BTreeSet::new(),
             jobs: JoinSet::new(),
             answering: BTreeMap::new(),
@@ -232,6 +234,10 @@ impl Core {
             self.ready = true;
             self.apply();
         }
+        if !self.ready {
+            // What is not judged yet has nothing to be told, and another replica may have told better.
+            return;
+        }
         let now = clock::now();
         while let Some(item) = self.writer.next(now) {
             match &item {
@@ -249,6 +255,7 @@ impl Core {
         while let Some(key) = self.touched_locks.pop_first() {
             self.apply_lock(&key);
         }
+        self.retime();
         let took = clock::now().since(started);
         self.state.telemetry.reconciled("kubernetes", "ok", took);
         self.state.in_use.store(Arc::new(self.in_use(false)));
@@ -260,18 +267,42 @@ impl Core {
 
     fn on_written(&mut self, item: Item, written: Written) {
         let now = clock::now();
+        if let (Item::Quorum(name), Written::Conflict | Written::Failed(_)) = (&item, &written) {
+            self.beat_again(name);
+        }
         self.writer.settle(item, &written, now);
         match written {
             Written::Lock(mut object) => {
                 super::object::trim(&mut object.metadata);
+                let key = ObjectKey::of(object.as_ref());
+                let unknown = is_unknown(&object);
                 self.see_answer(object, now);
+                if let Some(entry) = self.locks.get_mut(&key) {
+                    entry.said_unknown = unknown;
+                }
             }
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
                 self.remembered(&object);
-                self.on_quorum(Observation::Seen(object));
+                // It may have been deleted meanwhile: its answer must not bring it back.
+                let known = self.quorums.get(&object.name_any());
+                if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
+                    self.on_quorum(Observation::Seen(object));
+                }
             }
-            Written::Conflict | Written::Gone | Written::Failed(_) => {}
+            Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
+        }
+    }
+
+    /// Somebody who knows more has written since: this replica says no more what it only infers.
+    fn heed_others(&mut self, object: &LeaderLock) {
+        let key = ObjectKey::of(object);
+        let said = self.locks.get(&key).is_some_and(|entry| entry.said_unknown);
+        if said
+            && !is_unknown(object)
+            && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
+        {
+            entry.contradicted = true;
         }
     }
 
@@ -284,66 +315,6 @@ impl Core {
         self.look_at_targets();
         self.touched_quorums.append(&mut self.touched_later);
         self.close_quorums();
-    }
-
-    /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.
-    /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
-    pub(super) async fn stop(&mut self) {
-        self.state.in_use.store(Arc::new(self.in_use(true)));
-        let now = clock::now();
-        let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
-        let mut keep = |plan: &LockPlan| {
-            let locks = reserve.entry(plan.quorum.clone()).or_default();
-            locks.insert(plan.lock_name.clone());
-        };
-        let (mut stopped, mut asked) = (Vec::new(), Vec::new());
-        for (key, entry, warden) in self.locks.with_targets() {
-            let Some(plan) = &entry.put else { continue };
-            if !self.holds(key, now) || plan.enforcement == Enforcement::Observe {
-                continue;
-            }
-            if self.siblings.any() {
-                keep(plan);
-                continue;
-            }
-            let (done, end) = tokio::sync::oneshot::channel();
-            warden.tell(Order::Stop(done));
-            asked.push((key.clone(), plan.clone()));
-            stopped.push(time::timeout(
-                plan.timings.stop + plan.timings.lease_duration,
-                end,
-            ));
-        }
-        if !stopped.is_empty() {
-            tracing::info!(
-                locks = stopped.len(),
-                "no sibling is ready: stops the targets first"
-            );
-            let ends = futures_util::future::join_all(stopped).await;
-            let mut confirmed = Vec::new();
-            for ((key, plan), end) in asked.into_iter().zip(ends) {
-                if matches!(end, Ok(Ok(_))) {
-                    confirmed.push(key);
-                } else {
-                    tracing::warn!(object = %format!("LeaderLock {key}"),
-                        "targets were not stopped; its lease is left to this cluster until it runs out");
-                    keep(&plan);
-                }
-            }
-            // The last replica takes its finalizers along: nobody would be there to remove them.
-            for key in confirmed {
-                self.set_finalizer(&key, false);
-            }
-            let removed = async { while self.jobs.join_next().await.is_some() {} };
-            if time::timeout(FINALIZERS, removed).await.is_err() {
-                tracing::warn!("not every finalizer could be removed in time");
-            }
-        }
-        // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
-        self.locks.dismiss_wardens();
-        if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
-            tracing::warn!("not everything could be given back in time: leases run out by themselves");
-        }
     }
 
     fn in_use(&self, stopping: bool) -> InUse {
@@ -367,4 +338,9 @@ impl Core {
             stopping,
         }
     }
+}
+
+fn is_unknown(object: &LeaderLock) -> bool {
+    let status = object.status.as_ref();
+    status.is_some_and(|status| status.role == Some(Role::Unknown))
 }

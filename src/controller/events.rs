@@ -1,7 +1,7 @@
 //! Events (events.k8s.io/v1): what happened, for whoever runs `kubectl describe`.
 //!
-//! Best effort by nature: they wait behind everything else, and when more happens than anybody could read, the rest is
-//! counted and dropped. Statuses and metrics miss nothing.
+//! Best effort by nature: they wait behind everything else, also for an API server that is away, and when more happens
+//! than anybody could read, the rest is dropped. Statuses and metrics miss nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -19,7 +19,7 @@ use kube::{
 };
 use tokio::{sync::mpsc, time};
 
-use super::observe::deepest;
+use super::observe::{Pause, deepest};
 use crate::clock;
 
 /// As many may wait. More come only when thousands of locks change at once.
@@ -29,6 +29,8 @@ const SERIES: Duration = Duration::from_secs(360);
 /// How many events of the last minutes are remembered for that.
 const REMEMBERED: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// In seconds. One that could not be written for so long is dropped: the API server forgets them after an hour.
+const KEPT: i64 = 600;
 const CONTROLLER: &str = "redlock.dev/operator";
 /// The API refuses a longer note.
 const NOTE: usize = 1_000;
@@ -157,7 +159,7 @@ async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happe
             }
             None => (event(happening, &instance, now), true),
         };
-        let write = async {
+        let write = async || {
             if new {
                 return api.create(&PostParams::default(), &event).await;
             }
@@ -166,20 +168,36 @@ async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happe
             api.patch(&name, &PatchParams::default(), &Patch::Merge(&series))
                 .await
         };
-        match time::timeout(PATIENCE, write).await {
-            Ok(Ok(_)) => {
-                if written.len() >= REMEMBERED {
-                    written.retain(|_, event| recent(event));
+        let mut pause = Pause::default();
+        loop {
+            let refused = match time::timeout(PATIENCE, write()).await {
+                Ok(Ok(_)) => {
+                    remember(&mut written, key, event, recent);
+                    break;
                 }
-                if written.len() >= REMEMBERED {
-                    written.clear();
+                Ok(Err(error)) => {
+                    tracing::debug!(error = deepest(&error), "event could not be written");
+                    matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429)
                 }
-                written.insert(key, event);
+                Err(_) => false,
+            };
+            // What happened while the server was away is what people look for afterwards.
+            if refused || timestamp().as_second() - now.as_second() > KEPT {
+                break;
             }
-            Ok(Err(error)) => tracing::debug!(error = deepest(&error), "event could not be written"),
-            Err(_) => tracing::debug!("event could not be written in time"),
+            time::sleep(pause.next().unwrap_or(PATIENCE)).await;
         }
     }
+}
+
+fn remember(written: &mut HashMap<Key, Event>, key: Key, event: Event, recent: impl Fn(&Event) -> bool) {
+    if written.len() >= REMEMBERED {
+        written.retain(|_, event| recent(event));
+    }
+    if written.len() >= REMEMBERED {
+        written.clear();
+    }
+    written.insert(key, event);
 }
 
 fn event(happening: Happening, instance: &str, now: Timestamp) -> Event {

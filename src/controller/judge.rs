@@ -45,11 +45,7 @@ pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<Lo
 }
 
 fn reason(errors: &[FieldError]) -> Reason {
-    let budget = |error: &FieldError| {
-        ["spec.leaseDurationSeconds", "spec.renewDeadlineSeconds"].contains(&error.field.as_str())
-            && error.reason.contains("stop")
-    };
-    if errors.iter().all(budget) {
+    if errors.iter().all(|error| error.stop_budget) {
         Reason::StopBudgetTooShort
     } else {
         Reason::InvalidSpec

@@ -6,7 +6,7 @@ use super::{
     claims::{Claims, Name},
     core::place::Leaving,
     judge::{self, QuorumView},
-    object::{ObjectKey, age},
+    object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::Problem,
     roll::Roll,
@@ -26,6 +26,10 @@ pub(super) struct LockEntry {
     plan: Result<Arc<LockPlan>, Problem>,
     /// A token in the status that no master ever gave.
     pub(super) implausible: Option<i64>,
+    /// One that is larger than what this replica saw, and that a master may have given.
+    pub(super) plausible: Option<i64>,
+    /// The status is as this replica wrote it: nothing is known.
+    pub(super) said_unknown: bool,
     /// Since when nobody is seen to hold it.
     pub(super) unheld_since: Option<Moment>,
     /// Switches its targets, if it has some.
@@ -92,6 +96,12 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
+    /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
+    pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock) -> bool {
+        let known = self.entries.get(key);
+        known.is_none_or(|known| !is_older(&object.metadata, &known.object.metadata))
+    }
+
     /// Locks with targets. Whether they run is for their wardens to say: a report may be on its way.
     pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &Handle)> {
         let entries = self.entries.iter();
@@ -105,12 +115,12 @@ impl Locks {
         }
     }
 
-    /// Takes an object as it is now. An older version than the known one, as a slow watch brings it, changes nothing.
+    /// Takes an object as it is now. An older version changes nothing.
     pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
         self.unreadable.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) => {
-                if !is_older(&object, &entry.object) {
+                if !is_older(&object.metadata, &entry.object.metadata) {
                     // Made anew under its name: what was under way concerned the one before.
                     if entry.object.metadata.uid != object.metadata.uid && entry.leaving.take().is_some() {
                         // It starts nothing any more.
@@ -125,6 +135,8 @@ impl Locks {
                     first_seen: now,
                     plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
                     implausible: None,
+                    plausible: None,
+                    said_unknown: false,
                     unheld_since: None,
                     warden: None,
                     leaving: None,
@@ -176,11 +188,4 @@ impl Locks {
 
 fn name(plan: &LockPlan) -> Name {
     (plan.quorum.clone(), plan.lock_name.clone())
-}
-
-/// Resource versions of one kind are numbers that grow; where they are not, the newer arrival counts.
-fn is_older(object: &LeaderLock, known: &LeaderLock) -> bool {
-    let version = |object: &LeaderLock| object.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    let same = object.metadata.uid == known.metadata.uid;
-    same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
 }

@@ -56,3 +56,10 @@ pub(super) fn age(metadata: &ObjectMeta) -> (i64, String, String) {
         metadata.name.clone().unwrap_or_default(),
     )
 }
+
+/// Resource versions of one kind are numbers that grow; where they are not, the newer arrival counts.
+pub(super) fn is_older(object: &ObjectMeta, known: &ObjectMeta) -> bool {
+    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    let same = object.uid == known.uid;
+    same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
+}

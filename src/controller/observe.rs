@@ -11,13 +11,12 @@ use kube::{
     Api, Resource, ResourceExt,
     core::DeserializeGuard,
     runtime::{
-        WatchStreamExt,
         utils::Backoff,
         watcher::{self, Event, watcher},
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time};
 
 use super::object::{ObjectKey, trim};
 
@@ -106,8 +105,14 @@ pub(super) async fn follow<K, T>(
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
-    let mut events = pin!(watcher(api, config).backoff(Pause::default()));
+    let mut events = pin!(watcher(api, config));
+    let mut pause = Pause::default();
     while let Some(event) = events.next().await {
+        let failed = event.is_err();
+        // That a list is asked for says nothing of the server: only what it answers does.
+        if event.as_ref().is_ok_and(|event| !matches!(event, Event::Init)) {
+            pause.reset();
+        }
         let observation = match event {
             Ok(Event::Init) => Observation::Restarted,
             Ok(Event::InitDone) => Observation::Synced,
@@ -117,6 +122,9 @@ pub(super) async fn follow<K, T>(
         };
         if told.send(tell(observation)).await.is_err() {
             return;
+        }
+        if failed {
+            time::sleep(pause.next().unwrap_or(LONGEST)).await;
         }
     }
 }

@@ -44,6 +44,11 @@ impl Reason {
         }
     }
 
+    /// Whether a lock that was contended for before goes on: a slip of the pen must not stop the work that it guards.
+    pub(super) const fn leaves_in_force(self) -> bool {
+        matches!(self, Self::InvalidSpec | Self::StopBudgetTooShort)
+    }
+
     /// Whether somebody has to change this very object; otherwise what is missing may still come.
     pub(super) const fn is_of_the_object(self) -> bool {
         matches!(

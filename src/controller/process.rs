@@ -166,12 +166,13 @@ impl Operator {
         let quorums = Api::all(clients.work.clone());
         watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
         let scopes = scopes(&options.namespaces);
-        for scope in scopes.iter().cloned() {
+        for scope in &scopes {
             let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
                 Api::all(clients.work.clone())
             } else {
-                Api::namespaced(clients.work.clone(), &scope)
+                Api::namespaced(clients.work.clone(), scope)
             };
+            let scope = scope.clone();
             let tell = move |observation| Seen::Lock(scope.clone(), observation);
             watch(&mut tasks, "follows LeaderLocks", locks, &inbox, tell);
         }

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
     core::urls::UrlChange,
     judge::QuorumView,
-    object::age,
+    object::{age, is_older},
     problem::{Problem, Reason},
     reporter::Reporter,
     roll::Roll,
@@ -28,6 +28,9 @@ use crate::{
 /// The number of votes that is shown of a lock is as old as this: a master that comes and goes must not make every
 /// lock be written each time.
 const SHOWN_AFTER: Duration = Duration::from_secs(5);
+
+/// As long as an election of the reporter takes at most, where one can be elected.
+const ELECTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct QuorumEntry {
@@ -57,7 +60,16 @@ pub(super) struct QuorumEntry {
     pub(super) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
     pub(super) told_unknown: bool,
+    /// The majority was lost, and nobody has told yet that it is back.
+    pub(super) lost: bool,
+    /// This replica was the last to report, and nobody was elected since.
+    pub(super) caretaker: bool,
+    /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
+    pub(super) contradicted: bool,
 }
+
+/// One heartbeat missed, and half of the next.
+const HEARTBEAT_MISSED: i64 = 45;
 
 /// `firstStart: Immediate`. That it was begun is remembered before it is: whoever finds it remembered must not begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +102,44 @@ impl QuorumEntry {
             url_change: UrlChange::default(),
             told_unknown: false,
             awaits_other: false,
+            lost: false,
+            caretaker: false,
+            contradicted: false,
         }
+    }
+
+    /// By its status, a replica of this cluster reports.
+    pub(super) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
+        let (status, cluster) = (self.object.status.as_ref(), cluster.to_string());
+        let mut reporters = status.iter().flat_map(|status| &status.reporters);
+        reporters.any(|reporter| {
+            reporter.cluster == cluster
+                && now.as_second() - reporter.last_seen_time.0.as_second() < HEARTBEAT_MISSED
+        })
+    }
+
+    /// Whether the status of the quorum is for this replica to write.
+    pub(super) fn may_write(&self, cluster: &ClusterId, now: Moment, stamp: Timestamp) -> bool {
+        let Some(reporter) = &self.reporter else {
+            // Not opened: it says the same whoever writes it, unless this replica is the only one that cannot open it.
+            return !self.is_reported(cluster, stamp);
+        };
+        let Some(absent) = reporter.absent_for(now) else {
+            return reporter.is_mine();
+        };
+        let nobody = absent >= ELECTION && !self.is_reported(cluster, stamp);
+        !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
+    }
+
+    /// An object as the watch brings it: somebody else may know that a majority votes.
+    fn heed_others(&mut self, object: &RedisQuorum) {
+        let ready = |object: &RedisQuorum| {
+            let conditions = object.status.iter().flat_map(|status| &status.conditions);
+            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+            ready.next().is_some_and(|condition| condition.status == "True")
+        };
+        let blind = self.health.as_ref().is_some_and(|health| !health.has_majority());
+        self.contradicted |= blind && ready(object) && !ready(&self.object);
     }
 
     /// For the locks that name it.
@@ -162,7 +211,12 @@ impl Quorums {
     pub(super) fn see(&mut self, name: &str, object: RedisQuorum) {
         self.unreadable.remove(name);
         match self.entries.get_mut(name) {
-            Some(entry) if entry.object.metadata.uid == object.metadata.uid => entry.object = object,
+            // The answer to a write may be ahead of the watch.
+            Some(entry) if is_older(&object.metadata, &entry.object.metadata) => {}
+            Some(entry) if entry.object.metadata.uid == object.metadata.uid => {
+                entry.heed_others(&object);
+                entry.object = object;
+            }
             // Made anew under its name: nothing that is known of the one before holds for it.
             _ => {
                 self.entries.insert(name.to_owned(), QuorumEntry::new(object));

@@ -11,8 +11,8 @@ use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams},
 };
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time};
 
 use super::{object::ObjectKey, observe::deepest};
@@ -28,7 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After a conflict: the watch brings the newer object within milliseconds.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Owns the fields of a status.
+/// Somebody has to change a role, a definition or the object first.
+const AFTER_REFUSAL: Duration = Duration::from_secs(10);
+/// Who wrote a status, in managedFields.
 const MANAGER: &str = "redlock-operator-status";
 
 /// An object whose status may be out of date.
@@ -47,6 +49,8 @@ pub(super) enum Written {
     Conflict,
     /// The object is gone.
     Gone,
+    /// The server takes no such status of this object: it is this one that waits, not the others.
+    Refused(String),
     Failed(String),
 }
 
@@ -123,6 +127,10 @@ impl Writer {
             }
             Written::Gone => {}
             Written::Conflict => self.push_later(item, now + AFTER_CONFLICT),
+            Written::Refused(reason) => {
+                tracing::warn!(?item, reason, "status is refused; tried again");
+                self.push_later(item, now + AFTER_REFUSAL);
+            }
             Written::Failed(reason) => {
                 if self.rest_until.is_none_or(|until| until < now) {
                     tracing::warn!(?item, reason, "status could not be written; tried again");
@@ -137,41 +145,77 @@ impl Writer {
 /// Writes the status of a lock, if it still is the version that was looked at.
 pub(super) async fn write_lock(client: Client, key: ObjectKey, version: String, status: Value) -> Written {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
-    let end = apply(&api, &key.name, Some(&key.namespace), &version, &status).await;
+    let end = patch(&api, &key.name, &version, &status).await;
     end.map_or_else(|written| written, |object| Written::Lock(Box::new(object)))
 }
 
 /// The same for a quorum.
 pub(super) async fn write_quorum(client: Client, name: String, version: String, status: Value) -> Written {
     let api = Api::<RedisQuorum>::all(client);
-    let end = apply(&api, &name, None, &version, &status).await;
+    let end = patch(&api, &name, &version, &status).await;
     end.map_or_else(|written| written, |object| Written::Quorum(Box::new(object)))
 }
 
-async fn apply<K>(
-    api: &Api<K>,
-    name: &str,
-    namespace: Option<&str>,
-    version: &str,
-    status: &Value,
-) -> Result<K, Written>
+/// What is to be sent so that a status becomes this one; `None` if it cannot be told. Also what somebody else wrote into
+/// a field that is to be empty: a server-side apply would leave it there, and a status that never becomes what it should
+/// be would be written again and again.
+pub(super) fn replacement<T: Serialize>(before: &T, status: &T) -> Option<Value> {
+    let Ok(Value::Object(before)) = serde_json::to_value(before) else {
+        return None;
+    };
+    let Ok(Value::Object(mut status)) = serde_json::to_value(status) else {
+        return None;
+    };
+    for (name, _) in before {
+        status.entry(name).or_insert(Value::Null);
+    }
+    Some(Value::Object(status))
+}
+
+async fn patch<K>(api: &Api<K>, name: &str, version: &str, status: &Value) -> Result<K, Written>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let patch = serde_json::json!({
-        "apiVersion": K::api_version(&()),
-        "kind": K::kind(&()),
-        "metadata": { "name": name, "namespace": namespace, "resourceVersion": version },
-        "status": status,
-    });
-    // Whoever else wrote a field of the status has no say in it.
-    let parameters = PatchParams::apply(MANAGER).force();
-    api.patch_status(name, &parameters, &Patch::Apply(&patch))
+    // With the version, which makes it a conflict if it is another one by now.
+    let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.into()),
+        ..PatchParams::default()
+    };
+    api.patch_status(name, &parameters, &Patch::Merge(&patch))
         .await
         .map_err(|error| match &error {
             kube::Error::Api(status) if status.is_conflict() => Written::Conflict,
             kube::Error::Api(status) if status.is_not_found() => Written::Gone,
+            kube::Error::Api(status) if [400, 403, 422].contains(&status.code) => {
+                Written::Refused(status.message.clone())
+            }
             kube::Error::Api(status) => Written::Failed(status.message.clone()),
+            // It was written, and this version cannot read what it is a part of.
+            kube::Error::SerdeError(error) => Written::Refused(error.to_string()),
             other => Written::Failed(deepest(other)),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::lock_status::LeaderLockStatus;
+
+    #[test]
+    fn a_field_that_is_to_be_empty_is_removed() {
+        let before = LeaderLockStatus {
+            holder_identity: Some("somebody".into()),
+            quorum: Some("3/3".into()),
+            ..LeaderLockStatus::default()
+        };
+        let status = LeaderLockStatus {
+            quorum: Some("2/3".into()),
+            ..LeaderLockStatus::default()
+        };
+        assert_eq!(
+            replacement(&before, &status),
+            Some(json!({ "holderIdentity": null, "quorum": "2/3" }))
+        );
+    }
 }

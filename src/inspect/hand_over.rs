@@ -7,7 +7,7 @@ mod follow;
 mod request;
 mod target;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::ResourceExt;
 use serde::Serialize;
@@ -18,11 +18,13 @@ use super::{
     cluster::{Blame, Cluster, ClusterError, DeclaredLock, Given},
 };
 use crate::{
-    api::{leader_lock::Candidates, lock_status::Role},
+    api::{RedisQuorum, leader_lock::Candidates, lock_status::Role},
     lease::ClusterId,
 };
 
-const COMMAND: &str = "redlock status";
+const COMMAND: &str = "redlock hand-over";
+/// The walk through the keys of a master, for the clusters that report: some hundred thousand keys.
+const WALK: Duration = Duration::from_secs(2);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -149,6 +151,21 @@ pub enum Ending {
     Interrupted,
 }
 
+/// The masters, or why they cannot be read. Without them a lock is passed on all the same: they only show how long
+/// nobody holds it, and which clusters came a moment ago.
+async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option<Session>, Option<String>) {
+    match cluster.session(quorum, given).await {
+        Err(error) => (None, Some(error.to_string())),
+        Ok(session) => match session.away(&quorum.name_any(), COMMAND) {
+            None => (Some(session), None),
+            Some(away) => {
+                session.close().await;
+                (None, Some(away.text))
+            }
+        },
+    }
+}
+
 impl Plan {
     /// Looks at the lock, at its holder and at the cluster that is to have it; asks nobody for anything.
     ///
@@ -176,24 +193,26 @@ impl Plan {
             };
             return Err(HandOverError::NotHere { lock: called, held });
         };
-        let to = target::find(&quorum, &wish.to, wish.force)?;
-        if to.name() == from {
-            return Err(HandOverError::Already {
-                lock: called,
-                cluster: from,
-            });
-        }
-        let name = quorum.name_any();
-        // The masters only show how long nobody holds it: without them it is passed on all the same.
-        let (session, away) = match cluster.session(&quorum, given).await {
-            Err(error) => (None, Some(error.to_string())),
-            Ok(session) => match session.away(&name, COMMAND) {
-                None => (Some(session), None),
-                Some(away) => {
+        let (session, away) = open(cluster, given, &quorum).await;
+        let reporting = match &session {
+            Some(session) => session.masters.clusters(WALK).await.clusters,
+            None => BTreeSet::new(),
+        };
+        let to = target::find(&quorum, &reporting, &wish.to, wish.force).and_then(|to| {
+            if to.name() == from {
+                let (lock, cluster) = (called.clone(), from.clone());
+                return Err(HandOverError::Already { lock, cluster });
+            }
+            Ok(to)
+        });
+        let to = match to {
+            Ok(to) => to,
+            Err(error) => {
+                if let Some(session) = session {
                     session.close().await;
-                    (None, Some(away.text))
                 }
-            },
+                return Err(error);
+            }
         };
         Ok(Self {
             lock,

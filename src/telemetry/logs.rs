@@ -28,7 +28,9 @@ pub enum LogError {
 /// # Errors
 /// A level that is none; a second call.
 pub fn start(format: Format, level: &str) -> Result<(), LogError> {
-    let filter = EnvFilter::try_new(level).map_err(|source| LogError::Level {
+    // What the client of the API server says of a request is said again by whoever sent it, with its meaning.
+    let quiet = format!("kube_client=off,{level}");
+    let filter = EnvFilter::try_new(quiet).map_err(|source| LogError::Level {
         level: level.to_owned(),
         source,
     })?;

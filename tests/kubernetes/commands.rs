@@ -28,6 +28,7 @@ async fn objects_are_looked_at_and_broken_by_name() {
     let n = namespace.as_str();
 
     let table = world.redlock(&["status", "-n", n]);
+    println!("{}", table.stdout);
     table.expect(
         0,
         &[
@@ -55,7 +56,9 @@ async fn objects_are_looked_at_and_broken_by_name() {
     assert_eq!(json["masters"][2]["quorum"], "default");
     assert_eq!(json["quorums"][0]["voting"], 3);
 
-    world.redlock(&["doctor"]).expect(
+    let doctor = world.redlock(&["doctor"]);
+    println!("{}", doctor.stdout);
+    doctor.expect(
         0,
         &[
             "RedisQuorum default",
@@ -143,6 +146,7 @@ async fn objects_are_looked_at_and_broken_by_name() {
         server.kill();
     }
     let away = world.redlock(&["status", "-n", n, "report"]);
+    println!("{}", away.stdout);
     away.expect(
         69,
         &[
@@ -281,7 +285,6 @@ async fn a_lock_is_passed_on_to_another_cluster() {
         eu.quorum("default", &shared),
         lock("report", ", lockName: shared/report"),
     );
-    // Who is alive is asked for at once by whoever comes second.
     let us_operator = us.operator_of("us-1", "us-a").await;
     us.apply(&quorum);
     us.quorum_status("default", "is reported on", |status| {
@@ -300,6 +303,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     .await;
 
     let ran = eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"]);
+    println!("{}", ran.stdout);
     ran.expect(
         0,
         &[

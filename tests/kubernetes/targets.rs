@@ -196,11 +196,11 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     for index in 0..LOCKS {
         gates.until(&format!("gate-{index}"), 1).await;
     }
-    let mut replicas = vec![replica(&world, "replica-2").await];
+    let second = replica(&world, "replica-2").await;
     for name in ["replica-1", "replica-2", "replica-3"] {
         ready_pod(&world, name);
     }
-    replicas[0].wait_ready();
+    second.wait_ready();
     let tokens = |operator: &Operator| -> Vec<u64> {
         let mut locks = operator.locks();
         locks.sort_by_key(|lock| lock["name"].as_str().unwrap().to_owned());
@@ -221,7 +221,7 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     let started = Instant::now();
     first.child.signal(Signal::SIGTERM);
     eventually(BOUND, "replica-2 has every lock", async || {
-        let held = replicas[0]
+        let held = second
             .locks()
             .iter()
             .filter(|lock| lock["role"] == "Active")
@@ -235,15 +235,11 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     );
     let (exit, took) = first.child.wait(Duration::from_secs(10));
     assert!(exit.success(), "{exit} after {took:?}");
-    for (before, after) in before.iter().zip(tokens(&replicas[0])) {
+    for (before, after) in before.iter().zip(tokens(&second)) {
         assert!(*before < after, "{before} then {after}");
     }
     // Nobody wrote to a target: not stopped, not started.
-    for index in 0..LOCKS {
-        assert_eq!(
-            version(format!("gate-{index}")).await,
-            generations[index],
-            "gate-{index}"
-        );
+    for (index, before) in generations.into_iter().enumerate() {
+        assert_eq!(version(format!("gate-{index}")).await, before, "gate-{index}");
     }
 }

@@ -3,15 +3,18 @@
 //! Of its own because a RedisQuorum belongs to the whole cluster: the operators of two tests would contend for the same
 //! locks.
 
+use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use kube::api::Api;
 use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
 use crate::common::{RedisServer, ServerOptions, eventually};
-use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace};
+use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace, audit};
 use crate::program::{Ran, redlock_with};
 
 pub struct World {
@@ -26,14 +29,32 @@ impl World {
         Self::with(masters, Options::default()).await
     }
 
+    /// Without controllers, which nothing but targets needs, and with an audit log.
+    pub async fn small(masters: usize) -> Self {
+        Self::with(masters, Self::small_options()).await
+    }
+
+    pub fn small_options() -> Options {
+        Options {
+            audit: true,
+            controller_manager: false,
+            ..Options::default()
+        }
+    }
+
     pub async fn with(masters: usize, options: Options) -> Self {
+        let masters = (0..masters)
+            .map(|_| RedisServer::start(&ServerOptions::default()).unwrap())
+            .collect();
+        Self::of(masters, options).await
+    }
+
+    /// With these masters.
+    pub async fn of(masters: Vec<RedisServer>, options: Options) -> Self {
         let plane = ControlPlane::start(options);
         plane.install_crds().await;
         let namespace = plane.namespace("redlock").await;
         plane.install_rbac(namespace.name()).await;
-        let masters = (0..masters)
-            .map(|_| RedisServer::start(&ServerOptions::default()).unwrap())
-            .collect();
         Self {
             plane,
             masters,
@@ -44,6 +65,12 @@ impl World {
     /// A replica of the operator with the rights of the chart.
     pub async fn operator(&self, identity: &str) -> Operator {
         Operator::start(&self.plane, self.namespace.name(), identity).await
+    }
+
+    /// The same with what `change` changes of its command.
+    pub async fn operator_with(&self, identity: &str, change: impl FnOnce(&mut Command)) -> Operator {
+        let kubeconfig = self.kubeconfig(None).await;
+        Operator::start_with(&kubeconfig, self.namespace.name(), identity, change)
     }
 
     /// The same in a cluster that is called otherwise.
@@ -100,16 +127,53 @@ impl World {
 
     /// A RedisQuorum of this name on the masters, whose leases last 2 s at most, with `more` lines of its spec.
     pub fn quorum(&self, name: &str, more: &str) -> String {
-        let masters: String = self
-            .masters
-            .iter()
-            .enumerate()
-            .map(|(index, server)| format!("  - {{name: m{index}, url: \"{}\"}}\n", server.url()))
-            .collect();
-        format!(
-            "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: {name}}}\nspec:\n  masters:\n\
-             {masters}  maxLeaseDurationSeconds: 2\n{more}"
-        )
+        let urls: Vec<String> = self.masters.iter().map(RedisServer::url).collect();
+        quorum_of(name, &urls, more)
+    }
+
+    /// The requests that the operator made so far, by the audit log.
+    pub fn requests(&self) -> Vec<audit::Event> {
+        let account = format!(
+            "system:serviceaccount:{}:{SERVICE_ACCOUNT}",
+            self.namespace.name()
+        );
+        let all = audit::events(&self.plane.audit_log()).into_iter();
+        all.filter(|event| event.user.username == account).collect()
+    }
+
+    /// How often the operator wrote a status of this resource so far.
+    pub fn writes(&self, resource: &str) -> usize {
+        let is_write = |event: &audit::Event| {
+            let object = event.object_ref.as_ref();
+            event.verb == "patch"
+                && object.is_some_and(|o| o.resource == resource && o.subresource == "status")
+        };
+        self.requests().iter().filter(|event| is_write(event)).count()
+    }
+
+    /// Whether an event with this reason is about an object of this name; its note.
+    pub fn event(&self, name: &str, reason: &str) -> Option<String> {
+        let all = self.kubectl(&[
+            "get",
+            "events.events.k8s.io",
+            "--all-namespaces",
+            "--output",
+            "json",
+        ]);
+        let all: Value = serde_json::from_str(&all).unwrap();
+        let items = all["items"].as_array().unwrap().iter();
+        let mut notes = items
+            .filter(|event| event["regarding"]["name"] == name && event["reason"] == reason)
+            .map(|event| event["note"].as_str().unwrap_or_default().to_owned());
+        notes.next()
+    }
+
+    /// Waits for an event, and prints it.
+    pub async fn told(&self, name: &str, reason: &str) -> String {
+        let what = format!("event {reason} of {name}");
+        let note = eventually(BOUND, &what, async || self.event(name, reason).ok_or(())).await;
+        println!("            {reason}: {note}");
+        note
     }
 
     pub fn locks(&self) -> Api<LeaderLock> {
@@ -149,6 +213,35 @@ async fn status(get: impl AsyncFn() -> Option<Value>, what: &str, wanted: impl F
         if wanted(&status) { Ok(status) } else { Err(status) }
     })
     .await
+}
+
+/// A RedisQuorum on servers behind these urls, otherwise as [`World::quorum`].
+pub fn quorum_of(name: &str, urls: &[String], more: &str) -> String {
+    let master = |(index, url)| format!("  - {{name: m{index}, url: \"{url}\"}}\n");
+    let masters: String = urls.iter().enumerate().map(master).collect();
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: {name}}}\nspec:\n  masters:\n\
+         {masters}  maxLeaseDurationSeconds: 2\n{more}"
+    )
+}
+
+/// Waits as [`eventually`] and prints how long that took.
+pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> (T, Duration) {
+    let started = Instant::now();
+    let seen = eventually(BOUND, what, probe).await;
+    let took = started.elapsed();
+    println!("{:7.0} ms  {what}", took.as_secs_f64() * 1e3);
+    (seen, took)
+}
+
+/// Looks again and again for so long: what `look` asserts holds all the time.
+pub async fn throughout(length: Duration, mut look: impl FnMut()) {
+    let started = Instant::now();
+    let mut tick = tokio::time::interval(Duration::from_millis(20));
+    while started.elapsed() < length {
+        tick.tick().await;
+        look();
+    }
 }
 
 /// `redlock` with this kubeconfig and further variables.

@@ -10,7 +10,7 @@ use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
 use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
-use crate::lease::timing::{GivenTimings, Timings};
+use crate::lease::timing::{GivenTimings, TimingError, Timings};
 
 /// A day: nobody waits longer, and no sum of such lengths overflows.
 const LONGEST: i64 = 86_400;
@@ -174,11 +174,9 @@ fn timings(
     Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
         .map_err(|cause| {
             let field = format!("spec.{}", cause.field().wire_name());
-            problems.add(FieldError::new(
-                field,
-                cause.value().as_secs_f64(),
-                cause.reason(),
-            ));
+            let mut error = FieldError::new(field, cause.value().as_secs_f64(), cause.reason());
+            error.stop_budget = matches!(cause, TimingError::StopBudgetTooShort { .. });
+            problems.add(error);
         })
         .ok()
 }

@@ -17,6 +17,8 @@ pub struct FieldError {
     pub value: String,
     /// What is wrong with the value and what would be right, as the rest of a sentence that begins with the value.
     pub reason: String,
+    /// The lease leaves too little time for what has to be stopped: a reason of its own in the status.
+    pub stop_budget: bool,
 }
 
 impl FieldError {
@@ -25,6 +27,7 @@ impl FieldError {
             field: field.into(),
             value: one_line(&value.to_string()),
             reason: reason.into(),
+            stop_budget: false,
         }
     }
 
@@ -34,6 +37,7 @@ impl FieldError {
             field: field.into(),
             value: String::new(),
             reason: reason.into(),
+            stop_budget: false,
         }
     }
 

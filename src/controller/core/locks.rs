@@ -15,6 +15,7 @@ use crate::{
         locks::LockEntry,
         object::ObjectKey,
         observe::Observation,
+        problem::Reason,
         status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status},
         writer::{self, Item},
     },
@@ -25,10 +26,6 @@ use crate::{
 
 /// So long nobody is seen to hold a lock until its status says so.
 const UNHELD: Duration = Duration::from_secs(1);
-/// A replica that was started a moment ago may only not know yet what its siblings know: what keeps it from a lock is
-/// not said before. Else each rollout would write every status twice.
-const SETTLING: Duration = Duration::from_secs(2);
-
 impl Core {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
         for key in self.locks.call(scope, &observation) {
@@ -37,14 +34,14 @@ impl Core {
         let key = observation.key();
         match (observation, key) {
             (Observation::Seen(object), _) => self.see_lock(object, now),
-            (Observation::Malformed(_, error), Some(key)) => {
-                if self.locks.unreadable.get(&key) != Some(&error) {
-                    let in_force = self.locks.get(&key).is_some();
-                    tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
-                        "object cannot be read by this version");
-                    self.locks.unreadable.insert(key.clone(), error);
-                    self.touched_locks.insert(key);
-                }
+            (Observation::Malformed(_, error), Some(key))
+                if self.locks.unreadable.get(&key) != Some(&error) =>
+            {
+                let in_force = self.locks.get(&key).is_some();
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
+                    "object cannot be read by this version");
+                self.locks.unreadable.insert(key.clone(), error);
+                self.touched_locks.insert(key);
             }
             (Observation::Synced, _) => self
                 .touched_locks
@@ -70,6 +67,9 @@ impl Core {
     /// An object as it is now.
     fn see_lock(&mut self, object: Box<LeaderLock>, now: Moment) {
         let key = ObjectKey::of(object.as_ref());
+        if self.locks.is_news(&key, &object) {
+            self.heed_others(&object);
+        }
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
         self.remember_token(&object);
@@ -145,6 +145,11 @@ impl Core {
     /// Writes the status of a lock, if it is for this replica to write and something new is to be said.
     pub(super) fn write_lock(&mut self, key: &ObjectKey) {
         let now = clock::now();
+        if self.locks.unreadable.contains_key(key) {
+            // What is known of it is an earlier version: a write would conflict, or take away what this version does
+            // not understand.
+            return;
+        }
         let Some(entry) = self.locks.get(key) else { return };
         let Some(verdict) = self.locks.verdict(key) else {
             return;
@@ -166,7 +171,8 @@ impl Core {
             .put
             .as_ref()
             .is_some_and(|plan| plan.candidates == Candidates::Agents);
-        let unvisited = before.observed_generation.is_none_or(|generation| generation < 0);
+        // Or only ever visited while it could not be used: that says nothing of who holds it.
+        let unvisited = before.timings.is_none();
         let who = author(&LockStanding {
             held_here,
             held_by_sibling: !held_here
@@ -174,19 +180,22 @@ impl Core {
                 && holder.as_ref().is_some_and(|holder| holder.own_cluster),
             reporter: reporter.is_some_and(|reporter| reporter.is_mine()),
             unreported: reporter.map_or(Some(now.since(entry.first_seen)), |reporter| {
-                reporter.absent_for(now)
+                let contradicted = quorum.is_some_and(|quorum| quorum.contradicted);
+                reporter.absent_for(now).filter(|_| !contradicted)
             }),
             long: reporter.map_or(Duration::ZERO, |reporter| reporter.long()),
             unvisited: unvisited.then(|| now.since(entry.first_seen)),
         });
         let refused = verdict.as_ref().err();
-        let settled = entry.first_seen + SETTLING;
-        if now < settled && refused.is_some_and(|problem| !problem.reason.is_of_the_object()) {
-            self.writer.push_later(Item::Lock(key.clone()), settled);
-            return;
-        }
+        let visited = before
+            .observed_generation
+            .is_some_and(|generation| generation >= 0);
+        let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
         let who = match (who, refused) {
-            // It says the same whoever writes it.
+            // Of a replica that has just started. Whatever the status says was more.
+            (_, Some(problem)) if problem.reason == Reason::Opening && visited => return,
+            // It says the same whoever writes it; but this replica may be the only one that cannot use the quorum.
+            (None | Some(Author::Anybody), Some(_)) if reported => return,
             (None | Some(Author::Anybody), Some(_)) => Author::Reporter,
             (Some(who), _) => who,
             (None, None) => {
@@ -219,8 +228,13 @@ impl Core {
             entry.unheld_since = None;
         }
         let mine = standing.as_ref().and_then(Standing::last_token);
-        if who == Author::Holder && self.is_later(key, before.fencing_token, mine) {
-            return;
+        match who {
+            Author::Holder if self.is_later(key, before.fencing_token, mine) => return,
+            // Nobody holds it who would object to a token that no master gave.
+            Author::Reporter if refused.is_none() => {
+                self.is_later(key, before.fencing_token, Some(mine.unwrap_or_default()));
+            }
+            _ => {}
         }
         let (Some(entry), quorum) = (
             self.locks.get(key),
@@ -238,6 +252,7 @@ impl Core {
                 (Err(problem), _) => Err(problem),
             },
             author: who,
+            implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
             holder,
             votes: shown.map_or((0, 0), |health| (health.voting, health.masters)),
             no_majority: shown.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
@@ -248,7 +263,8 @@ impl Core {
         if status == before {
             return;
         }
-        let Ok(status) = serde_json::to_value(&status) else {
+        tracing::debug!(lock = %key, author = ?who, ?status, "status to be written");
+        let Some(status) = writer::replacement(&before, &status) else {
             return;
         };
         let version = object.metadata.resource_version.clone().unwrap_or_default();
@@ -270,6 +286,9 @@ impl Core {
         };
         if entry.implausible == Some(written) {
             return false;
+        }
+        if entry.plausible == Some(written) {
+            return true;
         }
         let quorum = entry.put.as_ref().and_then(|plan| self.fleet.get(&plan.quorum));
         if let Some(quorum) = quorum {
@@ -293,6 +312,7 @@ impl Core {
             return;
         };
         if u64::try_from(written).is_ok_and(|written| written <= largest.0) {
+            entry.plausible = Some(written);
             return;
         }
         entry.implausible = Some(written);

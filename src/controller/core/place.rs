@@ -10,6 +10,7 @@ use crate::{
     },
     clock,
     controller::{
+        events::timestamp,
         object::ObjectKey,
         problem::{Problem, Reason},
         warden::Order,
@@ -66,10 +67,13 @@ fn place(facts: &Facts<'_>) -> Move {
             _ => Move::Keep,
         };
     };
-    let clash = |problem: &Problem| problem.reason == Reason::ClusterNameNotUnique;
+    // The name, or the lock, is somebody else's.
+    let lost = |problem: &Problem| {
+        [Reason::ClusterNameNotUnique, Reason::DuplicateLockName].contains(&problem.reason)
+    };
     match facts.wanted {
         _ if facts.deleted || !facts.declared => Move::TakeAway,
-        Err(problem) if clash(problem) => Move::TakeAway,
+        Err(problem) if lost(problem) => Move::TakeAway,
         Err(_) => Move::Keep,
         Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
         // It gives the lock back at once: what runs must be stopped before.
@@ -136,7 +140,9 @@ impl Core {
 
     /// A sibling that reports has a majority of the masters, and minds the locks.
     fn in_charge(&self, first_seen: Moment, quorum: &str) -> bool {
-        clock::now().since(first_seen) >= UNCONFIRMED && !(self.siblings.any() && self.is_reported(quorum))
+        let quorum = self.quorums.get(quorum);
+        let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
+        clock::now().since(first_seen) >= UNCONFIRMED && !(self.siblings.any() && reported)
     }
 
     fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
@@ -145,6 +151,9 @@ impl Core {
         };
         quorum.put_lock(&plan, &self.cluster);
         if let Some(entry) = self.locks.get_mut(key) {
+            if entry.put.as_ref() != Some(&plan) {
+                self.retimed.insert(plan.quorum.clone());
+            }
             entry.put = Some(plan);
         }
     }
@@ -201,14 +210,13 @@ impl Core {
         } else {
             Farewell::Abandon
         };
-        if let Some(plan) = entry.put.take()
-            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
-        {
-            quorum.remove_lock(&plan.lock_name, farewell);
-        }
+        let put = entry.put.take();
         if entry.object.metadata.deletion_timestamp.is_none() {
             entry.leaving = None;
             self.touched_locks.insert(key.clone());
+        }
+        if let Some(plan) = put {
+            self.withdraw(key, &plan, farewell);
         }
         if self
             .locks
@@ -232,9 +240,19 @@ impl Core {
         } else {
             Farewell::Release
         };
-        if let Some(plan) = entry.put
-            && let Some(quorum) = self.fleet.get_mut(&plan.quorum)
-        {
+        if let Some(plan) = entry.put {
+            self.withdraw(key, &plan, farewell);
+        }
+    }
+
+    /// Gives up what was contended for on behalf of an object; unless another one has the name by now.
+    fn withdraw(&mut self, key: &ObjectKey, plan: &LockPlan, farewell: Farewell) {
+        let Some(quorum) = self.fleet.get_mut(&plan.quorum) else {
+            return;
+        };
+        self.retimed.insert(plan.quorum.clone());
+        let named = quorum.names.get(&plan.lock_name);
+        if named.is_none_or(|(namespace, name)| namespace == key.namespace && name == key.name) {
             quorum.remove_lock(&plan.lock_name, farewell);
         }
     }
@@ -346,6 +364,7 @@ mod tests {
         for gone in [
             decide(Some(&put), &Ok(plan(", lockName: n/other")), |_| {}),
             decide(Some(&put), &wrong(Reason::ClusterNameNotUnique), |_| {}),
+            decide(Some(&put), &wrong(Reason::DuplicateLockName), |_| {}),
             decide(Some(&put), &wrong(Reason::QuorumNotFound), |facts| {
                 facts.declared = false
             }),

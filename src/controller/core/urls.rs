@@ -193,6 +193,7 @@ fn problem(master: &str, url: &str, outcome: Result<RetireOutcome, String>) -> P
             RetireOutcome::SameServer
             | RetireOutcome::Retired
             | RetireOutcome::NotOurs
+            | RetireOutcome::AnotherMaster
             | RetireOutcome::StatedStopped,
         ) => (Reason::ChangingUrl, "being changed".into()),
     };

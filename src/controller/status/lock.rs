@@ -82,6 +82,8 @@ pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) generation: i64,
     pub(in crate::controller) plan: Result<&'a LockPlan, &'a Problem>,
     pub(in crate::controller) author: Author,
+    /// No master gave the token that the status has.
+    pub(in crate::controller) implausible: bool,
     pub(in crate::controller) holder: Option<HolderFacts>,
     /// Masters that vote, of all.
     pub(in crate::controller) votes: (usize, usize),
@@ -100,7 +102,7 @@ pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockSta
     let mut status = LeaderLockStatus {
         observed_generation: Some(facts.generation),
         lease_transitions: before.lease_transitions,
-        fencing_token: before.fencing_token,
+        fencing_token: before.fencing_token.filter(|_| !facts.implausible),
         ..LeaderLockStatus::default()
     };
     match facts.plan {
@@ -126,14 +128,15 @@ fn refused(
     conditions: &mut Conditions<'_>,
 ) {
     let (reason, message) = (problem.reason.name(), &problem.message);
-    status.role = Some(Role::Standby);
+    let (role, held) = if problem.reason.leaves_in_force() {
+        let text = "not looked at; what the object asked for while it was valid stays in force";
+        (Role::Unknown, text)
+    } else {
+        (Role::Standby, "this cluster does not take part")
+    };
+    status.role = Some(role);
     conditions.set("Ready", false, reason, message.clone());
-    conditions.set(
-        "Held",
-        Truth::Unknown,
-        reason,
-        "this cluster does not take part".into(),
-    );
+    conditions.set("Held", Truth::Unknown, reason, held.into());
     let available = match &facts.no_majority {
         _ if facts.votes.1 == 0 => Truth::Unknown,
         Some(_) => Truth::False,
@@ -191,7 +194,7 @@ fn known(
             && (!holds || before.fencing_token == holder.token.map(whole));
         status.holder_identity = Some(holder.identity.clone());
         status.holder_cluster = Some(holder.cluster.clone());
-        status.fencing_token = holder.token.map(whole).or(before.fencing_token);
+        status.fencing_token = holder.token.map(whole).or(status.fencing_token);
         if same {
             (status.acquire_time, status.renew_time) =
                 (before.acquire_time.clone(), before.renew_time.clone());

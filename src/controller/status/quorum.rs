@@ -6,7 +6,7 @@ use super::condition::{Conditions, Truth};
 use crate::{
     api::quorum_status::{MasterStatus as Shown, RedisQuorumStatus, ReporterStatus},
     controller::problem::Problem,
-    masters::{MasterStatus, Unfit},
+    masters::{MasterStatus, Unfit, Unknown},
 };
 
 /// How the masters of a quorum are, as far as conditions tell: equal healths write nothing new.
@@ -16,6 +16,8 @@ pub(in crate::controller) struct Health {
     pub(in crate::controller) masters: usize,
     /// Of each master without a vote, by name.
     missing: Vec<(String, Cause)>,
+    /// Of each master that does not take the new credentials or certificates, and goes on with those before.
+    not_renewed: Vec<(String, Cause)>,
     /// Of each master that is set up to lose leases.
     unsafe_masters: Vec<(String, String)>,
 }
@@ -34,7 +36,15 @@ impl Health {
             let unfit = master.unfit.as_ref().filter(|unfit| is_unsafe(unfit))?;
             Some((master.name.clone(), unfit.to_string()))
         });
+        let not_renewed = status
+            .iter()
+            .filter(|master| master.votes())
+            .filter_map(|master| {
+                let refusal = master.not_renewed.as_ref()?;
+                Some((master.name.clone(), renewal_cause(refusal)))
+            });
         Self {
+            not_renewed: not_renewed.collect(),
             voting: status.iter().filter(|master| master.votes()).count(),
             masters: status.len(),
             missing: missing
@@ -70,9 +80,8 @@ impl Health {
     }
 
     fn list(&self) -> String {
-        let texts: Vec<String> = self
-            .missing
-            .iter()
+        let troubled = self.missing.iter().chain(&self.not_renewed);
+        let texts: Vec<String> = troubled
             .map(|(name, cause)| format!("{name}: {}", cause.text))
             .collect();
         texts.join(", ")
@@ -84,12 +93,31 @@ impl Health {
         sealing.map(|(name, _)| name.as_str())
     }
 
-    /// The cause that most masters without a vote have.
+    /// The cause that most masters without a vote have; or else those of which the connection is an old one.
     fn reason(&self) -> &'static str {
-        let causes = || self.missing.iter().map(|(_, cause)| cause.reason);
+        let troubled = if self.missing.is_empty() {
+            &self.not_renewed
+        } else {
+            &self.missing
+        };
+        let causes = || troubled.iter().map(|(_, cause)| cause.reason);
         causes()
             .max_by_key(|reason| causes().filter(|other| other == reason).count())
             .unwrap_or("NoMajority")
+    }
+}
+
+fn renewal_cause(refusal: &Unknown) -> Cause {
+    let reason = if refusal.is_auth() {
+        "CredentialsRefused"
+    } else {
+        "NotRenewed"
+    };
+    Cause {
+        reason,
+        text: format!(
+            "does not take what the Secret holds now ({refusal}), and goes on with what it held before"
+        ),
     }
 }
 
@@ -169,7 +197,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
             let (reason, text) = problem.map_or(("Opening", "being opened".to_owned()), |problem| {
                 (problem.reason.name(), problem.message.clone())
             });
-            conditions.set("Ready", false, reason, text.clone());
+            conditions.set("Ready", false, reason, text);
             conditions.set("Degraded", Truth::Unknown, reason, "see Ready".into());
             conditions.set("Safe", Truth::Unknown, reason, "see Ready".into());
         }
@@ -202,15 +230,11 @@ fn running(health: &Health, problem: Option<&Problem>, conditions: &mut Conditio
         }
         (None, None) => conditions.set("Ready", true, "MajorityVotes", votes.clone()),
     }
-    if health.missing.is_empty() {
+    if health.missing.is_empty() && health.not_renewed.is_empty() {
         conditions.set("Degraded", false, "AllVote", votes);
     } else {
-        conditions.set(
-            "Degraded",
-            true,
-            health.reason(),
-            format!("{votes} ({})", health.list()),
-        );
+        let text = format!("{votes} ({})", health.list());
+        conditions.set("Degraded", true, health.reason(), text);
     }
     if health.unsafe_masters.is_empty() {
         conditions.set("Safe", true, "Fit", "no master is set up to lose leases".into());
@@ -258,7 +282,12 @@ fn shown(master: &MasterStatus) -> Shown {
         latency_microseconds: i64::try_from(master.latency.as_micros())
             .ok()
             .filter(|us| *us > 0),
-        message: (!master.votes()).then(|| cause(master).text),
+        message: if master.votes() {
+            let refusal = master.not_renewed.as_ref();
+            refusal.map(|refusal| renewal_cause(refusal).text)
+        } else {
+            Some(cause(master).text)
+        },
         url: Some(master.url.clone()),
     }
 }

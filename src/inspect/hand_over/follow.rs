@@ -64,8 +64,10 @@ pub(super) async fn follow(
     };
     let ending = match end {
         Some(Ending::Interrupted) | None if seen.answer.is_none() => {
-            let withdrawn = request::withdraw(locks, name, &id).await;
-            if !withdrawn && let Ok(object) = locks.get(name).await {
+            seen.withdrawn = request::withdraw(locks, name, &id).await;
+            if !seen.withdrawn
+                && let Ok(object) = locks.get(name).await
+            {
                 // Answered in the last moment.
                 seen.answer = request::answered(&object, &id);
             }
@@ -95,6 +97,8 @@ const fn unfinished(answer: &HandOverAnswer) -> Ending {
 struct Seen {
     answer: Option<HandOverAnswer>,
     next: Option<Next>,
+    /// Nobody answered, and nobody will.
+    withdrawn: bool,
 }
 
 impl Seen {
@@ -225,6 +229,11 @@ fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
         )
     });
     let wait = plan.wait.as_secs_f64();
+    let request = if seen.withdrawn {
+        "the request was withdrawn"
+    } else {
+        "the request could not be withdrawn, and runs out by itself a minute later"
+    };
     let answer = seen.answer.map_or_else(String::new, |answer| answer.message);
     let message = match ending {
         Ending::HandedOver => {
@@ -243,10 +252,10 @@ fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
             plan.to
         ),
         Ending::NotAnswered => format!(
-            "not handed over: no operator that holds it answered within {wait} s, and the request was withdrawn; does \
-             the operator run, and reach the API server?"
+            "not handed over: no operator that holds it answered within {wait} s; {request}; does the operator run, \
+             and reach the API server?"
         ),
-        Ending::Interrupted => "interrupted: the request was withdrawn".to_owned(),
+        Ending::Interrupted => format!("interrupted: {request}"),
     };
     let metadata = &plan.lock.object.metadata;
     HandedOver {

@@ -1,5 +1,7 @@
 //! The cluster that is to have the lock: its UID, and whether anybody there can take it.
 
+use std::collections::BTreeSet;
+
 use kube::ResourceExt;
 
 use super::HandOverError;
@@ -8,10 +10,21 @@ use crate::{
     lease::ClusterId,
 };
 
-/// By NAME or NAME/UID, out of the clusters that report on the quorum.
-pub(super) fn find(quorum: &RedisQuorum, to: &str, force: bool) -> Result<ClusterId, HandOverError> {
+/// By NAME or NAME/UID, out of the clusters that report on the quorum: by its status, which is up to a heartbeat old,
+/// and by the masters, where they could be asked.
+pub(super) fn find(
+    quorum: &RedisQuorum,
+    reporting: &BTreeSet<ClusterId>,
+    to: &str,
+    force: bool,
+) -> Result<ClusterId, HandOverError> {
     let status = quorum.status.as_ref();
-    let seen = status.map_or_else(Vec::new, |status| reporters::seen(&status.reporters));
+    let mut seen = status.map_or_else(Vec::new, |status| reporters::seen(&status.reporters));
+    seen.retain(|known| !reporting.contains(&known.cluster));
+    seen.extend(reporting.iter().map(|cluster| reporters::Seen {
+        cluster: cluster.clone(),
+        alive: true,
+    }));
     let whole = to.contains('/');
     let wrong = |why: String| HandOverError::NoCluster {
         to: to.to_owned(),
@@ -82,7 +95,8 @@ mod tests {
             ("us-1/old", before),
             ("ap-1/c", before),
         ]);
-        let find = |to, force| super::find(&all, to, force).map(|found| found.to_string());
+        let none = BTreeSet::new();
+        let find = |to, force| super::find(&all, &none, to, force).map(|found| found.to_string());
         for (to, found) in [("us-1", "us-1/b"), ("us-1/b", "us-1/b"), ("eu-1", "eu-1/a")] {
             assert_eq!(find(to, false).unwrap(), found);
         }
@@ -104,7 +118,13 @@ mod tests {
         assert_eq!(find("ap-1", true).unwrap(), "ap-1/c");
         assert_eq!(find("us-2/x", true).unwrap(), "us-2/x");
         assert!(find("us-2", true).is_err(), "a name without a UID is no cluster");
-        let none = super::find(&quorum(&[]), "us-1", false).unwrap_err().to_string();
-        assert!(none.contains("there are: none"), "{none}");
+        let nowhere = super::find(&quorum(&[]), &none, "us-1", false).unwrap_err();
+        assert!(nowhere.to_string().contains("there are: none"), "{nowhere}");
+        // The masters know of those that came since the last heartbeat, or are back.
+        let reporting = ["ap-1/c", "us-2/new"].map(|cluster| cluster.parse().unwrap());
+        for (to, found) in [("us-2", "us-2/new"), ("ap-1", "ap-1/c"), ("eu-1", "eu-1/a")] {
+            let cluster = super::find(&all, &reporting.clone().into(), to, false).unwrap();
+            assert_eq!(cluster.to_string(), found);
+        }
     }
 }

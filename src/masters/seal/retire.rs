@@ -31,6 +31,8 @@ pub enum RetireOutcome {
     Retired,
     /// The old server votes in another quorum, and never did in this one. Use the new one.
     NotOurs,
+    /// It is another master of this quorum, too, and has no vote under two names. As that one it stays. Use the new one.
+    AnotherMaster,
     /// It does not answer, but was stated to be stopped. Use the new one.
     StatedStopped,
     /// It may vote in another cluster: ask again, or have it stated that it is stopped.
@@ -55,7 +57,7 @@ impl RetireOutcome {
     pub const fn allows_new_url(&self) -> bool {
         matches!(
             self,
-            Self::SameServer | Self::Retired | Self::NotOurs | Self::StatedStopped
+            Self::SameServer | Self::Retired | Self::NotOurs | Self::AnotherMaster | Self::StatedStopped
         )
     }
 }
@@ -118,6 +120,12 @@ impl Masters {
         let Some(was) = was else {
             return Ok(RetireOutcome::StatedStopped);
         };
+        if self
+            .others(&old)
+            .any(|link| link.known().is_some_and(|facts| facts.run_id == was.run_id))
+        {
+            return Ok(RetireOutcome::AnotherMaster);
+        }
         let text = format!(
             "{RETIRED} {name} is the server {} at {} now",
             is.run_id,

@@ -130,3 +130,65 @@ fn a_hand_over_of_one_lease_leaves_every_other_alone() {
     rig.event(101, hand_over("there", Some(9)));
     assert!(rig.actions.is_empty(), "{:?}", rig.actions);
 }
+
+fn with_targets() -> Terms {
+    let mut terms = terms(LEASE);
+    terms.timings.stop = ms(3_000);
+    terms
+}
+
+#[test]
+fn a_lost_lease_is_left_to_run_out_where_something_has_to_be_stopped() {
+    for lost in [
+        Outcome::RenewalRefused,
+        // Undecided at the renew deadline.
+        Outcome::RenewalUndecided,
+    ] {
+        let mut rig = Rig::active(with_targets());
+        rig.timer(5_000);
+        rig.outcome(10_000, lost);
+        assert!(rig.machine.authority_at(at(10_000)).is_none());
+        assert!(
+            !rig.actions.iter().any(|action| matches!(
+                action,
+                Action::StartRound {
+                    round: Round::Release,
+                    ..
+                }
+            )),
+            "{:?}",
+            rig.actions
+        );
+    }
+    // With nothing to stop it is given back at once.
+    let mut rig = Rig::active(terms(LEASE));
+    rig.timer(5_000);
+    rig.outcome(10_000, Outcome::RenewalUndecided);
+    assert!(rig.actions.iter().any(|action| matches!(
+        action,
+        Action::StartRound {
+            round: Round::Release,
+            ..
+        }
+    )));
+}
+
+#[test]
+fn a_candidate_that_leaves_releases_reserves_or_abandons() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::Shutdown(Farewell::Reserve));
+    assert!(matches!(&rig.round, Some((_, Round::Reserve { cluster: own })) if *own == cluster("here")));
+    let mut rig = Rig::active(terms(LEASE));
+    assert!(rig.event(100, Event::Shutdown(Farewell::Abandon)).stopped());
+    assert!(
+        !rig.actions
+            .iter()
+            .any(|action| matches!(action, Action::StartRound { .. })),
+        "the lease runs out: {:?}",
+        rig.actions
+    );
+    assert!(matches!(
+        &rig.actions[0],
+        Action::PublishStandby { ended: Some(_), .. }
+    ));
+}

@@ -1,0 +1,268 @@
+//! How a quorum looks from here, and what is written of it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::Resource;
+
+use super::{Core, Job};
+use crate::{
+    api::quorum_status::ReporterStatus,
+    controller::{
+        events::{Happening, What, timestamp},
+        problem::Reason,
+        quorums::Initializing,
+        reporter::Reporter,
+        status::{Health, QuorumFacts, quorum_status},
+        writer::{self, Item},
+    },
+    lease::{ClusterId, Moment},
+    masters::Reporters,
+};
+
+/// The only write in the steady state.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// The walk through the keys of a master: some hundred thousand of them.
+const WALK: Duration = Duration::from_secs(2);
+/// A cluster that was not heard of for so long is not listed any more.
+const FORGOTTEN: i64 = 600;
+
+impl Core {
+    /// What changes with time alone.
+    pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
+        let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
+            return;
+        };
+        let health = Health::of(&running.masters.status());
+        let Some(reporter) = entry.reporter.as_mut() else {
+            return;
+        };
+        let turn = reporter.look(&running.elector, now);
+        let clash = reporter.clash().cloned();
+        let mine = reporter.is_mine();
+        if reporter.absent_for(now).is_none() {
+            (entry.caretaker, entry.contradicted) = (mine, false);
+        }
+        let before = entry.health.clone();
+        let news = before.as_ref() != Some(&health);
+        let majority = (
+            before.as_ref().is_some_and(Health::has_majority),
+            health.has_majority(),
+        );
+        let quarantined: Vec<String> = health
+            .quarantined()
+            .filter(|master| {
+                !before
+                    .as_ref()
+                    .is_some_and(|before| before.quarantined().any(|other| other == *master))
+            })
+            .map(str::to_owned)
+            .collect();
+        let why = health.no_majority();
+        let shown = entry.look(health, now);
+        if turn.name {
+            self.touched_quorums.insert(name.to_owned());
+        }
+        let beat = mine && entry.ask_at.is_none_or(|at| at <= now);
+        if beat {
+            entry.ask_at = Some(now + HEARTBEAT);
+        }
+        if turn.reporter || (turn.name && clash.is_none()) || shown {
+            self.write_locks_of(name);
+        }
+        if turn.name {
+            self.touch_locks_of(name);
+        }
+        let absent = self
+            .quorums
+            .get(name)
+            .and_then(|entry| entry.reporter.as_ref()?.absent_for(now));
+        if news || turn.reporter || turn.name || absent.is_some() {
+            self.writer.push(Item::Quorum(name.to_owned()));
+        }
+        if beat {
+            self.ask_for_clusters(name);
+        }
+        if let Some(absent) = absent {
+            self.unreported(name, absent);
+        }
+        if majority == (true, false)
+            && let Some(entry) = self.quorums.get_mut(name)
+        {
+            entry.lost = true;
+        }
+        if mine {
+            self.tell_quorum(name, majority, why, quarantined);
+        }
+        self.initialize(name);
+        // Another replica reports, and has told it.
+        if majority.1
+            && absent.is_none()
+            && let Some(entry) = self.quorums.get_mut(name)
+        {
+            entry.lost = false;
+        }
+        if self
+            .quorums
+            .get(name)
+            .is_some_and(|entry| entry.url_change.is_due(now))
+        {
+            self.touched_quorums.insert(name.to_owned());
+        }
+    }
+
+    /// Which clusters are alive belongs to the heartbeat, and is asked for before it.
+    fn ask_for_clusters(&mut self, name: &str) {
+        let Some(running) = self.fleet.get(name) else {
+            return;
+        };
+        let (masters, name) = (running.masters.clone(), name.to_owned());
+        self.jobs.spawn(async move {
+            let reporters = masters.clusters(WALK).await;
+            Job::Clusters(name, reporters)
+        });
+    }
+
+    pub(super) fn on_clusters(&mut self, name: &str, reporters: &Reporters) {
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.clusters = reporters.clusters.clone();
+            entry.heartbeat_due = true;
+            self.writer.push(Item::Quorum(name.to_owned()));
+        }
+    }
+
+    /// Once, when nobody has reported for so long that nobody can: the locks' statuses must not go on saying Active.
+    fn unreported(&mut self, name: &str, absent: Duration) {
+        let Some(entry) = self.quorums.get_mut(name) else {
+            return;
+        };
+        let long = entry.reporter.as_ref().map_or(Duration::MAX, Reporter::long);
+        let due = absent >= long;
+        if due && !entry.told_unknown {
+            entry.told_unknown = true;
+            self.write_locks_of(name);
+        } else if !due {
+            entry.told_unknown = false;
+        }
+    }
+
+    fn tell_quorum(
+        &mut self,
+        name: &str,
+        majority: (bool, bool),
+        why: Option<String>,
+        quarantined: Vec<String>,
+    ) {
+        let Some(entry) = self.quorums.get_mut(name) else {
+            return;
+        };
+        let lost = majority.1 && std::mem::take(&mut entry.lost);
+        let tell = |what, note| {
+            let object = entry.object.object_ref(&());
+            self.events.tell(Happening { what, object, note });
+        };
+        if majority == (true, false) {
+            tell(What::QuorumLost, why.unwrap_or_default());
+        }
+        // Nobody reports in the moment in which a majority is back: it has to elect the reporter first.
+        if majority.1 && lost {
+            tell(What::QuorumRestored, "a majority of the masters votes".into());
+        }
+        for master in quarantined {
+            let note = format!("{master} lost its memory and has no vote until it is sealed again");
+            tell(What::MasterQuarantined, note);
+        }
+    }
+
+    /// A heartbeat may have been in a write that failed.
+    pub(super) fn beat_again(&mut self, name: &str) {
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.heartbeat_due |= !entry.clusters.is_empty();
+        }
+    }
+
+    /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
+    pub(super) fn write_quorum(&mut self, name: &str) {
+        let now = crate::clock::now();
+        let masters = self.fleet.get(name).map(|running| running.masters.status());
+        let stamp = timestamp();
+        let Some(entry) = self.quorums.get_mut(name) else {
+            return;
+        };
+        let before = entry.object.status.clone().unwrap_or_default();
+        if before.initialized_time.is_some() && entry.initializing == Initializing::Remembering {
+            // Somebody else was quicker to remember it, and goes on.
+            entry.initializing = Initializing::No;
+        }
+        let mine = entry.reporter.as_ref().is_some_and(Reporter::is_mine);
+        let opening = matches!(&entry.problem, Some(problem) if problem.reason == Reason::Opening);
+        if opening
+            && before
+                .observed_generation
+                .is_some_and(|generation| generation >= 0)
+        {
+            // This replica has just started. Whatever the status says was more.
+            return;
+        }
+        let may = entry.may_write(&self.cluster, now, stamp);
+        if !may {
+            return;
+        }
+        let beat = mine && entry.heartbeat_due;
+        let reporters = if beat {
+            heard(&before.reporters, &entry.clusters, &self.cluster, stamp)
+        } else {
+            before.reporters.clone()
+        };
+        let status = quorum_status(&QuorumFacts {
+            before: &before,
+            generation: entry.object.metadata.generation.unwrap_or_default(),
+            problem: entry.problem.as_ref(),
+            health: entry.health.as_ref().filter(|_| masters.is_some()),
+            masters: masters.as_deref().unwrap_or_default(),
+            reporters,
+            initialized: entry.initialized.clone(),
+            now: stamp,
+        });
+        let conditions_same = status.conditions == before.conditions
+            && status.observed_generation == before.observed_generation
+            && status.initialized_time == before.initialized_time;
+        // Latencies differ at every look: they travel with the heartbeat.
+        if conditions_same && !beat {
+            return;
+        }
+        entry.heartbeat_due &= !beat;
+        let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
+        let Some(status) = writer::replacement(&before, &status) else {
+            return;
+        };
+        let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
+        self.writer.start(Item::Quorum(name.to_owned()), write);
+    }
+}
+
+/// The clusters of the last heartbeats, and when.
+fn heard(
+    before: &[ReporterStatus],
+    alive: &BTreeSet<ClusterId>,
+    own: &ClusterId,
+    now: Timestamp,
+) -> Vec<ReporterStatus> {
+    let seen = |cluster: &ClusterId| ReporterStatus {
+        cluster: cluster.to_string(),
+        last_seen_time: Time(now),
+    };
+    let mut reporters: Vec<ReporterStatus> =
+        alive.iter().filter(|cluster| *cluster != own).map(seen).collect();
+    reporters.push(seen(own));
+    let rest = before
+        .iter()
+        .filter(|reporter| now.as_second() - reporter.last_seen_time.0.as_second() < FORGOTTEN);
+    for reporter in rest {
+        if !reporters.iter().any(|new| new.cluster == reporter.cluster) {
+            reporters.push(reporter.clone());
+        }
+    }
+    reporters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+    reporters
+}

@@ -1,0 +1,174 @@
+//! Mistakes in objects and around them: each has a condition that names it soon, and its repair is noticed.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{RedisServer, ServerOptions};
+use crate::world::{World, condition, message, quorum_of, timed};
+
+/// The promise is two seconds; the rest is for a machine that runs all tests at once.
+const SOON: Duration = Duration::from_secs(4);
+const PASSWORD: &str = "right";
+
+fn server(password: Option<&str>) -> RedisServer {
+    RedisServer::start(&ServerOptions {
+        password: password.map(str::to_owned),
+        ..ServerOptions::default()
+    })
+    .unwrap()
+}
+
+fn secret(name: &str, data: &str) -> String {
+    format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {data}\n")
+}
+
+fn lock(name: &str, quorum: &str, more: &str) -> String {
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}}}\n\
+         spec: {{quorumRef: {{name: {quorum}}}, leaseDurationSeconds: 2{more}}}\n"
+    )
+}
+
+/// Applies the manifests and waits for a condition of the quorum, or of the lock, of this name.
+struct Case<'a> {
+    world: &'a World,
+    /// `quorum` or `lock`.
+    kind: &'a str,
+    name: &'a str,
+}
+
+impl Case<'_> {
+    /// `said` is in the message.
+    async fn shows(&self, kind: &str, reason: &str, said: &str) -> Value {
+        let what = format!("{} {}: {kind} {reason}", self.kind, self.name);
+        let (status, took) = timed(&what, async || {
+            let status = match self.kind {
+                "quorum" => serde_json::to_value(self.world.quorums().get(self.name).await.unwrap().status),
+                _ => serde_json::to_value(self.world.locks().get(self.name).await.unwrap().status),
+            };
+            let status = status.unwrap();
+            if condition(&status, kind).1 == reason && message(&status, kind).contains(said) {
+                Ok(status)
+            } else {
+                Err(status)
+            }
+        })
+        .await;
+        assert!(took < SOON, "{what} took {took:?}");
+        println!("            {}", message(&status, kind));
+        status
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
+    let masters = (0..3).map(|_| server(Some(PASSWORD))).collect();
+    let world = World::of(masters, World::small_options()).await;
+    let operator = world.operator("replica-1").await;
+    operator.wait_ready();
+    let namespace = world.namespace.name().to_owned();
+    let quorum = |name: &str| {
+        let more = format!(
+            "  firstStart: Immediate\n  keyPrefix: {name}\n  auth: {{secretRef: {{name: {name}, namespace: {namespace}}}}}\n"
+        );
+        world.quorum(name, &more)
+    };
+    let case = |kind, name| Case {
+        world: &world,
+        kind,
+        name,
+    };
+
+    // No such quorum.
+    world.apply(&lock("orphan", "absent", ""));
+    case("lock", "orphan")
+        .shows("Ready", "QuorumNotFound", "absent")
+        .await;
+    // No such Secret.
+    world.apply(&quorum("absent"));
+    case("quorum", "absent")
+        .shows("Ready", "SecretNotFound", "absent")
+        .await;
+    case("lock", "orphan")
+        .shows("Ready", "QuorumNotUsable", "SecretNotFound")
+        .await;
+    // Not that key in it.
+    world.apply(&secret("absent", "{username: default}"));
+    case("quorum", "absent")
+        .shows("Ready", "SecretKeyMissing", "password")
+        .await;
+    // Not the password.
+    world.apply(&secret("absent", "{username: default, password: wrong}"));
+    let status = case("quorum", "absent")
+        .shows("Ready", "CredentialsRefused", "WRONGPASS")
+        .await;
+    assert!(!status.to_string().contains("wrong\""), "{status:#}");
+    case("lock", "orphan")
+        .shows("QuorumAvailable", "NoMajority", "absent")
+        .await;
+    // All is well.
+    world.apply(&secret(
+        "absent",
+        &format!("{{username: default, password: {PASSWORD}}}"),
+    ));
+    case("quorum", "absent")
+        .shows("Ready", "MajorityVotes", "3 of 3")
+        .await;
+    case("lock", "orphan")
+        .shows("Held", "HeldHere", "replica-1")
+        .await;
+
+    // In a namespace that the chart gives no right to.
+    let elsewhere = quorum_of(
+        "elsewhere",
+        &world.masters.iter().map(RedisServer::url).collect::<Vec<_>>(),
+        "  keyPrefix: elsewhere\n  auth: {secretRef: {name: x, namespace: kube-system}}\n",
+    );
+    world.apply(&elsewhere);
+    case("quorum", "elsewhere")
+        .shows("Ready", "SecretNotReadable", "kube-system/x")
+        .await;
+
+    servers_that_are_not_there(&world, &case("quorum", "away"), &case("quorum", "nowhere")).await;
+    servers_that_are_one(&world, &case("quorum", "one")).await;
+    let log = operator.child.stderr().join("\n");
+    assert!(!log.contains(PASSWORD), "{log}");
+}
+
+async fn servers_that_are_not_there(world: &World, away: &Case<'_>, nowhere: &Case<'_>) {
+    let servers: Vec<RedisServer> = (0..3).map(|_| server(None)).collect();
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    servers[1].kill();
+    servers[2].kill();
+    world.apply(&quorum_of("away", &urls, "  firstStart: Immediate\n"));
+    away.shows("Ready", "Unreachable", "m1: ").await;
+    servers[1].restart().unwrap();
+    servers[2].restart().unwrap();
+    away.shows("Ready", "MajorityVotes", "3 of 3").await;
+    servers[0].kill();
+    away.shows("Degraded", "Unreachable", "2 of 3").await;
+
+    let urls = ["redis://no-such-host.invalid", "redis://192.0.2.1", &urls[0]].map(str::to_owned);
+    world.apply(&quorum_of("nowhere", &urls, "  keyPrefix: nowhere\n"));
+    nowhere.shows("Ready", "Unreachable", "m0: ").await;
+}
+
+async fn servers_that_are_one(world: &World, case: &Case<'_>) {
+    let servers: Vec<RedisServer> = (0..3).map(|_| server(None)).collect();
+    let port = servers[0].port();
+    let mut urls = vec![
+        servers[0].url(),
+        format!("redis://localhost:{port}"),
+        format!("redis://127.1:{port}"),
+    ];
+    world.apply(&quorum_of(case.name, &urls, "  firstStart: Immediate\n"));
+    case.shows("Ready", "SameServer", "same server").await;
+    let status = case.shows("Safe", "Unfit", "same server").await;
+    assert_eq!(condition(&status, "Safe").0, "False");
+    for (index, server) in servers.iter().enumerate().skip(1) {
+        urls[index] = server.url();
+    }
+    world.apply(&quorum_of(case.name, &urls, "  firstStart: Immediate\n"));
+    case.shows("Ready", "MajorityVotes", "3 of 3").await;
+}

@@ -1,0 +1,123 @@
+//! Operators of two clusters, which are two API servers, on the same masters.
+
+use serde_json::Value;
+
+use crate::common::RedisServer;
+use crate::fixture::Operator;
+use crate::world::{World, condition, lock, message, quorum_of, timed};
+
+/// One lock name in both clusters, whose namespaces have different names.
+const SHARED: &str = ", lockName: shared/report";
+
+fn manifests(first: &World, world: &World) -> [String; 2] {
+    let urls: Vec<String> = first.masters.iter().map(RedisServer::url).collect();
+    let more = format!(
+        "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{}]}}\n",
+        world.namespace.name()
+    );
+    [quorum_of("default", &urls, &more), lock("report", SHARED)]
+}
+
+async fn held(world: &World, by: &str) -> Value {
+    let (status, _) = timed(&format!("held by {by}"), async || {
+        let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
+        if status["holderIdentity"] == by {
+            Ok(status)
+        } else {
+            Err(status)
+        }
+    })
+    .await;
+    status
+}
+
+fn name_is_taken(status: &Value) -> bool {
+    condition(status, "Ready").1 == "ClusterNameNotUnique"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_clusters() {
+    let (first, second) = tokio::join!(World::small(3), World::small(0));
+    for manifest in manifests(&first, &first) {
+        first.apply(&manifest);
+    }
+    let mut one = first.operator("one").await;
+    let before = held(&first, "one").await;
+    for manifest in manifests(&first, &second) {
+        second.apply(&manifest);
+    }
+    let mut other = second.operator("other").await;
+
+    // Refused by name, on both of its objects.
+    let status = second.lock_status("report", "is refused", name_is_taken).await;
+    println!("{}", message(&status, "Ready"));
+    assert_eq!(status["role"], "Standby");
+    second.quorum_status("default", "is refused", name_is_taken).await;
+    assert_eq!(other.get("/readyz").0, 200);
+    one.assert_holds("report", &before["fencingToken"]);
+    // Nobody takes the other for itself.
+    let status = held(&first, "one").await;
+    assert_eq!(
+        (&status["role"], &status["holderCluster"]),
+        (&"Active".into(), &"test".into())
+    );
+    assert_eq!(other.lock("report"), Value::Null, "it does not contend");
+    // Also after something of it changes.
+    second.kubectl(&["annotate", "redisquorum", "default", "test=1"]);
+    second.kubectl(&["annotate", "leaderlock", "report", "redlock.dev/test=1"]);
+
+    // A replica that is replaced leaves the name for a moment; the other does not take it.
+    one.child.kill();
+    let two = first.operator("two").await;
+    let status = held(&first, "two").await;
+    assert!(status["fencingToken"].as_u64() > before["fencingToken"].as_u64());
+    second
+        .lock_status("report", "is refused still", name_is_taken)
+        .await;
+    second
+        .quorum_status("default", "is refused still", name_is_taken)
+        .await;
+
+    // With a name of its own it stands by, and takes over.
+    other.child.kill();
+    let third = second.operator_with("third", |command| {
+        command.env("REDLOCK_CLUSTER", "another");
+    });
+    let third = third.await;
+    let standby = held(&second, "two").await;
+    assert_eq!(
+        (&standby["role"], &standby["holderCluster"]),
+        (&"Standby".into(), &"test".into())
+    );
+    assert_eq!(condition(&standby, "Ready").0, "True");
+    assert_eq!(standby["fencingToken"], status["fencingToken"]);
+    pass_it_on(&first, &second, two, third).await;
+}
+
+async fn pass_it_on(first: &World, second: &World, two: Operator, third: Operator) {
+    let mut token = held(first, "two").await["fencingToken"].as_u64().unwrap();
+    drop(two);
+    let (status, _) = timed("the other cluster holds it", async || {
+        let status = serde_json::to_value(second.locks().get("report").await.unwrap().status).unwrap();
+        if status["role"] == "Active" {
+            Ok(status)
+        } else {
+            Err(status)
+        }
+    })
+    .await;
+    println!("{}", message(&status, "Held"));
+    assert!(status["fencingToken"].as_u64().unwrap() > token);
+    token = status["fencingToken"].as_u64().unwrap();
+    let again = first.operator("again").await;
+    // Stands by now, although it was its lock before.
+    let status = held(first, "third").await;
+    assert_eq!(
+        (&status["role"], &status["holderCluster"]),
+        (&"Standby".into(), &"another".into())
+    );
+    drop(third);
+    let status = held(first, "again").await;
+    assert!(status["fencingToken"].as_u64().unwrap() > token);
+    drop(again);
+}

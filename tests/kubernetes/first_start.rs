@@ -1,0 +1,78 @@
+//! Masters that were never used.
+
+use std::time::Duration;
+
+use crate::world::{World, condition, lock, message, timed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
+    let world = World::small(3).await;
+    let first = world.operator("replica-1").await;
+    let second = world.operator("replica-2").await;
+    first.wait_ready();
+    second.wait_ready();
+    world.apply(&world.quorum("default", ""));
+    world.apply(&world.quorum("at-once", "  firstStart: Immediate\n  keyPrefix: at-once\n"));
+    world.apply(&lock("waits", ""));
+    let ready = async |name: &str| {
+        let (status, took) = timed(&format!("quorum {name} is ready"), async || {
+            let status = serde_json::to_value(world.quorums().get(name).await.unwrap().status).unwrap();
+            if condition(&status, "Ready").0 == "True" {
+                Ok(status)
+            } else {
+                Err(status)
+            }
+        })
+        .await;
+        (status, took)
+    };
+    let (status, at_once) = ready("at-once").await;
+    assert!(status["initializedTime"].is_string(), "{status:#}");
+    let status = world
+        .quorum_status("default", "is sealing", |status| {
+            condition(status, "Ready").1 == "Sealing"
+        })
+        .await;
+    println!("{}", message(&status, "Ready"));
+    assert!(status["initializedTime"].is_null(), "{status:#}");
+    let held = world
+        .lock_status("waits", "waits", |status| {
+            condition(status, "QuorumAvailable").0 == "False"
+        })
+        .await;
+    println!("{}", message(&held, "QuorumAvailable"));
+    let (status, waited) = ready("default").await;
+    assert!(status["initializedTime"].is_null(), "{status:#}");
+    // 2 s × 1.02 + 2 × 2 s from the first look at the masters.
+    assert!(
+        at_once < Duration::from_secs(4) && waited > Duration::from_secs(2),
+        "{at_once:?} {waited:?}"
+    );
+    world
+        .lock_status("waits", "is held", |status| status["role"] == "Active")
+        .await;
+    let begun = [&first, &second]
+        .iter()
+        .filter(|operator| {
+            operator
+                .child
+                .stderr()
+                .iter()
+                .any(|line| line.contains("initialising the masters"))
+        })
+        .count();
+    assert_eq!(begun, 1, "one of the two replicas initialises them");
+
+    // Remembered: masters that lose everything wait from now on.
+    for master in &world.masters {
+        master.restart_empty().unwrap();
+    }
+    let status = world
+        .quorum_status("at-once", "is not ready", |status| {
+            condition(status, "Ready").0 == "False"
+        })
+        .await;
+    println!("{}", message(&status, "Ready"));
+    let (_, took) = ready("at-once").await;
+    assert!(took > Duration::from_secs(3), "{took:?}");
+}

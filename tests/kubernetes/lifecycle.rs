@@ -1,0 +1,182 @@
+//! What users do with locks: share names, change timings, freeze, step down, delete.
+
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, Operator};
+use crate::world::{World, condition, lock, message, timed};
+
+async fn status(world: &World, name: &str) -> Value {
+    serde_json::to_value(world.locks().get(name).await.unwrap().status).unwrap()
+}
+
+async fn becomes(world: &World, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let (status, _) = timed(&format!("{name} {what}"), async || {
+        let status = status(world, name).await;
+        if wanted(&status) { Ok(status) } else { Err(status) }
+    })
+    .await;
+    status
+}
+
+fn active(status: &Value) -> bool {
+    status["role"] == "Active" && condition(status, "Held").0 == "True"
+}
+
+fn set(world: &World, name: &str, spec: &str) {
+    let patch = format!("{{\"spec\": {spec}}}");
+    world.kubectl(&["patch", "leaderlock", name, "--type=merge", "--patch", &patch]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_follows_its_object() {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name().to_owned();
+    let shared = format!(
+        "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{namespace}]}}\n"
+    );
+    world.apply(&world.quorum("default", &shared));
+    world.apply(&lock("report", ""));
+    let operator = world.operator("replica-1").await;
+    let token = becomes(&world, "report", "is held", active).await["fencingToken"].clone();
+
+    timings(&world, &operator, &token).await;
+    names(&world, &operator).await;
+    states(&world, &operator).await;
+    deletion(&world, &operator, &token).await;
+}
+
+/// Timings that change while the lock is held take effect without a transition.
+async fn timings(world: &World, operator: &Operator, token: &Value) {
+    world.apply(
+        &world
+            .quorum("long", "  keyPrefix: long\n  firstStart: Immediate\n")
+            .replace("Seconds: 2", "Seconds: 30"),
+    );
+    let named = lock("long", "")
+        .replace("name: default", "name: long")
+        .replace("Seconds: 2", "Seconds: 6");
+    world.apply(&named);
+    let before = becomes(world, "long", "is held", active).await;
+    assert_eq!(before["timings"]["leaseDurationMilliseconds"], 6000);
+    for (seconds, least, most) in [(20, 10_000, 20_000), (4, 500, 4_000)] {
+        set(world, "long", &format!("{{\"leaseDurationSeconds\": {seconds}}}"));
+        let wanted = seconds * 1000;
+        let after = becomes(world, "long", "has other timings", |status| {
+            status["timings"]["leaseDurationMilliseconds"] == wanted
+        })
+        .await;
+        assert_eq!(after["fencingToken"], before["fencingToken"]);
+        assert_eq!(after["leaseTransitions"], 0);
+        eventually(BOUND, "the lease has that length", async || {
+            let left = operator.assert_holds("long", &before["fencingToken"]);
+            if (least..=most).contains(&left) {
+                Ok(())
+            } else {
+                Err(left)
+            }
+        })
+        .await;
+    }
+    operator.assert_holds("report", token);
+    // The most impatient lock says how long a master may take.
+    let log = operator.child.stderr().join("\n");
+    assert!(log.contains("command time-out changed"), "{log}");
+}
+
+async fn names(world: &World, operator: &Operator) {
+    let (worked, said) = world.try_apply(&lock("report", ", lockName: else/where"));
+    assert!(!worked && said.contains("cannot change"), "{said}");
+    // Another namespace's name, and one that is shared with this namespace.
+    world.apply(&lock("foreign", ", lockName: other/report"));
+    let status = becomes(world, "foreign", "is refused", |status| {
+        condition(status, "Ready").1 == "InvalidSpec"
+    })
+    .await;
+    assert!(
+        message(&status, "Ready").contains("sharedLockNames"),
+        "{status:#}"
+    );
+    assert_eq!(condition(&status, "Stalled").0, "True");
+    world.apply(&lock("shared", ", lockName: shared/report"));
+    let token = becomes(world, "shared", "is held", active).await["fencingToken"].clone();
+    // The younger of two has to wait until the older is gone.
+    world.apply(&lock("twin", ", lockName: shared/report"));
+    becomes(world, "twin", "is refused", |status| {
+        condition(status, "Ready").1 == "DuplicateLockName"
+    })
+    .await;
+    operator.assert_holds("shared", &token);
+    // Not shared any more: what is held stays so, and the object says that it is wrong.
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let status = becomes(world, "shared", "is invalid", |status| {
+        condition(status, "Ready").1 == "InvalidSpec"
+    })
+    .await;
+    println!(
+        "            {}; {}",
+        message(&status, "Ready"),
+        message(&status, "Held")
+    );
+    assert_eq!(status["role"], "Unknown", "not Standby: it is still held");
+    operator.assert_holds("shared", &token);
+    let namespace = world.namespace.name();
+    let shared = format!(
+        "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{namespace}]}}\n"
+    );
+    world.apply(&world.quorum("default", &shared));
+    becomes(world, "shared", "is held", active).await;
+    operator.assert_holds("shared", &token);
+    world.kubectl(&["delete", "leaderlock", "shared"]);
+    becomes(world, "twin", "is held", active).await;
+}
+
+async fn states(world: &World, operator: &Operator) {
+    let free = |status: &Value| status["role"] == "Standby" && condition(status, "Held").0 == "False";
+    set(world, "report", "{\"state\": \"Frozen\", \"reason\": \"a test\"}");
+    let frozen = becomes(world, "report", "is frozen and held", |status| {
+        active(status) && status["observedGeneration"] == 2
+    })
+    .await;
+    operator.assert_holds("report", &frozen["fencingToken"]);
+    set(world, "report", "{\"state\": \"SteppedDown\"}");
+    becomes(world, "report", "is given up", free).await;
+    println!("            {}", world.told("report", "Released").await);
+    // Nobody of this cluster held it last who could be succeeded... but this cluster did.
+    set(world, "report", "{\"state\": \"Enabled\", \"reason\": null}");
+    let again = becomes(world, "report", "is held again", active).await;
+    assert!(again["fencingToken"].as_u64() > frozen["fencingToken"].as_u64());
+    // One that was never this cluster's does not come to it.
+    world.apply(&lock("frozen", ", state: Frozen, reason: a test"));
+    becomes(world, "frozen", "is not taken", free).await;
+    assert_eq!(operator.lock("frozen")["role"], "Standby");
+}
+
+async fn deletion(world: &World, operator: &Operator, token: &Value) {
+    let started = std::time::Instant::now();
+    world.kubectl(&["delete", "leaderlock", "report"]);
+    eventually(BOUND, "it is given up", async || match operator.lock("report") {
+        Value::Null => Ok(()),
+        lock => Err(lock),
+    })
+    .await;
+    println!("gone {:?} after the deletion", started.elapsed());
+    world.apply(&lock("report", ""));
+    let status = becomes(world, "report", "is held anew", active).await;
+    assert!(status["fencingToken"].as_u64() > token.as_u64());
+    assert_eq!(status["leaseTransitions"], 0, "a new object");
+    // Deleted and made again at once.
+    world.kubectl(&["delete", "leaderlock", "report", "--wait=false"]);
+    world.apply(&lock("report", ""));
+    let again = becomes(world, "report", "is held once more", active).await;
+    assert!(again["fencingToken"].as_u64() > status["fencingToken"].as_u64());
+    // The quorum, too.
+    world.kubectl(&["delete", "redisquorum", "default"]);
+    becomes(world, "report", "has no quorum", |status| {
+        condition(status, "Ready").1 == "QuorumNotFound"
+    })
+    .await;
+    world.apply(&world.quorum("default", ""));
+    let last = becomes(world, "report", "is held at last", active).await;
+    assert!(last["fencingToken"].as_u64() > again["fencingToken"].as_u64());
+}

@@ -1,0 +1,127 @@
+//! The majority of the masters is lost, and comes back.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::world::{World, condition, lock, message, throughout, timed};
+
+fn active(status: &Value) -> bool {
+    status["role"] == "Active"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("report", ""));
+    let first = world.operator("replica-1").await;
+    let before = world.lock_status("report", "is held", active).await;
+    let second = world.operator("replica-2").await;
+    eventually(BOUND, "replica-2 stands by", async || {
+        let seen = second.lock("report");
+        if seen["role"] == "Standby" {
+            Ok(())
+        } else {
+            Err(seen)
+        }
+    })
+    .await;
+
+    for master in &world.masters[..2] {
+        master.pause().unwrap();
+    }
+    let paused = Instant::now();
+    // The end that it promised last is the latest at which it may still say that it holds the lock.
+    let (mut promised, mut last_active) = (paused, paused);
+    throughout(Duration::from_secs(4), || {
+        let asked = Instant::now();
+        let seen = first.lock("report");
+        if seen["role"] == "Active" {
+            last_active = asked;
+            promised = asked + Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
+        } else {
+            assert_eq!(seen["validForMilliseconds"], 0, "{seen:#}");
+        }
+        assert_ne!(second.lock("report")["role"], "Active");
+    })
+    .await;
+    println!(
+        "lost {:?} after the masters hung; {:?} before the end of the lease",
+        last_active - paused,
+        promised.saturating_duration_since(last_active)
+    );
+    assert!(last_active <= promised && last_active - paused < Duration::from_secs(2));
+    for operator in [&first, &second] {
+        assert_eq!(operator.lock("report")["role"], "Unknown");
+        assert_eq!(operator.get("/readyz").0, 200, "readiness is about the caches");
+        assert_eq!(operator.get("/livez").0, 200);
+    }
+    let (status, _) = timed("QuorumAvailable=False", async || {
+        let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
+        if condition(&status, "QuorumAvailable").0 == "False" && status["role"] == "Unknown" {
+            Ok(status)
+        } else {
+            Err(status)
+        }
+    })
+    .await;
+    println!(
+        "{:?} after the masters hung: {}",
+        paused.elapsed(),
+        message(&status, "QuorumAvailable")
+    );
+    assert_eq!(condition(&status, "Ready").0, "False");
+    assert_eq!(condition(&status, "Held").0, "Unknown");
+    let quorum = world
+        .quorum_status("default", "is not ready", |status| {
+            condition(status, "Ready").0 == "False"
+        })
+        .await;
+    println!("{:?} {}", condition(&quorum, "Ready"), message(&quorum, "Ready"));
+    world.told("default", "QuorumLost").await;
+
+    for master in &world.masters[..2] {
+        master.resume().unwrap();
+    }
+    let (status, _) = timed("held again", async || {
+        let status = serde_json::to_value(world.locks().get("report").await.unwrap().status).unwrap();
+        if active(&status) { Ok(status) } else { Err(status) }
+    })
+    .await;
+    assert!(status["fencingToken"].as_u64() > before["fencingToken"].as_u64());
+    assert_eq!(status["leaseTransitions"], 1, "{status:#}");
+    world
+        .quorum_status("default", "is ready", |status| {
+            condition(status, "Ready").0 == "True"
+        })
+        .await;
+    world.told("default", "QuorumRestored").await;
+    one_that_forgets(&world).await;
+}
+
+async fn one_that_forgets(world: &World) {
+    let token = world.lock_status("report", "is held", active).await["fencingToken"].clone();
+    world.masters[2].restart_empty().unwrap();
+    let quorum = world
+        .quorum_status("default", "is degraded", |status| {
+            condition(status, "Degraded").1 == "Sealing"
+        })
+        .await;
+    assert_eq!(condition(&quorum, "Ready").0, "True");
+    println!("{}", message(&quorum, "Degraded"));
+    world.told("default", "MasterQuarantined").await;
+    timed("sealed again", async || {
+        let status = serde_json::to_value(world.quorums().get("default").await.unwrap().status).unwrap();
+        if condition(&status, "Degraded").0 == "False" {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    })
+    .await;
+    let status = world.lock_status("report", "is held", active).await;
+    assert_eq!(status["fencingToken"], token, "the lease went on");
+}

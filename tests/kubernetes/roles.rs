@@ -1,0 +1,168 @@
+//! The rights of the chart against what the operator asks for, and the namespaces that it is told to follow.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::api::{Api, ListParams};
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, SERVICE_ACCOUNT};
+use crate::world::{World, condition, lock};
+
+/// Group, resource with subresource, verb.
+type Right = (String, String, String);
+
+/// What no test can bring out: the admission plugin that asks for it is off in most clusters, and here.
+const FOR_OTHERS: [(&str, &str, &str); 1] = [("redlock.dev", "leaderlocks/finalizers", "update")];
+
+fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
+    let mut all = BTreeSet::new();
+    for rule in rules {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    all.insert((group.clone(), resource.clone(), verb.clone()));
+                }
+            }
+        }
+    }
+    all
+}
+
+async fn granted(world: &World) -> BTreeSet<Right> {
+    let named = ListParams::default().labels("app.kubernetes.io/name=redlock-operator");
+    let cluster = Api::<ClusterRole>::all(world.plane.admin())
+        .list(&named)
+        .await
+        .unwrap();
+    let roles = Api::<Role>::all(world.plane.admin()).list(&named).await.unwrap();
+    let cluster = cluster.items.into_iter().filter_map(|role| role.rules);
+    let rules = cluster.chain(roles.items.into_iter().filter_map(|role| role.rules));
+    rules.flat_map(|rules| rights(&rules)).collect()
+}
+
+/// What was asked for, and what of it was refused.
+fn asked(world: &World) -> (BTreeSet<Right>, Vec<String>) {
+    let (mut used, mut refused) = (BTreeSet::new(), Vec::new());
+    for event in world.requests() {
+        let Some(object) = event.object_ref else { continue };
+        let resource = match object.subresource.as_str() {
+            "" => object.resource,
+            part => format!("{}/{part}", object.resource),
+        };
+        if event.response_status.is_some_and(|status| status.code == 403) {
+            refused.push(format!("{} {}", event.verb, event.uri));
+        }
+        used.insert((object.api_group, resource, event.verb));
+    }
+    (used, refused)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name().to_owned();
+    world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let auth =
+        format!("  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n");
+    world.apply(&world.quorum("with-password", &auth));
+    world.apply(&lock("report", ""));
+    let mut operator = world.operator("replica-1").await;
+    world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    // The same thing twice within minutes is one event, which is patched.
+    for _ in 0..2 {
+        for master in &world.masters[..2] {
+            master.pause().unwrap();
+        }
+        world
+            .quorum_status("default", "is lost", |status| {
+                condition(status, "Ready").0 == "False"
+            })
+            .await;
+        for master in &world.masters[..2] {
+            master.resume().unwrap();
+        }
+        world
+            .quorum_status("default", "is back", |status| {
+                condition(status, "Ready").0 == "True"
+            })
+            .await;
+    }
+    let granted = granted(&world).await;
+    assert!(granted.len() > 10, "{granted:?}");
+    let unused = eventually(BOUND, "what is asked for", async || {
+        let (used, refused) = asked(&world);
+        assert_eq!(refused, Vec::<String>::new(), "403");
+        let missing: Vec<_> = used.difference(&granted).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        let unused: BTreeSet<Right> = granted.difference(&used).cloned().collect();
+        // Events are written behind everything else.
+        if used
+            .iter()
+            .any(|(_, resource, verb)| resource == "events" && verb == "patch")
+        {
+            Ok(unused)
+        } else {
+            Err(used)
+        }
+    })
+    .await;
+    println!("not asked for: {unused:#?}");
+    let for_others = FOR_OTHERS.map(|(group, resource, verb)| (group.into(), resource.into(), verb.into()));
+    let unused: Vec<_> = unused
+        .into_iter()
+        .filter(|right| !for_others.contains(right))
+        .collect();
+    assert!(
+        unused.is_empty(),
+        "granted to {SERVICE_ACCOUNT} and never asked for: {unused:?}"
+    );
+    operator.child.kill();
+
+    followed_namespaces(&world).await;
+}
+
+/// `--watch-namespaces`: the others are not looked at.
+async fn followed_namespaces(world: &World) {
+    let other = world.plane.namespace("other").await;
+    let elsewhere = lock("elsewhere", "").replace(
+        "name: elsewhere",
+        &format!("name: elsewhere, namespace: {}", other.name()),
+    );
+    let own = world.namespace.name().to_owned();
+    world.plane.kubectl(&["version"]);
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(file.path(), elsewhere).unwrap();
+    let output = world
+        .plane
+        .kubectl(&["apply", "--filename", &file.path().display().to_string()]);
+    assert!(output.status.success(), "{output:?}");
+    let before = world.requests().len();
+    let names = format!("{own},nowhere-yet");
+    let operator = world.operator_with("replica-2", |command| {
+        command.args(["--watch-namespaces", &names]);
+    });
+    let operator = operator.await;
+    operator.wait_ready();
+    world
+        .lock_status("report", "is held", |status| {
+            status["holderIdentity"] == "replica-2"
+        })
+        .await;
+    let locks: Vec<String> = operator
+        .locks()
+        .iter()
+        .map(|lock| lock["namespace"].to_string())
+        .collect();
+    assert_eq!(locks, [format!("\"{own}\"")]);
+    let asked: BTreeSet<String> = world.requests()[before..]
+        .iter()
+        .filter_map(|event| event.object_ref.clone())
+        .filter(|object| object.resource == "leaderlocks")
+        .map(|object| object.namespace)
+        .collect();
+    assert_eq!(asked, BTreeSet::from([own, "nowhere-yet".to_owned()]));
+}

@@ -1,0 +1,105 @@
+//! The password changes while locks are held.
+
+use std::time::Duration;
+
+use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::fixture::BOUND;
+use crate::world::{World, condition, lock, message, throughout, timed};
+
+const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
+
+fn secret(password: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: masters}}\nstringData: {{username: app, password: {password}}}\n"
+    )
+}
+
+async fn everywhere(world: &World, words: &[&str]) {
+    for server in &world.masters {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg("app").arg(words);
+        let _: redis::Value = command.query_async(&mut connection).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_rotated_without_losing_a_lease() {
+    let options = ServerOptions {
+        users: vec![USER.into()],
+        ..ServerOptions::default()
+    };
+    let masters = (0..3).map(|_| RedisServer::start(&options).unwrap()).collect();
+    let world = World::of(masters, World::small_options()).await;
+    world.apply(&secret("first"));
+    let auth = format!(
+        "  firstStart: Immediate\n  auth: {{secretRef: {{name: masters, namespace: {}}}}}\n",
+        world.namespace.name()
+    );
+    world.apply(&world.quorum("default", &auth));
+    world.apply(&lock("report", ""));
+    let operator = world.operator("replica-1").await;
+    let token = world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await["fencingToken"]
+        .clone();
+    let degraded = async |reason: &str, what: &str| {
+        let (status, _) = timed(what, async || {
+            let status = serde_json::to_value(world.quorums().get("default").await.unwrap().status).unwrap();
+            if condition(&status, "Degraded").1 == reason {
+                Ok(status)
+            } else {
+                Err(status)
+            }
+        })
+        .await;
+        println!("            {}", message(&status, "Degraded"));
+        assert_eq!(condition(&status, "Ready").0, "True", "{status:#}");
+        status
+    };
+
+    // A wrong one: nothing is lost, and the quorum says so.
+    world.apply(&secret("wrong"));
+    let status = degraded("CredentialsRefused", "a wrong password is told").await;
+    assert!(!status.to_string().contains("first"), "{status:#}");
+    throughout(Duration::from_secs(3), || {
+        operator.assert_holds("report", &token);
+    })
+    .await;
+
+    // The repair is taken: add the new one, change the Secret, remove the old one.
+    everywhere(&world, &[">second"]).await;
+    world.apply(&secret("second"));
+    degraded("AllVote", "the right password is taken").await;
+    everywhere(&world, &["<first"]).await;
+    let mut least = u64::MAX;
+    throughout(Duration::from_secs(3), || {
+        least = least.min(operator.assert_holds("report", &token))
+    })
+    .await;
+    println!("at least {least} ms of the lease were left");
+
+    // The masters cut every connection: the next one is made with what the Secret holds now.
+    for server in &world.masters {
+        let client = redis::Client::open(server.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = redis::cmd("CLIENT");
+        command.arg("KILL").arg("USER").arg("app");
+        let _: redis::Value = command.query_async(&mut connection).await.unwrap();
+    }
+    eventually(BOUND, "renewed on new connections", async || {
+        let left = operator.assert_holds("report", &token);
+        if left > 1_500 { Ok(()) } else { Err(left) }
+    })
+    .await;
+    let log = operator.child.stderr().join("\n");
+    assert!(
+        ["first", "second", "wrong"]
+            .iter()
+            .all(|word| !log.contains(&format!("{word}\""))),
+        "{log}"
+    );
+    let status = world.lock_status("report", "is as it was", |_| true).await;
+    assert_eq!(status["leaseTransitions"], 0);
+}

@@ -1,0 +1,116 @@
+//! Objects that this version of the operator cannot read.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, Operator};
+use crate::world::{World, lock};
+
+/// Whether the API server takes any text for `candidates`.
+async fn any_candidates(world: &World, any: bool) {
+    let crds = Api::<CustomResourceDefinition>::all(world.plane.admin());
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/candidates";
+    let crd = serde_json::to_value(crds.get("leaderlocks.redlock.dev").await.unwrap()).unwrap();
+    let mut field = crd.pointer(path).unwrap().clone();
+    if any {
+        field.as_object_mut().unwrap().remove("enum");
+    } else {
+        field["enum"] = json!(["Operator", "Agents"]);
+    }
+    let mut patched = crd;
+    *patched.pointer_mut(path).unwrap() = field;
+    patched["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("managedFields");
+    let as_who = PatchParams::apply("test").force();
+    crds.patch("leaderlocks.redlock.dev", &as_who, &Patch::Apply(&patched))
+        .await
+        .unwrap();
+    let odd =
+        lock("trial", ", candidates: Everybody").replace("name: trial", "name: trial, namespace: default");
+    eventually(BOUND, "the definition is in use", async || {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        std::fs::write(file.path(), &odd).unwrap();
+        let path = file.path().display().to_string();
+        let output = world
+            .plane
+            .kubectl(&["create", "--dry-run=server", "--filename", &path]);
+        if output.status.success() == any {
+            Ok(())
+        } else {
+            Err(output)
+        }
+    })
+    .await;
+}
+
+async fn unreadable(operator: &Operator, name: &str, wanted: bool) {
+    let series = "redlock_object_unreadable{kind=\"LeaderLock\",object_namespace=";
+    eventually(BOUND, &format!("{name} unreadable: {wanted}"), async || {
+        let (_, metrics) = operator.get("/metrics");
+        let mut lines = metrics.lines().filter(|line| line.starts_with(series));
+        let found = lines.any(|line| line.contains(&format!("object=\"{name}\"")));
+        if found == wanted { Ok(()) } else { Err(metrics) }
+    })
+    .await;
+}
+
+fn active(status: &Value) -> bool {
+    status["role"] == "Active"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("good", ""));
+    world.apply(&lock("edited", ""));
+    let mut operator = world.operator("replica-1").await;
+    let token = world.lock_status("good", "is held", active).await["fencingToken"].clone();
+    let edited = world.lock_status("edited", "is held", active).await["fencingToken"].clone();
+
+    any_candidates(&world, true).await;
+    world.apply(&lock("odd", ", candidates: Everybody"));
+    world.apply(&lock("edited", ", candidates: Everybody"));
+    any_candidates(&world, false).await;
+    unreadable(&operator, "odd", true).await;
+    unreadable(&operator, "edited", true).await;
+    let line = operator.child.wait_for_line(BOUND, "/odd");
+    println!("{line}");
+    assert!(
+        line.contains("cannot be read by this version") && line.contains("Everybody"),
+        "{line}"
+    );
+
+    // The others go on, and so does what was in force of the one that was edited.
+    world.apply(&lock("late", ""));
+    world.lock_status("late", "is held", active).await;
+    operator.assert_holds("good", &token);
+    operator.assert_holds("edited", &edited);
+    // Nothing is tried again and again with it.
+    world.kubectl(&["annotate", "leaderlock", "odd", "edited", "test=1"]);
+    let before = world.writes("leaderlocks");
+    world.apply(&lock("later", ""));
+    world.lock_status("later", "is held", active).await;
+    let writes = world.writes("leaderlocks") - before;
+    assert!(writes < 10, "{writes} writes");
+
+    // The same for one that starts now.
+    let second = world.operator("replica-2").await;
+    unreadable(&second, "odd", true).await;
+    assert_eq!(second.get("/readyz").0, 200);
+    operator.child.kill();
+    world
+        .lock_status("good", "is taken over", |status| {
+            status["holderIdentity"] == "replica-2"
+        })
+        .await;
+
+    // Repaired, it is used.
+    world.apply(&lock("odd", ", candidates: Operator"));
+    world.lock_status("odd", "is held", active).await;
+    unreadable(&second, "odd", false).await;
+}
