@@ -14,7 +14,12 @@ use crate::api::target::TargetRef;
 #[derive(Debug, Error)]
 pub(crate) enum TargetError {
     #[error("{what}: {reason}")]
-    Api { what: String, reason: String },
+    Api {
+        what: String,
+        reason: String,
+        /// It said no; otherwise it may still do it.
+        refusal: bool,
+    },
     #[error("apiVersion {api_version:?} of kind {kind} cannot be one")]
     ApiVersion { api_version: String, kind: String },
     #[error("kind {kind} of {api_version} is not known to the API server")]
@@ -22,6 +27,14 @@ pub(crate) enum TargetError {
 }
 
 impl TargetError {
+    /// Whether what was asked for will not be done any more.
+    pub(crate) const fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api { refusal, .. } => *refusal,
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } => true,
+        }
+    }
+
     fn of(what: impl Into<String>, error: &kube::Error) -> Self {
         let reason = match error {
             kube::Error::Api(status) => status.message.clone(),
@@ -36,6 +49,7 @@ impl TargetError {
         Self::Api {
             what: what.into(),
             reason,
+            refusal: matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code)),
         }
     }
 }
@@ -52,6 +66,7 @@ pub(crate) async fn resource(client: &Client, reference: &TargetRef) -> Result<A
         Err(kube::Error::Api(status)) if !status.is_not_found() => Err(TargetError::Api {
             what: format!("looking for kind {kind} of {api_version}"),
             reason: status.message,
+            refusal: true,
         }),
         Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
             Err(TargetError::UnknownKind { api_version, kind })

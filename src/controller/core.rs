@@ -7,16 +7,18 @@ mod locks;
 pub(super) mod place;
 mod quorum_view;
 mod quorums;
+mod shutdown;
 pub(super) mod targets;
 pub(super) mod urls;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -32,13 +34,13 @@ use super::{
     quorums::Quorums,
     secrets::{SecretKey, Secrets},
     siblings::Ready,
-    warden::{Order, Report},
+    warden::Report,
     writer::{Item, Writer, Written},
 };
 use crate::{
     api::{LeaderLock, RedisQuorum, lock_status::Role},
     clock,
-    lease::{ClusterId, FencingToken, HolderIdentity, LockName},
+    lease::{ClusterId, FencingToken, HolderIdentity},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::{
         fleet::Fleet,
@@ -51,10 +53,6 @@ use crate::{
 
 /// How often what only time changes is looked at: who reports, which masters vote.
 const LOOK: Duration = Duration::from_millis(200);
-/// However many locks there are, they are given back in this time.
-const ENDING: Duration = Duration::from_millis(1_600);
-/// And their finalizers are removed in this time, where nobody is left to do it.
-const FINALIZERS: Duration = Duration::from_secs(2);
 /// Observations taken in one turn.
 const AT_ONCE: usize = 512;
 
@@ -94,7 +92,7 @@ pub(super) struct Core {
     /// The requests for a hand-over that are being answered.
     answering: BTreeMap<ObjectKey, String>,
     siblings: Ready,
-    /// Locks whose warden or finalizer could not be seen to yet.
+    /// Locks whose place or warden, and those whose finalizer, could not be seen to yet.
     wardens_due: BTreeSet<ObjectKey>,
     finalizers_due: BTreeSet<ObjectKey>,
     /// The caches were filled, and what they hold was applied.
@@ -286,7 +284,11 @@ impl Core {
             Written::Quorum(mut object) => {
                 super::object::trim(&mut object.metadata);
                 self.remembered(&object);
-                self.on_quorum(Observation::Seen(object));
+                // It may have been deleted meanwhile: its answer must not bring it back.
+                let known = self.quorums.get(&object.name_any());
+                if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
+                    self.on_quorum(Observation::Seen(object));
+                }
             }
             Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
         }
@@ -313,55 +315,6 @@ impl Core {
         self.look_at_targets();
         self.touched_quorums.append(&mut self.touched_later);
         self.close_quorums();
-    }
-
-    /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.
-    /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
-    pub(super) async fn stop(&mut self) {
-        self.state.in_use.store(Arc::new(self.in_use(true)));
-        let now = clock::now();
-        let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
-        let (mut stopped, mut keys) = (Vec::new(), Vec::new());
-        for (key, entry, warden) in self.locks.with_targets() {
-            let Some(plan) = &entry.put else { continue };
-            if !self.holds(key, now) {
-                continue;
-            }
-            if self.siblings.any() {
-                reserve
-                    .entry(plan.quorum.clone())
-                    .or_default()
-                    .insert(plan.lock_name.clone());
-                continue;
-            }
-            let (done, end) = tokio::sync::oneshot::channel();
-            let bound = plan.timings.stop + plan.timings.lease_duration;
-            warden.tell(Order::Stop(now + bound, done));
-            keys.push(key.clone());
-            stopped.push(time::timeout(bound, end));
-        }
-        if !stopped.is_empty() {
-            tracing::info!(
-                locks = stopped.len(),
-                "no sibling is ready: stops the targets first"
-            );
-            let ends = futures_util::future::join_all(stopped).await;
-            for (key, end) in keys.into_iter().zip(ends) {
-                // The last replica takes its finalizers along: nobody would be there to remove them.
-                if matches!(end, Ok(Ok(_))) {
-                    self.set_finalizer(&key, false);
-                }
-            }
-            let removed = async { while self.jobs.join_next().await.is_some() {} };
-            if time::timeout(FINALIZERS, removed).await.is_err() {
-                tracing::warn!("not every finalizer could be removed in time");
-            }
-        }
-        // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
-        self.locks.dismiss_wardens();
-        if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
-            tracing::warn!("not everything could be given back in time: leases run out by themselves");
-        }
     }
 
     fn in_use(&self, stopping: bool) -> InUse {

@@ -122,8 +122,9 @@ impl Locks {
             Some(entry) => {
                 if !is_older(&object.metadata, &entry.object.metadata) {
                     // Made anew under its name: what was under way concerned the one before.
-                    if entry.object.metadata.uid != object.metadata.uid {
-                        entry.leaving = None;
+                    if entry.object.metadata.uid != object.metadata.uid && entry.leaving.take().is_some() {
+                        // It starts nothing any more.
+                        entry.warden = None;
                     }
                     entry.object = object;
                 }

@@ -239,9 +239,23 @@ impl Operator {
 
     /// Gives everything up, in bounded time: that of the longest stop where targets run and no sibling is ready. Further
     /// signals change nothing: whoever signals a process and its group sends two at once.
-    async fn stop(mut self) {
-        self.core.stop().await;
-        self.tasks.shutdown().await;
+    async fn stop(self) {
+        let Self {
+            mut core,
+            mut seen,
+            mut tasks,
+            ..
+        } = self;
+        // Nobody decides on what comes in any more, but a warden that waits for its report to be taken stops nothing.
+        let taking = async {
+            while seen.recv().await.is_some() {}
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = core.stop() => {}
+            () = taking => {}
+        }
+        tasks.shutdown().await;
     }
 }
 

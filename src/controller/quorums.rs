@@ -56,6 +56,8 @@ pub(super) struct QuorumEntry {
     /// First start: the masters are being initialised.
     pub(super) initializing: Initializing,
     pub(super) url_change: UrlChange,
+    /// Another quorum runs under its name until no lock is contended for there.
+    pub(super) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
     pub(super) told_unknown: bool,
     /// When there was no majority last, after there was one; until it is told that it is back.
@@ -99,6 +101,7 @@ impl QuorumEntry {
             initializing: Initializing::No,
             url_change: UrlChange::default(),
             told_unknown: false,
+            awaits_other: false,
             lost: None,
             caretaker: false,
             contradicted: false,
@@ -210,11 +213,12 @@ impl Quorums {
         match self.entries.get_mut(name) {
             // The answer to a write may be ahead of the watch.
             Some(entry) if is_older(&object.metadata, &entry.object.metadata) => {}
-            Some(entry) => {
+            Some(entry) if entry.object.metadata.uid == object.metadata.uid => {
                 entry.heed_others(&object);
                 entry.object = object;
             }
-            None => {
+            // Made anew under its name: nothing that is known of the one before holds for it.
+            _ => {
                 self.entries.insert(name.to_owned(), QuorumEntry::new(object));
             }
         }

@@ -8,7 +8,7 @@ mod target;
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::SelectAll};
+use futures_util::{StreamExt, future::join_all, stream::SelectAll};
 use kube::Client;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -24,7 +24,7 @@ use crate::{
     },
     clock,
     elector::{Elector, Standing},
-    lease::{ClusterId, FencingToken, Moment},
+    lease::{ClusterId, FencingToken, Holder, Moment},
 };
 use goal::{Facts, Goal, Other, goal};
 use target::{Step, Switch};
@@ -78,8 +78,13 @@ pub(super) struct Handle {
 
 impl Handle {
     pub(super) fn tell(&self, order: Order) {
-        // A warden ends only when this handle is dropped.
+        // A warden ends only when this handle is dropped, or broken: then it is started anew.
         let _ = self.orders.send(order);
+    }
+
+    /// It panicked: nothing is looked after any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.task.is_finished()
     }
 }
 
@@ -98,7 +103,7 @@ pub(super) struct Post {
     pub(super) client: Client,
     pub(super) elector: Elector,
     pub(super) standing: watch::Receiver<Standing>,
-    /// The last holder by the object's status, if it was of this cluster.
+    /// The token of the last holder of this cluster: by the object's status, then by what this warden marked.
     pub(super) own_token: Option<u64>,
 }
 
@@ -180,8 +185,7 @@ impl Warden {
                     }
                 },
                 changed = self.post.standing.changed() => if changed.is_err() {
-                    // The lock is not contended for any more; whoever took it away says what becomes of the targets.
-                    return;
+                    self.find_standing().await;
                 },
                 Some(()) = changes.next(), if !changes.is_empty() => {}
                 () = time::sleep(pause.min(NOW_AND_THEN)) => {}
@@ -201,11 +205,22 @@ impl Warden {
         self.switches.iter().filter_map(Switch::changes).collect()
     }
 
+    /// A lock that was given up and put again stands anew: what was followed ended with the lease before.
+    async fn find_standing(&mut self) {
+        let standing = self.post.elector.watch(&self.post.plan.lock_name);
+        match standing.filter(|standing| standing.has_changed().is_ok()) {
+            Some(standing) => self.post.standing = standing,
+            None => time::sleep(AGAIN).await,
+        }
+    }
+
     /// One step towards the goal, and when the next is due.
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
         let goal = goal(&self.facts(now), now);
-        if self.post.hands.off && self.halted.is_none() {
+        if self.post.hands.off {
+            // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
+            self.stop.clear();
             return (self.report(goal, true, false, None), None);
         }
         match goal {
@@ -234,7 +249,9 @@ impl Warden {
         } else if let Some(until) = self.last_until.take() {
             self.lost = Some(until);
         }
-        let holder = standing.holder.as_ref().filter(|holder| now < holder.ends);
+        // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
+        let others = |holder: &&Holder| now < holder.ends && Some(holder.token) != self.seen_token;
+        let holder = standing.holder.as_ref().filter(others);
         let other = holder.map(|holder| {
             if holder.cluster.uid() == self.post.cluster.uid() {
                 Other::Sibling
@@ -277,6 +294,11 @@ impl Warden {
         }
     }
 
+    async fn mark(&self, clean: bool) -> bool {
+        let lock = self.post.plan.lock_name.clone();
+        self.post.elector.mark(lock, clean).await
+    }
+
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
         let Some(token) = self.seen_token else {
             return (self.report(Goal::Run, false, false, None), None);
@@ -285,12 +307,7 @@ impl Warden {
             return (self.report(Goal::Run, false, true, None), None);
         }
         if self.marked != Some(token) {
-            if !self
-                .post
-                .elector
-                .mark(self.post.plan.lock_name.clone(), false)
-                .await
-            {
+            if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
                     "a majority of the masters did not write down that targets start".to_owned(),
@@ -301,6 +318,7 @@ impl Warden {
                 );
             }
             self.marked = Some(token);
+            self.post.own_token = Some(token.0);
         }
         let (mut settled, mut trouble) = (true, None);
         for index in 0..self.switches.len() {
@@ -324,8 +342,10 @@ impl Warden {
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
         let (mut settled, mut trouble) = (true, None);
-        for switch in &mut self.switches {
-            match switch.stop(by).await {
+        // Together: one whose API hangs must not take the time of the others.
+        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
+        for step in steps.await {
+            match step {
                 Step::Done => {}
                 Step::Working => settled = false,
                 Step::Trouble(reason, text) => (settled, trouble) = (false, Some((reason, text))),
@@ -335,12 +355,7 @@ impl Warden {
             self.lost = None;
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
-                let clean = !held
-                    || self
-                        .post
-                        .elector
-                        .mark(self.post.plan.lock_name.clone(), true)
-                        .await;
+                let clean = !held || self.mark(true).await;
                 for done in self.stop.drain(..) {
                     // Whoever asked may have given up.
                     let _ = done.send(clean);

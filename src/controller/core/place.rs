@@ -1,15 +1,16 @@
 //! Whether a lock is contended for: put, left as it is, or taken away.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Core, Job};
 use crate::{
     api::{
-        leader_lock::{DeletionPolicy, LockState},
+        leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState},
         plan::LockPlan,
     },
     clock,
     controller::{
+        events::timestamp,
         object::ObjectKey,
         problem::{Problem, Reason},
         warden::Order,
@@ -39,10 +40,18 @@ struct Facts<'a> {
     wanted: &'a Result<Arc<LockPlan>, Problem>,
     /// No other cluster has our name on the quorum.
     confirmed: bool,
-    /// The quorum in which it is put is still declared.
+    /// The quorum in which it is put is still declared, and not another one under its name.
     declared: bool,
     deleted: bool,
+    /// Something of it may run in this cluster: its finalizer is there.
+    guarded: bool,
+    /// It is for this replica to stop what nobody of this cluster is known to hold.
+    in_charge: bool,
 }
+
+/// So long an operator that was started waits for its quorum before it minds what it cannot contend for. The first
+/// round of the warden comes after it.
+const UNCONFIRMED: Duration = Duration::from_secs(1);
 
 /// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
 /// Only what the object clearly asks for takes it away.
@@ -50,6 +59,11 @@ fn place(facts: &Facts<'_>) -> Move {
     let Some(put) = facts.put else {
         return match facts.wanted {
             Ok(plan) if facts.confirmed && !facts.deleted => Move::Put(plan.clone()),
+            // An operator before this one left it running. It is looked at, never taken: that stops what runs, unless a
+            // sibling holds the lock.
+            Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
+                Move::Put(only_looked_at(plan))
+            }
             _ => Move::Keep,
         };
     };
@@ -70,7 +84,14 @@ fn place(facts: &Facts<'_>) -> Move {
 }
 
 fn gives_up(plan: &LockPlan) -> bool {
-    plan.state == LockState::SteppedDown
+    plan.state == LockState::SteppedDown || plan.candidates == Candidates::Agents
+}
+
+fn only_looked_at(plan: &LockPlan) -> Arc<LockPlan> {
+    Arc::new(LockPlan {
+        state: LockState::SteppedDown,
+        ..plan.clone()
+    })
 }
 
 impl Core {
@@ -88,14 +109,24 @@ impl Core {
         };
         if entry.leaving.is_none() {
             let reporter = quorum.and_then(|quorum| self.quorums.get(&quorum)?.reporter.as_ref());
-            let declared = |plan: &Arc<LockPlan>| self.quorums.get(&plan.quorum).is_some();
+            let guarded = super::targets::has_finalizer(&entry.object);
+            let declared = |plan: &Arc<LockPlan>| {
+                let quorum = self.quorums.get(&plan.quorum);
+                quorum.is_some_and(|quorum| !quorum.awaits_other)
+            };
             let next = place(&Facts {
                 put: entry.put.as_deref(),
                 wanted: &wanted,
                 confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
                 declared: entry.put.as_ref().is_some_and(declared),
                 deleted: entry.object.metadata.deletion_timestamp.is_some(),
+                guarded,
+                in_charge: guarded && self.in_charge(entry.first_seen, &entry.object.spec.quorum_ref.name),
             });
+            if guarded && wanted.is_ok() && entry.put.is_none() {
+                // It may be for this replica later; and what is deleted is taken away once it is looked at.
+                self.wardens_due.insert(key.clone());
+            }
             match next {
                 Move::Put(plan) => self.put(key, plan),
                 Move::Keep => {}
@@ -105,6 +136,13 @@ impl Core {
         }
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(key);
+    }
+
+    /// A sibling that reports has a majority of the masters, and minds the locks.
+    fn in_charge(&self, first_seen: Moment, quorum: &str) -> bool {
+        let quorum = self.quorums.get(quorum);
+        let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
+        clock::now().since(first_seen) >= UNCONFIRMED && !(self.siblings.any() && reported)
     }
 
     fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
@@ -127,19 +165,23 @@ impl Core {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let bound = entry
-            .put
-            .as_ref()
-            .map(|plan| plan.timings.stop + plan.timings.lease_duration);
-        let until = now + bound.unwrap_or_default();
+        let Some(put) = entry.put.clone() else { return };
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
+        // Where nothing is ever switched, there is nothing to wait for either.
+        let stops = !put.targets.is_empty() && !orphan && put.enforcement == Enforcement::Enforce;
+        if stops && entry.warden.is_none() {
+            // Put a moment ago: whoever is to stop what runs is not there yet.
+            self.wardens_due.insert(key.clone());
+            return;
+        }
+        let until = now + put.timings.stop + put.timings.lease_duration;
         entry.leaving = Some(Leaving {
             until,
             stopped: false,
         });
-        let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
         match &entry.warden {
-            Some(warden) if !orphan => {
+            Some(warden) if stops => {
                 let (done, stopped) = tokio::sync::oneshot::channel();
                 warden.tell(Order::Stop(until, done));
                 let key = key.clone();
@@ -160,7 +202,7 @@ impl Core {
         leaving.stopped = stopped;
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
-                "targets were not stopped in time; the lock goes, its lease runs out");
+                "targets were not stopped; the lock goes, its lease runs out");
         }
         entry.warden = None;
         let farewell = if stopped {
@@ -266,6 +308,8 @@ mod tests {
             confirmed: true,
             declared: true,
             deleted: false,
+            guarded: false,
+            in_charge: false,
         };
         change(&mut facts);
         place(&facts)
@@ -277,6 +321,27 @@ mod tests {
         assert_eq!(decide(None, &wanted, |_| {}), Move::Put(plan("")));
         assert_eq!(decide(None, &wanted, |facts| facts.confirmed = false), Move::Keep);
         assert_eq!(decide(None, &wanted, |facts| facts.deleted = true), Move::Keep);
+    }
+
+    #[test]
+    fn what_an_operator_before_left_running_is_minded_without_a_majority() {
+        let wanted = Ok(plan(TARGET));
+        let looked_at =
+            |found: Move| matches!(found, Move::Put(plan) if plan.state == LockState::SteppedDown);
+        assert_eq!(
+            decide(None, &wanted, |facts| (facts.confirmed, facts.guarded) =
+                (false, true)),
+            Move::Keep
+        );
+        assert!(looked_at(decide(None, &wanted, |facts| {
+            (facts.confirmed, facts.guarded, facts.in_charge) = (false, true, true);
+        })));
+        assert!(looked_at(decide(None, &wanted, |facts| {
+            (facts.deleted, facts.guarded) = (true, true);
+        })));
+        // Contended for as soon as our name is ours.
+        let minded = only_looked_at(&plan(TARGET));
+        assert_eq!(decide(Some(&minded), &wanted, |_| {}), Move::Put(plan(TARGET)));
     }
 
     #[test]

@@ -149,6 +149,10 @@ impl Core {
             .is_some_and(|running| is_another(&running.plan, &plan))
         {
             // Made anew under the name of one that is still being left.
+            if let Some(entry) = self.quorums.get_mut(name).filter(|entry| !entry.awaits_other) {
+                entry.awaits_other = true;
+                self.touch_locks_of(name);
+            }
             if !self.locks.any_put(name) {
                 self.fleet.close(name, "it was made anew with other masters");
             }
@@ -157,6 +161,9 @@ impl Core {
         }
         let timeout = self.timeout_of(&plan);
         let in_use = self.with_urls_in_use(name, &plan);
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.awaits_other = false;
+        }
         if let Some(running) = self.fleet.get_mut(name) {
             let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
             running.rekey(access).map_err(refused)?;
@@ -185,16 +192,14 @@ impl Core {
         Ok(Some(in_use))
     }
 
-    /// Contends for what is internal to a cluster. Again for an object that was made anew before all was left that the
-    /// one before had opened.
+    /// Also of a quorum that runs already: its object may have been made anew under its name.
     fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, now: Moment) {
         let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
             return;
         };
         if entry.reporter.is_none() {
             let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            let reporter = Reporter::start(&running.elector, &self.cluster, timeout, longest, now);
-            entry.reporter = reporter.ok();
+            entry.reporter = Reporter::start(&running.elector, &self.cluster, timeout, longest, now).ok();
         }
     }
 

@@ -39,7 +39,7 @@ impl Core {
             return;
         };
         let hands = hands(&entry.object, &plan);
-        if let Some(warden) = &entry.warden {
+        if let Some(warden) = entry.warden.as_ref().filter(|warden| !warden.is_broken()) {
             warden.tell(Order::Plan(plan, hands));
             return;
         }
@@ -70,7 +70,7 @@ impl Core {
     pub(super) fn on_report(&mut self, report: Report) {
         let key = report.key.clone();
         let now = clock::now();
-        let held = self.holds(&key, now);
+        let held = self.held_by_us(&key, now);
         let Some(entry) = self.locks.get_mut(&key) else {
             return;
         };
@@ -104,6 +104,18 @@ impl Core {
         let plan = self.locks.get(key).and_then(|entry| entry.put.clone());
         let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
         standing.is_some_and(|standing| standing.borrow().authority_at(now).is_some())
+    }
+
+    /// A replica of this cluster holds the lock, as far as this one sees.
+    fn held_by_us(&self, key: &ObjectKey, now: Moment) -> bool {
+        let plan = self.locks.get(key).and_then(|entry| entry.put.as_ref());
+        let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
+        standing.is_some_and(|standing| {
+            let standing = standing.borrow();
+            let holder = standing.holder.as_ref().filter(|holder| now < holder.ends);
+            standing.authority_at(now).is_some()
+                || holder.is_some_and(|holder| holder.cluster.uid() == self.cluster.uid())
+        })
     }
 
     pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool) {
@@ -144,6 +156,8 @@ impl Core {
             Ok(Some(mut object)) => {
                 crate::controller::object::trim(&mut object.metadata);
                 self.see_answer(object, now);
+                // What was wanted meanwhile had to wait.
+                self.finalizers_due.insert(key.clone());
             }
             Ok(None) => {}
             Err(reason) => {
@@ -155,8 +169,15 @@ impl Core {
 
     /// What could not be done before.
     pub(super) fn look_at_targets(&mut self) {
-        for key in std::mem::take(&mut self.wardens_due) {
-            self.apply_targets(&key);
+        self.touched_locks.append(&mut self.wardens_due);
+        let broken = self
+            .locks
+            .with_targets()
+            .filter(|(_, _, warden)| warden.is_broken());
+        let broken: Vec<ObjectKey> = broken.map(|(key, ..)| key.clone()).collect();
+        for key in broken {
+            tracing::error!(object = %format!("LeaderLock {key}"), "what switches the targets broke; started anew");
+            self.touched_locks.insert(key);
         }
         for key in std::mem::take(&mut self.finalizers_due) {
             let Some(entry) = self.locks.get(&key) else {
@@ -166,7 +187,9 @@ impl Core {
                 .leaving
                 .is_some_and(|leaving| leaving.stopped || leaving.until <= clock::now())
             {
-                self.set_finalizer(&key, false);
+                if has_finalizer(&entry.object) {
+                    self.set_finalizer(&key, false);
+                }
             } else if let Some(report) = entry.warden.as_ref().and_then(|warden| warden.last.clone()) {
                 self.on_report(report);
             }

@@ -7,6 +7,7 @@ use kube::{
     Client,
     runtime::{WatchStreamExt, watcher::watcher},
 };
+use tokio::time;
 
 use crate::{
     api::{
@@ -23,6 +24,10 @@ use crate::{
     },
 };
 
+/// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A write that was not answered may still be done: the API server gives a request up after a minute.
+const IN_FLIGHT: Duration = Duration::from_secs(70);
 /// What is still there this long before the end is deleted with the time that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(3);
 
@@ -45,6 +50,8 @@ pub(super) struct Switch {
     work: Work,
     /// Found once: which resource the kind of the object is.
     scale: Option<Scale>,
+    /// When a write that starts it was sent and not answered: until it must be over, nothing is confirmed as stopped.
+    unanswered: Option<Moment>,
 }
 
 enum Work {
@@ -80,6 +87,7 @@ impl Switch {
             namespace: namespace.to_owned(),
             work,
             scale: None,
+            unanswered: None,
         }
     }
 
@@ -120,6 +128,28 @@ impl Switch {
 
     /// Only looks.
     pub(super) async fn look(&mut self) {
+        if time::timeout(PATIENCE, self.try_look()).await.is_err() {
+            self.observed = TargetState::Unknown;
+        }
+    }
+
+    /// `may` is asked after the last await before the write.
+    pub(super) async fn start(&mut self, may: impl Fn() -> bool) -> Step {
+        match time::timeout(PATIENCE, self.try_start(may)).await {
+            Ok(step) => step,
+            Err(_) => self.silent(),
+        }
+    }
+
+    /// Done when the pods are gone, not when the number is written.
+    pub(super) async fn stop(&mut self, by: Option<Moment>) -> Step {
+        match time::timeout(PATIENCE, self.try_stop(by)).await {
+            Ok(step) => step,
+            Err(_) => self.silent(),
+        }
+    }
+
+    async fn try_look(&mut self) {
         self.observed = match self.scale().await {
             Ok(Some((scale, active, standby))) => match scale.look().await {
                 Ok(sight) => state(&sight, active, standby),
@@ -129,8 +159,7 @@ impl Switch {
         };
     }
 
-    /// `may` is asked after the last await before the write.
-    pub(super) async fn start(&mut self, may: impl Fn() -> bool) -> Step {
+    async fn try_start(&mut self, may: impl Fn() -> bool) -> Step {
         let (scale, active, standby) = match self.scale().await {
             Ok(Some(found)) => found,
             Ok(None) => return self.unsupported(),
@@ -145,9 +174,19 @@ impl Switch {
             return Step::Trouble("TargetNotFound", format!("{} does not exist", scale.called()));
         };
         if wanted == active {
+            self.unanswered = None;
             return Step::Done;
         }
-        match scale.start(active, may).await {
+        let before = self.unanswered.replace(clock::now());
+        let written = scale.start(active, may).await;
+        match &written {
+            // It is another version of the object now, for which an earlier write is too late.
+            Ok(Write::Done | Write::Missing) => self.unanswered = None,
+            Ok(Write::Conflict(_) | Write::Late) => self.unanswered = before,
+            Err(error) if error.is_refusal() => self.unanswered = before,
+            Err(_) => {}
+        }
+        match written {
             Ok(Write::Done) => {
                 self.observed = TargetState::Active;
                 Step::Done
@@ -161,8 +200,7 @@ impl Switch {
         }
     }
 
-    /// Done when the pods are gone, not when the number is written.
-    pub(super) async fn stop(&mut self, by: Option<Moment>) -> Step {
+    async fn try_stop(&mut self, by: Option<Moment>) -> Step {
         let (scale, active, standby) = match self.scale().await {
             Ok(Some(found)) => found,
             Ok(None) => return self.unsupported(),
@@ -203,7 +241,11 @@ impl Switch {
             None => Vec::new(),
         };
         let keep = usize::try_from(standby).unwrap_or(0);
-        if counted <= standby && left.len() <= keep {
+        let in_flight = self
+            .unanswered
+            .is_some_and(|sent| clock::now().since(sent) < IN_FLIGHT);
+        if counted <= standby && left.len() <= keep && !in_flight {
+            self.unanswered = None;
             self.observed = TargetState::Standby;
             return Step::Done;
         }
@@ -232,6 +274,12 @@ impl Switch {
             "NotSupported",
             format!("target {}: this version does not switch by {action}", self.name),
         )
+    }
+
+    fn silent(&mut self) -> Step {
+        self.observed = TargetState::Unknown;
+        let text = format!("target {}: the API server does not answer in time", self.name);
+        Step::Trouble("TargetUnreachable", text)
     }
 
     fn failed(&mut self, error: &TargetError) -> Step {

@@ -1,0 +1,82 @@
+//! The core's last work: every lock is passed on.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time;
+
+use super::Core;
+use crate::{
+    api::{leader_lock::Enforcement, plan::LockPlan},
+    clock,
+    controller::warden::Order,
+    lease::LockName,
+};
+
+/// However many locks there are, they are given back in this time.
+const ENDING: Duration = Duration::from_millis(1_600);
+/// And their finalizers are removed in this time, where nobody is left to do it.
+const FINALIZERS: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.
+    /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
+    pub(in crate::controller) async fn stop(&mut self) {
+        self.state.in_use.store(Arc::new(self.in_use(true)));
+        let now = clock::now();
+        let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
+        let mut keep = |plan: &LockPlan| {
+            let locks = reserve.entry(plan.quorum.clone()).or_default();
+            locks.insert(plan.lock_name.clone());
+        };
+        let (mut stopped, mut asked) = (Vec::new(), Vec::new());
+        for (key, entry, warden) in self.locks.with_targets() {
+            let Some(plan) = &entry.put else { continue };
+            if !self.holds(key, now) || plan.enforcement == Enforcement::Observe {
+                continue;
+            }
+            if self.siblings.any() {
+                keep(plan);
+                continue;
+            }
+            let (done, end) = tokio::sync::oneshot::channel();
+            let bound = plan.timings.stop + plan.timings.lease_duration;
+            warden.tell(Order::Stop(now + bound, done));
+            asked.push((key.clone(), plan.clone()));
+            stopped.push(time::timeout(bound, end));
+        }
+        if !stopped.is_empty() {
+            tracing::info!(
+                locks = stopped.len(),
+                "no sibling is ready: stops the targets first"
+            );
+            let ends = futures_util::future::join_all(stopped).await;
+            let mut confirmed = Vec::new();
+            for ((key, plan), end) in asked.into_iter().zip(ends) {
+                if matches!(end, Ok(Ok(_))) {
+                    confirmed.push(key);
+                } else {
+                    tracing::warn!(object = %format!("LeaderLock {key}"),
+                        "targets were not stopped; its lease is left to this cluster until it runs out");
+                    keep(&plan);
+                }
+            }
+            // The last replica takes its finalizers along: nobody would be there to remove them.
+            for key in confirmed {
+                self.set_finalizer(&key, false);
+            }
+            let removed = async { while self.jobs.join_next().await.is_some() {} };
+            if time::timeout(FINALIZERS, removed).await.is_err() {
+                tracing::warn!("not every finalizer could be removed in time");
+            }
+        }
+        // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
+        self.locks.dismiss_wardens();
+        if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
+            tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        }
+    }
+}
