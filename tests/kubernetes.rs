@@ -53,5 +53,7 @@ mod tampering;
 mod targets;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
+#[path = "kubernetes/urls.rs"]
+mod urls;
 #[path = "kubernetes/world.rs"]
 mod world;

@@ -114,7 +114,8 @@ enum Job {
     Retired {
         quorum: String,
         master: String,
-        url: String,
+        /// The old one and the new one.
+        urls: (String, String),
         outcome: Result<RetireOutcome, String>,
     },
 }
@@ -203,9 +204,9 @@ impl Core {
             Ok(Job::Retired {
                 quorum,
                 master,
-                url,
+                urls: (old, new),
                 outcome,
-            }) => self.on_retired(&quorum, &master, &url, outcome, clock::now()),
+            }) => self.on_retired(&quorum, &master, (&old, &new), outcome, clock::now()),
             Err(broken) => tracing::error!(error = %broken, "a question to the masters broke off"),
         }
     }

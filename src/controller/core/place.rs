@@ -175,6 +175,14 @@ impl Core {
             self.wardens_due.insert(key.clone());
             return;
         }
+        if deleted && stops && self.held_by_us(key, now) && !self.holds(key, now) {
+            // It stops what runs and removes the finalizer, which here would take the object from under its hands.
+            self.wardens_due.insert(key.clone());
+            return;
+        }
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
         let until = now + put.timings.stop + put.timings.lease_duration;
         entry.leaving = Some(Leaving {
             until,
@@ -190,7 +198,8 @@ impl Core {
                     Job::Stopped(key, matches!(end, Ok(Ok(_))))
                 });
             }
-            _ => self.on_stopped(key, true),
+            // What is orphaned runs on: nobody may begin beside it before the lease has run out.
+            _ => self.on_stopped(key, !orphan),
         }
     }
 

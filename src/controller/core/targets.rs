@@ -107,7 +107,7 @@ impl Core {
     }
 
     /// A replica of this cluster holds the lock, as far as this one sees.
-    fn held_by_us(&self, key: &ObjectKey, now: Moment) -> bool {
+    pub(super) fn held_by_us(&self, key: &ObjectKey, now: Moment) -> bool {
         let plan = self.locks.get(key).and_then(|entry| entry.put.as_ref());
         let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
         standing.is_some_and(|standing| {

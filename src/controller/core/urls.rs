@@ -12,7 +12,8 @@ use crate::{
     masters::{OldServer, RetireOutcome},
 };
 
-/// Names masters, separated by commas, of which the old server is stopped for good.
+/// `NAME=OLD URL`, separated by commas: the server of this master behind this url is stopped for good. With the url, so
+/// that a statement that is forgotten says nothing about the next change.
 const STOPPED: &str = "redlock.dev/old-master-stopped";
 /// Between two tries to reach what could not be reached.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -88,7 +89,8 @@ impl Core {
             .annotations
             .as_ref()
             .and_then(|all| all.get(STOPPED));
-        let stated = stated.is_some_and(|names| names.split(',').any(|name| name.trim() == master));
+        let statement = statement(&master, &old);
+        let stated = stated.is_some_and(|all| all.split(',').any(|one| one.trim() == statement));
         let change = &mut entry.url_change;
         if !change.asking && change.again_at.is_none_or(|at| at <= now) {
             change.asking = true;
@@ -104,7 +106,7 @@ impl Core {
                 Job::Retired {
                     quorum: name,
                     master: named,
-                    url: new,
+                    urls: (old, new),
                     outcome,
                 }
             });
@@ -122,7 +124,7 @@ impl Core {
         &mut self,
         quorum: &str,
         master: &str,
-        url: &str,
+        (old, url): (&str, &str),
         outcome: Result<RetireOutcome, String>,
         now: Moment,
     ) {
@@ -152,13 +154,18 @@ impl Core {
             }
             return;
         }
-        entry.url_change.problem = Some(problem(master, url, outcome));
+        entry.url_change.problem = Some(problem(master, (old, url), outcome));
     }
 }
 
-fn problem(master: &str, url: &str, outcome: Result<RetireOutcome, String>) -> Problem {
+fn statement(master: &str, old: &str) -> String {
+    format!("{master}={old}")
+}
+
+fn problem(master: &str, (old, url): (&str, &str), outcome: Result<RetireOutcome, String>) -> Problem {
     let field = format!("spec.masters: the url of {master} cannot be changed to {url} yet");
-    let stated = format!("or, if that server is stopped for good, annotate {STOPPED}={master}");
+    let annotation = format!("{STOPPED}={}", statement(master, old));
+    let stated = format!("or, if that server is stopped for good, annotate {annotation}");
     let (reason, text) = match outcome {
         Err(error) => (Reason::InvalidSpec, error),
         Ok(RetireOutcome::OldUnreachable { reason }) => (
@@ -174,7 +181,7 @@ fn problem(master: &str, url: &str, outcome: Result<RetireOutcome, String>) -> P
         Ok(RetireOutcome::RetiredForAnother { said }) => (
             Reason::OldMasterStillReachable,
             format!(
-                "the old server was retired for another one ({said}); if this is the one, annotate {STOPPED}={master}"
+                "the old server was retired for another one ({said}); if this is the one, annotate {annotation}"
             ),
         ),
         Ok(RetireOutcome::OthersMissing { voting, needed }) => (

@@ -159,7 +159,11 @@ impl Machine {
     }
 
     /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
+    /// Unless something still runs: then the lease, and what is left of the reservation, may run out.
     pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
+        if self.closing && !self.terms.timings.stop.is_zero() {
+            return self.stop(out);
+        }
         self.start(Round::Release, out);
     }
 

@@ -1,0 +1,61 @@
+//! The url of a master changes while leases are held.
+
+use crate::common::{RedisServer, ServerOptions};
+use crate::world::{World, condition, lock, message};
+
+fn server() -> RedisServer {
+    RedisServer::start(&ServerOptions::default()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
+    let mut world = World::small(3).await;
+    let operator = world.operator("replica-1").await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("report", ""));
+    let before = world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    let old = std::mem::replace(&mut world.masters[2], server());
+    let new = world.masters[2].url();
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let uses = |url: String| {
+        move |status: &serde_json::Value| {
+            status["masters"][2]["url"] == url && condition(status, "Degraded").0 == "False"
+        }
+    };
+    world
+        .quorum_status("default", "uses the new server", uses(new))
+        .await;
+    let said = old.cli(&["HGET", "redlock:meta", "fingerprint"]).unwrap();
+    assert!(said.contains("retired"), "{said}");
+
+    // One that is gone may vote for others, as far as anybody can see.
+    let mut gone = std::mem::replace(&mut world.masters[1], server());
+    let (was, new) = (gone.url(), world.masters[1].url());
+    gone.kill().unwrap();
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let status = world
+        .quorum_status("default", "refuses", |status| {
+            condition(status, "Ready").1 == "OldMasterStillReachable"
+        })
+        .await;
+    println!("{}", message(&status, "Ready"));
+    let stated = format!("redlock.dev/old-master-stopped=m1={was}");
+    assert!(message(&status, "Ready").contains(&stated), "{status:#}");
+    world.kubectl(&["annotate", "redisquorum", "default", &stated]);
+    let uses = |status: &serde_json::Value| {
+        status["masters"][1]["url"] == new && condition(status, "Ready").0 == "True"
+    };
+    world
+        .quorum_status("default", "uses the second new server", uses)
+        .await;
+
+    // All along with one lease.
+    let after = world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    assert_eq!(after["fencingToken"], before["fencingToken"]);
+    assert_eq!(after["leaseTransitions"], before["leaseTransitions"]);
+    drop(operator);
+}
