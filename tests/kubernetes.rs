@@ -14,6 +14,8 @@ mod commands;
 mod common;
 #[path = "kubernetes/crds.rs"]
 mod crds;
+#[path = "kubernetes/cut_off.rs"]
+mod cut_off;
 #[path = "kubernetes/election.rs"]
 mod election;
 #[path = "kubernetes/first_start.rs"]
