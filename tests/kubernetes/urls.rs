@@ -19,21 +19,26 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
     let old = std::mem::replace(&mut world.masters[2], server());
     let new = world.masters[2].url();
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
-    let uses = |url: String| {
-        move |status: &serde_json::Value| {
-            status["masters"][2]["url"] == url && condition(status, "Degraded").0 == "False"
-        }
-    };
-    world
-        .quorum_status("default", "uses the new server", uses(new))
-        .await;
-    let said = old.cli(&["HGET", "redlock:meta", "fingerprint"]).unwrap();
+    for (degraded, what) in [
+        ("True", "waits for the new server"),
+        ("False", "uses the new server"),
+    ] {
+        let uses = |status: &serde_json::Value| {
+            status["masters"][2]["url"] == new && condition(status, "Degraded").0 == degraded
+        };
+        world.quorum_status("default", what, uses).await;
+    }
+    let client = redis::Client::open(old.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut question = redis::cmd("HGET");
+    question.arg("redlock:meta").arg("fingerprint");
+    let said: String = question.query_async(&mut connection).await.unwrap();
     assert!(said.contains("retired"), "{said}");
 
     // One that is gone may vote for others, as far as anybody can see.
-    let mut gone = std::mem::replace(&mut world.masters[1], server());
+    let gone = std::mem::replace(&mut world.masters[1], server());
     let (was, new) = (gone.url(), world.masters[1].url());
-    gone.kill().unwrap();
+    gone.kill();
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let status = world
         .quorum_status("default", "refuses", |status| {
