@@ -4,6 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod config;
+pub mod error;
 pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod quorum;

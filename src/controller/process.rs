@@ -2,7 +2,6 @@
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -26,12 +25,12 @@ use crate::{
     lease::{ClusterId, HolderIdentity, identity::IdentityError},
     operator::{
         fleet::Fleet,
+        error::{ProcessError, listen},
         http,
-        quorum::{Candidate, QuorumEnded},
+        quorum::Candidate,
         signals::Signals,
         state::{InUse, State},
     },
-    telemetry::{Origin, Telemetry},
 };
 
 /// How often the locks are looked at for what passes between two scrapes.
@@ -67,26 +66,18 @@ pub enum OperatorError {
     Client(#[source] Box<kube::Error>),
     #[error("--cluster {name:?}")]
     ClusterName { name: String, source: IdentityError },
-    #[error("listening on {address} (--listen): {}", http::advice(source))]
-    Listen { address: SocketAddr, source: io::Error },
-    #[error("setting up the metrics")]
-    Metrics(#[source] prometheus::Error),
-    #[error("listening for signals")]
-    Signals(#[source] io::Error),
     #[error(transparent)]
-    Quorum(#[from] QuorumEnded),
-    #[error("the task that {task} ended: {reason}")]
-    Task { task: &'static str, reason: String },
+    Process(#[from] ProcessError),
 }
 
 impl OperatorError {
     /// Whether somebody has to change a flag, a file or an address.
     #[must_use]
     pub const fn is_of_configuration(&self) -> bool {
-        matches!(
-            self,
-            Self::NoCluster(_) | Self::Client(_) | Self::ClusterName { .. } | Self::Listen { .. }
-        )
+        match self {
+            Self::NoCluster(_) | Self::Client(_) | Self::ClusterName { .. } => true,
+            Self::Process(error) => error.is_of_configuration(),
+        }
     }
 }
 
@@ -95,28 +86,25 @@ impl OperatorError {
 /// # Errors
 /// No API server to talk to or an address that cannot be used at the start; any task that ends.
 pub async fn run(options: Options) -> Result<(), OperatorError> {
-    let mut signals = Signals::listen().map_err(OperatorError::Signals)?;
+    let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let clients = Clients::infer().await?;
-    let address = options.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| OperatorError::Listen { address, source })?;
+    let listener = listen(options.listen).await?;
     let cluster = tokio::select! {
         cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
         _ = signals.next() => return Ok(()),
     };
-    let telemetry = telemetry(&options, &cluster)?;
-    let state = Arc::new(State {
-        identity: options.identity.clone(),
-        cluster: cluster.clone(),
-        telemetry,
-        in_use: ArcSwap::from_pointee(InUse::awaiting_caches()),
-    });
+    let identity = options.identity.clone();
+    let state = State::new(
+        identity,
+        cluster.clone(),
+        options.lock_metrics,
+        InUse::awaiting_caches(),
+    )?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,
         %cluster,
-        listen = %listener.local_addr().unwrap_or(address),
+        listen = %listener.local_addr().unwrap_or(options.listen),
         "operator started"
     );
     let mut operator = Operator::start(&options, clients, listener, cluster, state);
@@ -126,15 +114,6 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         tracing::info!("operator ended");
     }
     end
-}
-
-fn telemetry(options: &Options, cluster: &ClusterId) -> Result<Arc<Telemetry>, OperatorError> {
-    let origin = Origin {
-        component: "operator",
-        identity: options.identity.clone(),
-        cluster: cluster.clone(),
-    };
-    Telemetry::new(origin, options.lock_metrics).map_err(OperatorError::Metrics)
 }
 
 struct Operator {
@@ -229,10 +208,10 @@ impl Operator {
                 tracing::info!(signal = name, "operator stops: gives every lock back");
                 Ok(())
             }
-            end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(OperatorError::from, |()| {
-                OperatorError::Task { task: "decides", reason: "it returned".into() }
-            })),
-            Some(end) = self.tasks.join_next() => Err(ended(end)),
+            end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(ProcessError::from, |()| {
+                ProcessError::Task { task: "decides", reason: "it returned".into() }
+            }).into()),
+            Some(end) = self.tasks.join_next() => Err(ended(end).into()),
             () = looking => Ok(()),
         }
     }
@@ -292,11 +271,11 @@ fn watch<K>(
     });
 }
 
-fn ended(end: Result<(&'static str, io::Result<()>), JoinError>) -> OperatorError {
+fn ended(end: Result<(&'static str, io::Result<()>), JoinError>) -> ProcessError {
     let (task, reason) = match end {
         Ok((task, Ok(()))) => (task, "it returned".to_owned()),
         Ok((task, Err(cause))) => (task, cause.to_string()),
         Err(broken) => ("works behind the operator", broken.to_string()),
     };
-    OperatorError::Task { task, reason }
+    ProcessError::Task { task, reason }
 }

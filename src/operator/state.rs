@@ -8,11 +8,12 @@ use std::{
 
 use arc_swap::ArcSwap;
 
+use super::error::ProcessError;
 use crate::{
     elector::Elector,
     lease::{ClusterId, HolderIdentity, LockName},
     masters::Masters,
-    telemetry::{QuorumMeter, Source, Telemetry, Unreadable},
+    telemetry::{Origin, QuorumMeter, Source, Telemetry, Unreadable},
 };
 
 #[derive(Debug)]
@@ -24,6 +25,25 @@ pub(crate) struct State {
 }
 
 impl State {
+    pub(crate) fn new(
+        identity: HolderIdentity,
+        cluster: ClusterId,
+        lock_metrics: bool,
+        in_use: InUse,
+    ) -> Result<Arc<Self>, ProcessError> {
+        let origin = Origin {
+            component: "operator",
+            identity: identity.clone(),
+            cluster: cluster.clone(),
+        };
+        Ok(Arc::new(Self {
+            identity,
+            cluster,
+            telemetry: Telemetry::new(origin, lock_metrics).map_err(ProcessError::Metrics)?,
+            in_use: ArcSwap::from_pointee(in_use),
+        }))
+    }
+
     pub(crate) fn scrape(&self) -> Result<String, prometheus::Error> {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();

@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
@@ -21,12 +20,12 @@ use crate::{
     masters::{Credentials, Tls},
     operator::{
         access::Access,
+        error::{ProcessError, listen},
         http,
-        quorum::{Candidate, QuorumEnded},
+        quorum::Candidate,
         signals::Signals,
         state::{InUse, State},
     },
-    telemetry::{Origin, Telemetry},
 };
 
 /// Whatever happens, the process has ended so long after it was told to: less than the 2 s that it promises.
@@ -53,23 +52,18 @@ pub struct Options {
 pub enum OperatorError {
     #[error(transparent)]
     Folder(#[from] LoadError),
-    #[error("listening on {address} (--listen): {}", http::advice(source))]
-    Listen { address: SocketAddr, source: io::Error },
-    #[error("setting up the metrics")]
-    Metrics(#[source] prometheus::Error),
-    #[error("listening for signals")]
-    Signals(#[source] io::Error),
     #[error(transparent)]
-    Quorum(#[from] QuorumEnded),
-    #[error("the task that {task} ended: {reason}")]
-    Task { task: &'static str, reason: String },
+    Process(#[from] ProcessError),
 }
 
 impl OperatorError {
     /// Whether somebody has to change a flag, a file or an address.
     #[must_use]
     pub const fn is_of_configuration(&self) -> bool {
-        matches!(self, Self::Folder(_) | Self::Listen { .. })
+        match self {
+            Self::Folder(_) => true,
+            Self::Process(error) => error.is_of_configuration(),
+        }
     }
 }
 
@@ -78,33 +72,20 @@ impl OperatorError {
 /// # Errors
 /// A folder or an address that cannot be used at the start; any task that ends.
 pub async fn run(options: Options) -> Result<(), OperatorError> {
-    let mut signals = Signals::listen().map_err(OperatorError::Signals)?;
+    let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let loaded = match folder::read(&options.folder).await {
         Ok(loaded) => loaded?,
-        Err(broken) => return Err(ended("reads the folder", Err(broken))),
+        Err(broken) => return Err(ended("reads the folder", Err(broken)).into()),
     };
-    let address = options.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| OperatorError::Listen { address, source })?;
-    let origin = Origin {
-        component: "operator",
-        identity: options.identity.clone(),
-        cluster: options.cluster.clone(),
-    };
-    let telemetry = Telemetry::new(origin, options.lock_metrics).map_err(OperatorError::Metrics)?;
-    let state = Arc::new(State {
-        identity: options.identity.clone(),
-        cluster: options.cluster.clone(),
-        telemetry,
-        in_use: ArcSwap::from_pointee(InUse::default()),
-    });
+    let listener = listen(options.listen).await?;
+    let (identity, cluster) = (options.identity.clone(), options.cluster.clone());
+    let state = State::new(identity, cluster, options.lock_metrics, InUse::default())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,
         cluster = %options.cluster,
         folder = %options.folder.display(),
-        listen = %listener.local_addr().unwrap_or(address),
+        listen = %listener.local_addr().unwrap_or(options.listen),
         "operator started"
     );
     let candidate = Candidate {
@@ -162,10 +143,10 @@ impl Operator {
                     return Ok(());
                 }
                 Some(loaded) = self.changes.recv() => self.reconciler.folder_changed(loaded),
-                end = self.reconciler.quorum_ended() => end?,
+                end = self.reconciler.quorum_ended() => end.map_err(ProcessError::from)?,
                 _ = look.tick() => self.state.look(),
-                end = &mut self.following => return Err(ended("follows the folder", end)),
-                end = &mut self.serving => return Err(ended("serves HTTP", end)),
+                end = &mut self.following => return Err(ended("follows the folder", end).into()),
+                end = &mut self.serving => return Err(ended("serves HTTP", end).into()),
             }
         }
     }
@@ -182,11 +163,11 @@ impl Operator {
     }
 }
 
-fn ended(task: &'static str, end: Result<io::Result<()>, JoinError>) -> OperatorError {
+fn ended(task: &'static str, end: Result<io::Result<()>, JoinError>) -> ProcessError {
     let reason = match end {
         Ok(Ok(())) => "it returned".to_owned(),
         Ok(Err(cause)) => cause.to_string(),
         Err(broken) => broken.to_string(),
     };
-    OperatorError::Task { task, reason }
+    ProcessError::Task { task, reason }
 }
