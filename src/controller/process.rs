@@ -24,8 +24,8 @@ use crate::{
     api::LeaderLock,
     lease::{ClusterId, HolderIdentity, identity::IdentityError},
     operator::{
-        fleet::Fleet,
         error::{ProcessError, listen},
+        fleet::Fleet,
         http,
         quorum::Candidate,
         signals::Signals,

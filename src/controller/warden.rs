@@ -4,27 +4,24 @@
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
 mod goal;
+mod handle;
 mod target;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::{StreamExt, future::join_all, stream::SelectAll};
-use kube::Client;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
+    sync::{mpsc, oneshot},
     time,
 };
 
-use super::object::ObjectKey;
+pub(super) use handle::{Handle, Hands, Order, Post, Report};
+
 use crate::{
-    api::{
-        lock_status::{TargetState, TargetStatus},
-        plan::LockPlan,
-    },
+    api::lock_status::{TargetState, TargetStatus},
     clock,
-    elector::{Elector, Standing},
-    lease::{ClusterId, FencingToken, Holder, Moment},
+    elector::Standing,
+    lease::{FencingToken, Holder, Moment},
 };
 use goal::{Facts, Goal, Other, goal};
 use target::{Step, Switch};
@@ -34,85 +31,13 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Things are looked at again this often although nothing was heard: messages get lost.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
-/// What the core tells a warden.
-#[derive(Debug)]
-pub(super) enum Order {
-    /// The lock as it is declared now, and the leave to act on it.
-    Plan(Arc<LockPlan>, Hands),
-    /// Stop everything by then, whoever holds the lock, and say when it is done: true if that is written down as clean,
-    /// where the lock is held.
-    Stop(Moment, oneshot::Sender<bool>),
-}
-
-/// What a warden may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hands {
-    /// `enforcement: Observe` or the paused annotation: nothing is switched.
-    pub(super) off: bool,
-    /// The object cannot vanish before what runs is stopped: its finalizer is there.
-    pub(super) guarded: bool,
-}
-
-/// How the targets are.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Report {
-    pub(super) key: ObjectKey,
-    pub(super) targets: Vec<TargetStatus>,
-    /// Something was found running, or may be.
-    pub(super) runs: bool,
-    /// Wants to start, and waits for the finalizer.
-    pub(super) wants_guard: bool,
-    /// Everything is as it should be.
-    pub(super) settled: bool,
-    /// What keeps it from that, such as the owner of a field.
-    pub(super) trouble: Option<(&'static str, String)>,
-}
-
-/// The core's side of a warden.
-#[derive(Debug)]
-pub(super) struct Handle {
-    orders: mpsc::UnboundedSender<Order>,
-    task: JoinHandle<()>,
-    pub(super) last: Option<Report>,
-}
-
-impl Handle {
-    pub(super) fn tell(&self, order: Order) {
-        // A warden ends only when this handle is dropped, or broken: then it is started anew.
-        let _ = self.orders.send(order);
-    }
-
-    /// It panicked: nothing is looked after any more.
-    pub(super) fn is_broken(&self) -> bool {
-        self.task.is_finished()
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// What a warden is started with.
-pub(super) struct Post {
-    pub(super) key: ObjectKey,
-    pub(super) plan: Arc<LockPlan>,
-    pub(super) hands: Hands,
-    pub(super) cluster: ClusterId,
-    pub(super) client: Client,
-    pub(super) elector: Elector,
-    pub(super) standing: watch::Receiver<Standing>,
-    /// The token of the last holder of this cluster: by the object's status, then by what this warden marked.
-    pub(super) own_token: Option<u64>,
-}
-
 /// Starts a warden, which reports to `told`.
 pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
     let (orders, ordered) = mpsc::unbounded_channel();
     let now = clock::now();
     let warden = Warden {
         switches: Vec::new(),
+        removed: Vec::new(),
         marked: None,
         start_after: now,
         seen_token: None,
@@ -136,6 +61,8 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
 struct Warden {
     post: Post,
     switches: Vec<Switch>,
+    /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
+    removed: Vec<Switch>,
     /// The token under which `held` was written.
     marked: Option<FencingToken>,
     start_after: Moment,
@@ -193,12 +120,28 @@ impl Warden {
         }
     }
 
+    /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
-        let plan = &self.post.plan;
-        let switches = plan.targets.iter();
-        self.switches = switches
-            .map(|target| Switch::new(&self.post.client, &plan.namespace, target))
-            .collect();
+        let plan = self.post.plan.clone();
+        let mut before = std::mem::take(&mut self.switches);
+        before.append(&mut self.removed);
+        for target in &plan.targets {
+            let known = before.iter().position(|switch| switch.does(target));
+            self.switches.push(match known {
+                Some(index) => before.swap_remove(index).declared(target),
+                None => Switch::new(&self.post.client, &plan.namespace, target),
+            });
+        }
+        before.retain(|switch| switch.observed != TargetState::Standby);
+        self.removed = before;
+    }
+
+    /// Stops what is not declared any more. True if nothing of it is left.
+    async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
+        let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
+        let mut done = steps.into_iter().map(|step| matches!(step, Step::Done));
+        self.removed.retain(|_| !done.next().unwrap_or(false));
+        self.removed.is_empty()
     }
 
     fn follow(&self) -> SelectAll<target::Changes> {
@@ -300,6 +243,9 @@ impl Warden {
     }
 
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
+        if self.switches.is_empty() && self.removed.is_empty() {
+            return (self.report(Goal::Run, true, false, None), None);
+        }
         let Some(token) = self.seen_token else {
             return (self.report(Goal::Run, false, false, None), None);
         };
@@ -320,7 +266,7 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_token = Some(token.0);
         }
-        let (mut settled, mut trouble) = (true, None);
+        let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
         for index in 0..self.switches.len() {
             let standing = self.post.standing.clone();
             let may = move || {
@@ -341,7 +287,7 @@ impl Warden {
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let (mut settled, mut trouble) = (true, None);
+        let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
         // Together: one whose API hangs must not take the time of the others.
         let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
         for step in steps.await {
@@ -389,6 +335,7 @@ impl Warden {
             runs: self
                 .switches
                 .iter()
+                .chain(&self.removed)
                 .any(|switch| switch.observed != TargetState::Standby),
             wants_guard,
             settled,

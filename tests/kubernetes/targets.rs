@@ -163,6 +163,23 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
             .contains("redlock.dev/targets")
     );
 
+    // Not declared any more: stopped, since another cluster may still declare it, and started when it is again.
+    world.apply(&guarded("report", "gate").replace(TARGET, ""));
+    gates.until("gate", 0).await;
+    gates.count("gate", 0).await;
+    eventually(BOUND, "the finalizer goes", async || {
+        let finalizers = world.kubectl(&["get", "ll", "report", "-o", "jsonpath={.metadata.finalizers}"]);
+        if finalizers.contains("redlock.dev") {
+            Err(finalizers)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
+
     // Deleted: stopped, and only when nothing of it runs any more, released and gone.
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
     gates.until("gate", 0).await;

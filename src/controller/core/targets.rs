@@ -15,7 +15,7 @@ use crate::{
         events::{Happening, What},
         object::ObjectKey,
         observe::deepest,
-        warden::{self, Hands, Order, Post, Report},
+        warden::{self, Handle, Hands, Order, Post, Report},
         writer::Item,
     },
     lease::Moment,
@@ -33,7 +33,10 @@ impl Core {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let plan = entry.put.clone().filter(|plan| !plan.targets.is_empty());
+        // The warden of a lock whose last target was taken out of its spec stays until that is stopped.
+        let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
+        let runs = entry.warden.as_ref().is_some_and(runs);
+        let plan = entry.put.clone().filter(|plan| runs || !plan.targets.is_empty());
         let Some(plan) = plan else {
             entry.warden = None;
             return;
@@ -86,6 +89,7 @@ impl Core {
             tracing::warn!(object = %format!("LeaderLock {key}"), reason, text, "targets are not as they should be");
         }
         let (wants_guard, runs) = (report.wants_guard, report.runs);
+        let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
         let happened = happened(warden.last.as_ref(), &report);
         warden.last = Some(report);
         for (what, note) in happened {
@@ -94,7 +98,7 @@ impl Core {
         }
         if wants_guard && !guarded && !going {
             self.set_finalizer(&key, true);
-        } else if guarded && !runs && !held && !going {
+        } else if guarded && !runs && (!held || none) && !going {
             self.set_finalizer(&key, false);
         }
         self.writer.push(Item::Lock(key));

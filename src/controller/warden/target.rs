@@ -64,31 +64,51 @@ enum Work {
     Unsupported(&'static str),
 }
 
-impl Switch {
-    pub(super) fn new(client: &Client, namespace: &str, target: &TargetPlan) -> Self {
-        let work = match &target.work {
+impl Work {
+    fn of(target: &TargetPlan) -> Self {
+        match &target.work {
             TargetWork::Scale {
                 object,
                 active_replicas,
                 standby_replicas,
-            } => Work::Scale {
+            } => Self::Scale {
                 reference: object.clone(),
                 active: *active_replicas,
                 standby: *standby_replicas,
             },
-            TargetWork::Suspend { .. } => Work::Unsupported("Suspend"),
-            TargetWork::OncePerSchedule { .. } => Work::Unsupported("OncePerSchedule"),
-            TargetWork::LabelPods { .. } => Work::Unsupported("LabelPods"),
-        };
+            TargetWork::Suspend { .. } => Self::Unsupported("Suspend"),
+            TargetWork::OncePerSchedule { .. } => Self::Unsupported("OncePerSchedule"),
+            TargetWork::LabelPods { .. } => Self::Unsupported("LabelPods"),
+        }
+    }
+}
+
+impl Switch {
+    pub(super) fn new(client: &Client, namespace: &str, target: &TargetPlan) -> Self {
         Self {
             name: target.name.clone(),
             observed: TargetState::Unknown,
             client: client.clone(),
             namespace: namespace.to_owned(),
-            work,
+            work: Work::of(target),
             scale: None,
             unanswered: None,
         }
+    }
+
+    /// Whether this is about the same object, switched in the same way; its name and numbers may be others.
+    pub(super) fn does(&self, target: &TargetPlan) -> bool {
+        match (&self.work, &target.work) {
+            (Work::Scale { reference, .. }, TargetWork::Scale { object, .. }) => reference == object,
+            _ => false,
+        }
+    }
+
+    /// As it is declared now.
+    pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
+        self.name.clone_from(&target.name);
+        self.work = Work::of(target);
+        self
     }
 
     /// Follows the object, so that somebody else's hand is noticed at once.

@@ -1,0 +1,89 @@
+//! A warden as the core knows it: what it is started with, told and heard of.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{
+    api::{lock_status::TargetStatus, plan::LockPlan},
+    controller::object::ObjectKey,
+    elector::{Elector, Standing},
+    lease::{ClusterId, Moment},
+};
+
+/// What the core tells a warden.
+#[derive(Debug)]
+pub(in crate::controller) enum Order {
+    /// The lock as it is declared now, and the leave to act on it.
+    Plan(Arc<LockPlan>, Hands),
+    /// Stop everything by then, whoever holds the lock, and say when it is done: true if that is written down as clean,
+    /// where the lock is held.
+    Stop(Moment, oneshot::Sender<bool>),
+}
+
+/// What a warden may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::controller) struct Hands {
+    /// `enforcement: Observe` or the paused annotation: nothing is switched.
+    pub(in crate::controller) off: bool,
+    /// The object cannot vanish before what runs is stopped: its finalizer is there.
+    pub(in crate::controller) guarded: bool,
+}
+
+/// How the targets are.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::controller) struct Report {
+    pub(in crate::controller) key: ObjectKey,
+    pub(in crate::controller) targets: Vec<TargetStatus>,
+    /// Something was found running, or may be.
+    pub(in crate::controller) runs: bool,
+    /// Wants to start, and waits for the finalizer.
+    pub(in crate::controller) wants_guard: bool,
+    /// Everything is as it should be.
+    pub(in crate::controller) settled: bool,
+    /// What keeps it from that, such as the owner of a field.
+    pub(in crate::controller) trouble: Option<(&'static str, String)>,
+}
+
+/// The core's side of a warden.
+#[derive(Debug)]
+pub(in crate::controller) struct Handle {
+    pub(super) orders: mpsc::UnboundedSender<Order>,
+    pub(super) task: JoinHandle<()>,
+    pub(in crate::controller) last: Option<Report>,
+}
+
+impl Handle {
+    pub(in crate::controller) fn tell(&self, order: Order) {
+        // A warden ends only when this handle is dropped, or broken: then it is started anew.
+        let _ = self.orders.send(order);
+    }
+
+    /// It panicked: nothing is looked after any more.
+    pub(in crate::controller) fn is_broken(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What a warden is started with.
+pub(in crate::controller) struct Post {
+    pub(in crate::controller) key: ObjectKey,
+    pub(in crate::controller) plan: Arc<LockPlan>,
+    pub(in crate::controller) hands: Hands,
+    pub(in crate::controller) cluster: ClusterId,
+    pub(in crate::controller) client: Client,
+    pub(in crate::controller) elector: Elector,
+    pub(in crate::controller) standing: watch::Receiver<Standing>,
+    /// The token of the last holder of this cluster: by the object's status, then by what this warden marked.
+    pub(in crate::controller) own_token: Option<u64>,
+}
