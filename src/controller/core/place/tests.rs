@@ -1,0 +1,115 @@
+//! One test a rule.
+
+use super::*;
+use crate::api::{
+    LeaderLock, RedisQuorum,
+    validate::{LockNames, validate_lock, validate_quorum},
+};
+
+fn plan(more: &str) -> Arc<LockPlan> {
+    let quorum: RedisQuorum = serde_yaml::from_str(
+        "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
+         {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
+    )
+    .unwrap();
+    let lock: LeaderLock = serde_yaml::from_str(&format!(
+        "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
+         spec: {{quorumRef: {{name: q}}{more}}}}}"
+    ))
+    .unwrap();
+    Arc::new(validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap())
+}
+
+const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
+
+fn decide(
+    put: Option<&LockPlan>,
+    wanted: &Result<Arc<LockPlan>, Problem>,
+    change: fn(&mut Facts<'_>),
+) -> Move {
+    let mut facts = Facts {
+        put,
+        wanted,
+        confirmed: true,
+        declared: true,
+        deleted: false,
+        guarded: false,
+        in_charge: false,
+    };
+    change(&mut facts);
+    place(&facts)
+}
+
+#[test]
+fn a_lock_is_put_once_our_name_is_ours() {
+    let wanted = Ok(plan(""));
+    assert_eq!(decide(None, &wanted, |_| {}), Move::Put(plan("")));
+    assert_eq!(decide(None, &wanted, |facts| facts.confirmed = false), Move::Keep);
+    assert_eq!(decide(None, &wanted, |facts| facts.deleted = true), Move::Keep);
+}
+
+#[test]
+fn what_an_operator_before_left_running_is_minded_without_a_majority() {
+    let wanted = Ok(plan(TARGET));
+    let looked_at = |found: Move| matches!(found, Move::Put(plan) if plan.state == LockState::SteppedDown);
+    assert_eq!(
+        decide(None, &wanted, |facts| (facts.confirmed, facts.guarded) =
+            (false, true)),
+        Move::Keep
+    );
+    assert!(looked_at(decide(None, &wanted, |facts| {
+        (facts.confirmed, facts.guarded, facts.in_charge) = (false, true, true);
+    })));
+    assert!(looked_at(decide(None, &wanted, |facts| {
+        (facts.deleted, facts.guarded) = (true, true);
+    })));
+    // Contended for as soon as our name is ours.
+    let minded = only_looked_at(&plan(TARGET));
+    assert_eq!(decide(Some(&minded), &wanted, |_| {}), Move::Put(plan(TARGET)));
+}
+
+#[test]
+fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
+    let put = plan("");
+    let wrong = |reason| Err(Problem::new(reason, ""));
+    assert_eq!(
+        decide(Some(&put), &wrong(Reason::InvalidSpec), |_| {}),
+        Move::Keep
+    );
+    assert_eq!(
+        decide(Some(&put), &wrong(Reason::QuorumNotUsable), |_| {}),
+        Move::Keep
+    );
+    // A majority that is lost says nothing about our name.
+    assert_eq!(
+        decide(Some(&put), &Ok(plan("")), |facts| facts.confirmed = false),
+        Move::Keep
+    );
+    for gone in [
+        decide(Some(&put), &Ok(plan(", lockName: n/other")), |_| {}),
+        decide(Some(&put), &wrong(Reason::ClusterNameNotUnique), |_| {}),
+        decide(Some(&put), &wrong(Reason::DuplicateLockName), |_| {}),
+        decide(Some(&put), &wrong(Reason::QuorumNotFound), |facts| {
+            facts.declared = false
+        }),
+        decide(Some(&put), &Ok(plan("")), |facts| facts.deleted = true),
+    ] {
+        assert_eq!(gone, Move::TakeAway);
+    }
+}
+
+#[test]
+fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
+    let down = format!("{TARGET}, state: SteppedDown, reason: maintenance");
+    assert_eq!(
+        decide(Some(&plan(TARGET)), &Ok(plan(&down)), |_| {}),
+        Move::TakeAway
+    );
+    assert_eq!(decide(None, &Ok(plan(&down)), |_| {}), Move::Put(plan(&down)));
+    // Without targets there is nothing to stop.
+    let down = ", state: SteppedDown, reason: maintenance";
+    assert_eq!(
+        decide(Some(&plan("")), &Ok(plan(down)), |_| {}),
+        Move::Put(plan(down))
+    );
+}
