@@ -35,6 +35,8 @@ mod outage;
 mod program;
 #[path = "kubernetes/quorum_loss.rs"]
 mod quorum_loss;
+#[path = "kubernetes/readme.rs"]
+mod readme;
 #[path = "kubernetes/replicas.rs"]
 mod replicas;
 #[path = "kubernetes/rights.rs"]

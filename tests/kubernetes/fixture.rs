@@ -36,6 +36,7 @@ mod process;
 
 use std::time::Duration;
 
+pub use assets::helm;
 pub use chart::SERVICE_ACCOUNT;
 pub use control_plane::{ControlPlane, Options};
 pub use kubeconfig::client_of;
