@@ -200,6 +200,21 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     })
     .await;
 
+    // Also while no master answers: it goes within stop + lease.
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    for master in &world.masters {
+        master.pause().unwrap();
+    }
+    let asked = Instant::now();
+    world.kubectl(&["delete", "ll", "report", "--wait=false"]);
+    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=20s"]);
+    println!("deleted without any master within {:?}", asked.elapsed());
+    assert_eq!(gates.replicas("gate").await, 0);
+    for master in &world.masters {
+        master.resume().unwrap();
+    }
+
     // Alone, a replica that goes stops what runs first.
     world.apply(&guarded("report", "gate"));
     gates.until("gate", 1).await;

@@ -133,12 +133,11 @@ impl Core {
                 ),
             });
         }
-        let authority = standing.authority_at(now)?;
+        standing.authority_at(now)?;
         let note = holder_facts(standing, &self.cluster, &self.identity, now).map(|holder| {
             crate::controller::status::taken(&holder, &entry.object.status.clone().unwrap_or_default())
         })?;
         let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
-        debug_assert_eq!(authority.token.0, token);
         Some((if expired { What::TakenOver } else { What::Acquired }, note))
     }
 
