@@ -1,6 +1,6 @@
 //! The ways to the API server.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use kube::{Client, Config};
 
@@ -25,7 +25,7 @@ impl Clients {
     pub(super) async fn infer() -> Result<Self, OperatorError> {
         let mut config = Config::infer()
             .await
-            .map_err(|e| OperatorError::NoCluster(Box::new(e)))?;
+            .map_err(|error| OperatorError::NoCluster(reason(&error)))?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
@@ -36,5 +36,17 @@ impl Clients {
             work: client(config)?,
             urgent: client(urgent)?,
         })
+    }
+}
+
+/// The text of the kubeconfig's error: it repeats its cause, and what wraps it repeats both.
+fn reason(error: &dyn Error) -> String {
+    let text = error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    let cause = error.source().and_then(Error::source).map(ToString::to_string);
+    match cause.filter(|cause| !text.ends_with(cause.as_str())) {
+        Some(cause) => format!("{text}: {cause}"),
+        None => text,
     }
 }

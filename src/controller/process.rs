@@ -59,9 +59,9 @@ pub struct Options {
 #[derive(Debug, Error)]
 pub enum OperatorError {
     #[error(
-        "finding the API server: no pod's ServiceAccount and no kubeconfig can be used; set KUBECONFIG, run in a pod, or give --standalone DIR"
+        "finding the API server: not in a pod, and the kubeconfig cannot be used ({0}); set KUBECONFIG, run in a pod, or give --standalone DIR"
     )]
-    NoCluster(#[source] Box<kube::config::InferConfigError>),
+    NoCluster(String),
     #[error("setting up the client of the API server")]
     Client(#[source] Box<kube::Error>),
     #[error("--cluster {name:?}")]

@@ -157,3 +157,19 @@ fn every_command_has_help_with_an_example() {
         redlock(&[command, "--help"]).expect(0, &["Example", &format!("redlock {command}"), "--masters"]);
     }
 }
+
+#[test]
+fn an_operator_without_an_api_server_says_where_it_looked() {
+    let listen = ["operator", "--listen", "127.0.0.1:0"];
+    redlock_with(&listen, &[("KUBECONFIG", "/nonexistent/config")]).expect(
+        78,
+        &[
+            "finding the API server",
+            "/nonexistent/config",
+            "--standalone DIR",
+        ],
+    );
+    redlock(&[&listen[..], &["--cluster", "eu-1/uid"]].concat())
+        .expect(78, &["kube-system", "give --cluster eu-1"]);
+    redlock(&[&listen[..], &["--pod-selector", "app=redlock"]].concat()).expect(78, &["POD_NAMESPACE"]);
+}
