@@ -38,13 +38,7 @@ impl TargetError {
     fn of(what: impl Into<String>, error: &kube::Error) -> Self {
         let reason = match error {
             kube::Error::Api(status) => status.message.clone(),
-            other => {
-                let mut cause: &dyn std::error::Error = other;
-                while let Some(source) = cause.source() {
-                    cause = source;
-                }
-                cause.to_string()
-            }
+            other => deepest(other),
         };
         Self::Api {
             what: what.into(),
@@ -76,4 +70,13 @@ pub(crate) async fn resource(client: &Client, reference: &TargetRef) -> Result<A
             &error,
         )),
     }
+}
+
+/// The cause that says something: what wraps it only says that something failed.
+pub(crate) fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::time;
 
-use super::{observe::deepest, process::OperatorError};
-use crate::lease::ClusterId;
+use super::process::OperatorError;
+use crate::{lease::ClusterId, targets::deepest};
 
 const NAMESPACE: &str = "kube-system";
 const SHORTEST: Duration = Duration::from_millis(250);

@@ -19,8 +19,8 @@ use kube::{
 };
 use tokio::{sync::mpsc, time};
 
-use super::observe::{Pause, deepest};
-use crate::clock;
+use super::observe::Pause;
+use crate::{clock, targets::deepest};
 
 /// As many may wait. More come only when thousands of locks change at once.
 const WAITING: usize = 1_024;
@@ -229,7 +229,11 @@ fn event(happening: Happening, instance: &str, now: Timestamp) -> Event {
 
 /// The wall clock, for people.
 pub(super) fn timestamp() -> Timestamp {
-    let unix = clock::unix_time();
+    timestamp_at(clock::unix_time())
+}
+
+/// A time since 1970, as objects write it.
+pub(super) fn timestamp_at(unix: Duration) -> Timestamp {
     Timestamp::new(
         i64::try_from(unix.as_secs()).unwrap_or(i64::MAX),
         i32::try_from(unix.subsec_nanos()).unwrap_or(0),

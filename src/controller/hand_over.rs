@@ -12,7 +12,7 @@ use kube::{
 };
 use tokio::time;
 
-use super::{object::ObjectKey, observe::deepest};
+use super::object::ObjectKey;
 use crate::{
     api::{
         LeaderLock,
@@ -20,6 +20,7 @@ use crate::{
         plan::LockPlan,
     },
     lease::{ClusterId, FencingToken},
+    targets::deepest,
 };
 
 /// An API server that is away for longer is told by the token that the request is old.

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, time};
 
 use super::object::{ObjectKey, trim};
+use crate::targets::deepest;
 
 /// A server that was away is noticed again within a few seconds, and three replicas do not press it.
 const SHORTEST: Duration = Duration::from_millis(250);
@@ -59,15 +60,6 @@ impl From<&watcher::Error> for Trouble {
         };
         Self { forbidden, text }
     }
-}
-
-/// The cause that says something: what wraps it only says that something failed.
-pub(super) fn deepest(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 /// Doubles from try to try, with jitter.

@@ -32,7 +32,7 @@ fn view(standing: &Standing, now: Moment) -> View {
     if standing.authority_at(now).is_some() {
         return View::Mine;
     }
-    match standing.holder.as_ref().filter(|holder| now < holder.ends) {
+    match standing.holder_at(now) {
         Some(holder) => View::Held(holder.cluster.clone()),
         None => View::Free,
     }

@@ -193,8 +193,8 @@ impl Warden {
             self.lost = Some(until);
         }
         // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
-        let others = |holder: &&Holder| now < holder.ends && Some(holder.token) != self.seen_token;
-        let holder = standing.holder.as_ref().filter(others);
+        let others = |holder: &&Holder| Some(holder.token) != self.seen_token;
+        let holder = standing.holder_at(now).filter(others);
         let other = holder.map(|holder| {
             if holder.cluster.uid() == self.post.cluster.uid() {
                 Other::Sibling

@@ -15,10 +15,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time};
 
-use super::{object::ObjectKey, observe::deepest};
+use super::object::ObjectKey;
 use crate::{
     api::{LeaderLock, RedisQuorum},
     lease::Moment,
+    targets::deepest,
 };
 
 /// What one connection of HTTP/2 carries at once without pressing the API server.

@@ -53,6 +53,12 @@ impl Standing {
         self.authority?.at(now)
     }
 
+    /// Who else holds it at `now`. One whose lease has ended holds nothing, also before the next look says so.
+    #[must_use]
+    pub fn holder_at(&self, now: Moment) -> Option<&Holder> {
+        self.holder.as_ref().filter(|holder| now < holder.ends)
+    }
+
     /// The greatest token that this process held or saw.
     #[must_use]
     pub fn last_token(&self) -> Option<FencingToken> {

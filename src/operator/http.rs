@@ -162,8 +162,7 @@ impl Lock {
             lock.holder_cluster = Some(state.cluster.name().to_owned());
             lock.fencing_token = Some(authority.token.0);
             lock.valid_for_milliseconds = left(authority.valid_until);
-        } else if let Some(holder) = standing.holder.as_ref().filter(|holder| now < holder.ends) {
-            // One whose lease has ended holds nothing, also before the next look says so.
+        } else if let Some(holder) = standing.holder_at(now) {
             lock.holder_identity = Some(holder.identity.clone());
             lock.holder_cluster = Some(holder.cluster.name().to_owned());
         }

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
+use tokio::sync::watch;
 
 use super::{Core, Job, targets::PAUSED};
 use crate::{
-    api::LeaderLock,
-    api::leader_lock::Candidates,
+    api::{LeaderLock, leader_lock::Candidates},
     clock,
     controller::{
-        events::{Happening, What, timestamp},
+        events::{Happening, What, timestamp, timestamp_at},
         locks::LockEntry,
         object::ObjectKey,
         observe::Observation,
@@ -26,6 +25,7 @@ use crate::{
 
 /// So long nobody is seen to hold a lock until its status says so.
 const UNHELD: Duration = Duration::from_secs(1);
+
 impl Core {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
         for key in self.locks.call(scope, &observation) {
@@ -78,6 +78,12 @@ impl Core {
             self.touched_locks.insert(key.clone());
         }
         self.writer.push(Item::Lock(key));
+    }
+
+    /// How a lock stands that is contended for.
+    pub(super) fn standing(&self, key: &ObjectKey) -> Option<watch::Receiver<Standing>> {
+        let plan = self.locks.get(key)?.put.as_ref()?;
+        self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name)
     }
 
     /// Another holder, or none any more.
@@ -157,10 +163,7 @@ impl Core {
         let before = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation.unwrap_or_default();
         let quorum = self.quorums.get(&object.spec.quorum_ref.name);
-        let standing = entry.put.as_ref().and_then(|plan| {
-            let quorum = self.fleet.get(&plan.quorum)?;
-            Some(quorum.elector.watch(&plan.lock_name)?.borrow().clone())
-        });
+        let standing = self.standing(key).map(|standing| standing.borrow().clone());
         let holder = standing
             .as_ref()
             .and_then(|s| holder_facts(s, &self.cluster, &self.identity, now));
@@ -246,10 +249,7 @@ impl Core {
         let status = lock_status(&LockFacts {
             before: &before,
             generation,
-            plan: match (&verdict, &entry.put) {
-                (Ok(plan), _) => Ok(plan),
-                (Err(problem), _) => Err(problem),
-            },
+            plan: verdict.as_deref(),
             author: who,
             implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
             holder,
@@ -361,25 +361,18 @@ fn holder_facts(
     now: Moment,
 ) -> Option<HolderFacts> {
     if let Some(authority) = standing.authority_at(now) {
-        let acquired = standing.acquired.and_then(|unix| {
-            Timestamp::new(
-                i64::try_from(unix.as_secs()).ok()?,
-                i32::try_from(unix.subsec_nanos()).ok()?,
-            )
-            .ok()
-        });
         return Some(HolderFacts {
             identity: identity.to_string(),
             cluster: cluster.name().to_owned(),
             own_cluster: true,
             token: Some(authority.token.0),
-            acquired,
+            acquired: standing.acquired.map(timestamp_at),
             takeover: standing
                 .takeover_gap
                 .map(|gap| (gap, standing.takeover.is_some_and(|t| t.released))),
         });
     }
-    let holder = standing.holder.as_ref().filter(|holder| now < holder.ends)?;
+    let holder = standing.holder_at(now)?;
     Some(HolderFacts {
         identity: holder.identity.clone(),
         cluster: holder.cluster.name().to_owned(),

@@ -14,11 +14,11 @@ use crate::{
     controller::{
         events::{Happening, What},
         object::ObjectKey,
-        observe::deepest,
         warden::{self, Handle, Hands, Order, Post, Report},
         writer::Item,
     },
-    lease::Moment,
+    lease::{Holder, Moment},
+    targets::deepest,
 };
 
 /// Keeps an object while this cluster may have running targets.
@@ -104,21 +104,18 @@ impl Core {
         self.writer.push(Item::Lock(key));
     }
 
+    /// This replica holds the lock.
     pub(super) fn holds(&self, key: &ObjectKey, now: Moment) -> bool {
-        let plan = self.locks.get(key).and_then(|entry| entry.put.clone());
-        let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
+        let standing = self.standing(key);
         standing.is_some_and(|standing| standing.borrow().authority_at(now).is_some())
     }
 
     /// A replica of this cluster holds the lock, as far as this one sees.
     pub(super) fn held_by_us(&self, key: &ObjectKey, now: Moment) -> bool {
-        let plan = self.locks.get(key).and_then(|entry| entry.put.as_ref());
-        let standing = plan.and_then(|plan| self.fleet.get(&plan.quorum)?.elector.watch(&plan.lock_name));
-        standing.is_some_and(|standing| {
+        self.standing(key).is_some_and(|standing| {
             let standing = standing.borrow();
-            let holder = standing.holder.as_ref().filter(|holder| now < holder.ends);
-            standing.authority_at(now).is_some()
-                || holder.is_some_and(|holder| holder.cluster.uid() == self.cluster.uid())
+            let own = |holder: &Holder| holder.cluster.uid() == self.cluster.uid();
+            standing.authority_at(now).is_some() || standing.holder_at(now).is_some_and(own)
         })
     }
 
