@@ -30,6 +30,8 @@ mod leftovers;
 mod lifecycle;
 #[path = "kubernetes/outage.rs"]
 mod outage;
+#[path = "kubernetes/pods.rs"]
+mod pods;
 #[allow(dead_code)]
 #[path = "commands/program.rs"]
 mod program;

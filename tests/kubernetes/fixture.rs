@@ -1,8 +1,8 @@
 //! A Kubernetes control plane of this machine's own: etcd, API server and controllers, with certificates and RBAC on.
 //!
 //! Owns the processes, their files, and the ways in: a client or a kubeconfig of the administrator, and those of a
-//! ServiceAccount, which is what the operator gets. There is no kubelet: nothing runs in a pod, and nobody but the test
-//! says that one is ready. Knows nothing of a test harness, so that a bench can use it, too; whoever uses it has
+//! ServiceAccount, which is what the operator gets. Nothing runs in a pod, and nobody but the test says that one is ready,
+//! unless it starts a [`Kubelet`]. Knows nothing of a test harness, so that a bench can use it, too; whoever uses it has
 //! `tests/common` as `crate::common`.
 
 // Each program uses a part of it.
@@ -25,6 +25,8 @@ mod control_plane;
 mod crds;
 #[path = "fixture/kubeconfig.rs"]
 mod kubeconfig;
+#[path = "fixture/kubelet.rs"]
+pub mod kubelet;
 #[path = "fixture/logs.rs"]
 mod logs;
 #[path = "fixture/namespace.rs"]
@@ -40,9 +42,21 @@ pub use assets::helm;
 pub use chart::SERVICE_ACCOUNT;
 pub use control_plane::{ControlPlane, Options};
 pub use kubeconfig::client_of;
+pub use kubelet::Kubelet;
 pub use namespace::TestNamespace;
 pub use operator::Operator;
 pub use process::{Process, state};
+
+/// What decides the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
+pub fn seed() -> u64 {
+    let given = std::env::var("REDLOCK_SEED").ok();
+    let seed = given.map_or_else(
+        || fastrand::u64(..1_000_000),
+        |seed| seed.parse().expect("a number"),
+    );
+    println!("REDLOCK_SEED={seed}");
+    seed
+}
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(60);
