@@ -8,6 +8,7 @@ mod in_flight;
 mod kind;
 mod leave;
 mod not_supported;
+mod owner;
 mod pause;
 mod pods;
 mod scale;

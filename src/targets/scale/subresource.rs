@@ -1,6 +1,5 @@
 //! The scale subresource of one object.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, PartialObjectMeta, Patch, PatchParams},
@@ -9,7 +8,7 @@ use kube::{
 
 use crate::{
     api::target::TargetRef,
-    targets::{Leave, TargetError, pods::Pods},
+    targets::{Leave, TargetError, owner::declared_by, pods::Pods},
 };
 
 /// Owns `spec.replicas` of what it scales.
@@ -113,7 +112,7 @@ impl Object {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Write::Missing),
             Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
         };
-        if let Some(owner) = owner(&object.metadata) {
+        if let Some(owner) = declared_by(&object.metadata, &["spec", "replicas"]) {
             let text = format!(
                 "{}: spec.replicas belongs to {owner:?}: take replicas out of what it applies, so that the lock may set it",
                 self.called
@@ -150,18 +149,4 @@ impl Object {
             )),
         }
     }
-}
-
-/// Who else owns the replicas of an object.
-fn owner(metadata: &ObjectMeta) -> Option<&str> {
-    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| fields["f:spec"].get("f:replicas").is_some())
-    };
-    let managers = fields
-        .iter()
-        .filter(owns)
-        .filter_map(|entry| entry.manager.as_deref());
-    managers.into_iter().find(|manager| *manager != MANAGER)
 }
