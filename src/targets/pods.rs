@@ -29,16 +29,28 @@ impl Pods {
         }
     }
 
+    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
+        let list = self.api.list(&ListParams::default().labels(selector)).await;
+        list.map(|list| list.items)
+            .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
+    }
+
+    pub(super) async fn any_ready(&self, selector: &str) -> Result<bool, TargetError> {
+        let is_ready = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
+            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+            ready.any(|condition| condition.status == "True")
+        };
+        Ok(self.list(selector).await?.iter().any(is_ready))
+    }
+
     /// The names of those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
-        let list = self.api.list(&ListParams::default().labels(selector)).await;
-        let list =
-            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
         let lives = |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let names = list.items.into_iter().filter(lives);
+        let names = self.list(selector).await?.into_iter().filter(lives);
         Ok(names.filter_map(|pod| pod.metadata.name).collect())
     }
 

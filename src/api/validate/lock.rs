@@ -74,16 +74,11 @@ pub fn validate_lock(
         spec.preference_delay_seconds,
         0..=LONGEST_PREFERENCE_DELAY,
     );
-    let takeover_delay = problems.seconds(
+    let given_delay = problems.seconds(
         "spec.takeoverDelaySeconds",
         spec.takeover_delay_seconds,
         0..=LONGEST,
     );
-    let default_takeover_delay = if stop.is_zero() {
-        Duration::ZERO
-    } else {
-        stop + TAKEOVER_BESIDE_STOP
-    };
     let failover = problems.seconds(
         "spec.failoverAfterUnreadySeconds",
         spec.failover_after_unready_seconds,
@@ -104,13 +99,23 @@ pub fn validate_lock(
             enforcement: spec.enforcement,
             cluster_preference: spec.cluster_preference.clone(),
             preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
-            takeover_delay: takeover_delay.unwrap_or(default_takeover_delay),
+            takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(stop)),
             on_quorum_loss: spec.on_quorum_loss,
             failover_after_unready: failover.filter(|after| !after.is_zero()),
             deletion_policy: spec.deletion_policy,
             targets,
+            abstains: false,
         }),
         _ => Err(found),
+    }
+}
+
+/// Unless told.
+pub(super) fn takeover_delay(stop: Duration) -> Duration {
+    if stop.is_zero() {
+        Duration::ZERO
+    } else {
+        stop + TAKEOVER_BESIDE_STOP
     }
 }
 

@@ -12,7 +12,7 @@ use super::Core;
 use crate::{
     api::{leader_lock::Enforcement, plan::LockPlan},
     clock,
-    controller::warden::Order,
+    controller::warden::{Halt, Order},
     lease::LockName,
 };
 
@@ -44,7 +44,11 @@ impl Core {
             }
             let (done, end) = tokio::sync::oneshot::channel();
             let bound = plan.timings.stop + plan.timings.lease_duration;
-            warden.tell(Order::Stop(now + bound, done));
+            let halt = Halt {
+                by: now + bound,
+                lease: None,
+            };
+            warden.tell(Order::Stop(halt, done));
             asked.push((key.clone(), plan.clone()));
             stopped.push(time::timeout(bound, end));
         }
