@@ -288,11 +288,10 @@ fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<
 }
 
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {
-    let all = |state| {
-        facts
-            .targets
-            .is_none_or(|report| report.targets.iter().all(|t| t.observed == state))
-    };
+    let none = facts.plan.is_ok_and(|plan| plan.targets.is_empty());
+    let active = facts.targets.map_or(none, |report| {
+        report.targets.iter().all(|t| t.observed == TargetState::Active)
+    });
     let stopping = facts.targets.is_some_and(|report| {
         !report.settled && report.targets.iter().any(|t| t.desired == TargetState::Standby)
     });
@@ -304,7 +303,7 @@ fn role(facts: &LockFacts<'_>, here: bool) -> Role {
         {
             Role::Active
         }
-        true if all(TargetState::Active) => Role::Active,
+        true if active => Role::Active,
         true => Role::Activating,
         // Left running without the lock: onQuorumLoss: KeepRunning.
         false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,

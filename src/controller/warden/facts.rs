@@ -58,7 +58,11 @@ impl Warden {
             self.sibling_until = holder.map(|holder| holder.ends);
         }
         self.halts.expire(authority.map(|authority| authority.token), now);
+        let elsewhere = |holder: &Holder| {
+            holder.cluster.uid() != self.post.cluster.uid() && Some(holder.token) > self.seen_token
+        };
         Facts {
+            passed_on: standing.last_holder.as_ref().is_some_and(elsewhere),
             held_until: authority.map(|authority| authority.valid_until),
             start_after: self.start_after,
             other,
