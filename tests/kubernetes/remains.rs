@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
 use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::BOUND;
@@ -66,7 +67,9 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     }
     let mut operator = replica(&world, "replica-1").await;
     for name in ["good", "wrong", "deleted"] {
-        gates.until(name, 1).await;
+        world
+            .lock_status(name, "runs", |status| status["role"] == "Active")
+            .await;
     }
     let generation = gates.generation("good").await;
 
@@ -135,7 +138,9 @@ async fn an_object_is_the_target_of_one_lock() {
     world.apply(GATE);
     world.apply(&gate("other"));
     world.apply(&guarded("older", "gate"));
-    gates.until("gate", 1).await;
+    world
+        .lock_status("older", "runs", |status| status["role"] == "Active")
+        .await;
     gates.count("gate", 1).await;
     // An object's age is told in seconds, then by its name.
     world.apply(&guarded("younger", "gate"));
@@ -144,7 +149,14 @@ async fn an_object_is_the_target_of_one_lock() {
 
     // Also by an operator that was restarted, and where the younger one may have run it.
     operator.child.kill();
-    patch(&world, "younger", &format!(r#"{{"metadata": {{"finalizers": ["{FINALIZER}"]}}}}"#));
+    let guard = json!({
+        "apiVersion": "redlock.dev/v1alpha1",
+        "kind": "LeaderLock",
+        "metadata": {"name": "younger", "finalizers": [FINALIZER]},
+    });
+    let as_operator = PatchParams::apply("redlock-operator-finalizer");
+    let guard = world.locks().patch_metadata("younger", &as_operator, &Patch::Apply(&guard));
+    guard.await.unwrap();
     let generation = gates.generation("gate").await;
     let _operator = replica(&world, "replica-1").await;
     released(&world, "younger").await;
