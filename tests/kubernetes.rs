@@ -57,6 +57,8 @@ mod table;
 mod tampering;
 #[path = "kubernetes/targets.rs"]
 mod targets;
+#[path = "kubernetes/two_clusters.rs"]
+mod two_clusters;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]
