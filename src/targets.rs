@@ -1,82 +1,177 @@
 //! What is switched where a lock is held: one file an action.
 //!
-//! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls asks for authority after
-//! the last await before a write that starts something.
+//! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls gives leave to start, and
+//! an action asks for it after the last await before a write that starts something.
 
-pub(crate) mod scale;
+mod error;
+mod in_flight;
+mod kind;
+mod leave;
+mod not_supported;
+mod owner;
+mod pause;
+mod pods;
+mod scale;
 
-use kube::{Client, api::ApiResource, core::GroupVersionKind, discovery};
-use thiserror::Error;
+use std::{pin::Pin, sync::Arc};
 
-use crate::api::target::TargetRef;
+use futures_util::{Stream, StreamExt, future::BoxFuture};
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
 
-/// The API server did not do what it was asked for.
-#[derive(Debug, Error)]
-pub(crate) enum TargetError {
-    #[error("{what}: {reason}")]
-    Api {
-        what: String,
-        reason: String,
-        /// It said no; otherwise it may still do it.
-        refusal: bool,
-    },
-    #[error("apiVersion {api_version:?} of kind {kind} cannot be one")]
-    ApiVersion { api_version: String, kind: String },
-    #[error("kind {kind} of {api_version} is not known to the API server")]
-    UnknownKind { api_version: String, kind: String },
+pub(crate) use error::{TargetError, deepest};
+pub(crate) use leave::Leave;
+pub(crate) use pause::Pause;
+
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork},
+    elector::Elector,
+    lease::{ClusterId, LockName, Moment},
+    telemetry::Telemetry,
+};
+
+/// Something about the object changed.
+pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
+
+/// How one step towards the goal ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is as it should be: it runs, or all of it is gone.
+    Done,
+    /// On its way, and as it was found.
+    Working(TargetState),
+    Trouble(Trouble),
 }
 
-impl TargetError {
-    /// Whether what was asked for will not be done any more.
-    pub(crate) const fn is_refusal(&self) -> bool {
-        match self {
-            Self::Api { refusal, .. } => *refusal,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } => true,
-        }
-    }
+/// What keeps a target from being as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// How it was found nevertheless.
+    pub(crate) state: TargetState,
+    /// A word of the API: the reason of a condition.
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
 
-    fn of(what: impl Into<String>, error: &kube::Error) -> Self {
-        let reason = match error {
-            kube::Error::Api(status) => status.message.clone(),
-            other => deepest(other),
-        };
-        Self::Api {
-            what: what.into(),
+impl Step {
+    pub(crate) fn trouble(state: TargetState, reason: &'static str, text: String) -> Self {
+        Self::Trouble(Trouble { state, reason, text })
+    }
+}
+
+/// One target, by its action. Each call is one step, and may be dropped at any await.
+pub(crate) trait Action: Send + Sync {
+    /// The same object under other settings.
+    fn declare(&mut self, work: &TargetWork);
+
+    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
+
+    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>>;
+
+    /// Everything of it must be gone by then, where there is a bound.
+    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>>;
+
+    /// Follows the object, so that somebody else's hand is noticed at once.
+    fn changes(&self) -> Changes;
+}
+
+/// Where a target is, and what its action needs of the lock.
+#[derive(Clone)]
+#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
+pub(crate) struct Site {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) lock: LockName,
+    /// Name of the target in the spec of the lock.
+    pub(crate) target: String,
+    /// This one.
+    pub(crate) cluster: ClusterId,
+    pub(crate) elector: Elector,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) notes: mpsc::UnboundedSender<Note>,
+}
+
+impl Site {
+    /// Tells people: an event of the lock.
+    #[expect(dead_code, reason = "for the actions that have something to tell")]
+    pub(crate) fn note(&self, reason: &'static str, text: String) {
+        self.send(Note {
             reason,
-            refusal: matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code)),
-        }
+            text,
+            warning: false,
+        });
+    }
+
+    /// The same, and somebody should look.
+    #[expect(dead_code, reason = "for the actions that have something to tell")]
+    pub(crate) fn warn(&self, reason: &'static str, text: String) {
+        self.send(Note {
+            reason,
+            text,
+            warning: true,
+        });
+    }
+
+    fn send(&self, note: Note) {
+        // Nobody listens any more when the lock is gone.
+        let _ = self.notes.send(note);
     }
 }
 
-/// Where objects of this kind are found.
-pub(crate) async fn resource(client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
-    let (api_version, kind) = (reference.api_version.clone(), reference.kind.clone());
-    let Ok(version) = reference.api_version.parse::<kube::core::GroupVersion>() else {
-        return Err(TargetError::ApiVersion { api_version, kind });
-    };
-    let kind_of = GroupVersionKind::gvk(&version.group, &version.version, &kind);
-    match discovery::pinned_kind(client, &kind_of).await {
-        Ok((resource, _)) => Ok(resource),
-        Err(kube::Error::Api(status)) if !status.is_not_found() => Err(TargetError::Api {
-            what: format!("looking for kind {kind} of {api_version}"),
-            reason: status.message,
-            refusal: true,
-        }),
-        Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
-            Err(TargetError::UnknownKind { api_version, kind })
-        }
-        Err(error) => Err(TargetError::of(
-            format!("looking for kind {kind} of {api_version}"),
-            &error,
+/// Something that people want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// A word of the API: the reason of an event.
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+    pub(crate) warning: bool,
+}
+
+/// The action that a target declares.
+pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
+    match work {
+        TargetWork::Scale {
+            object,
+            active_replicas,
+            standby_replicas,
+        } => Box::new(scale::Scale::new(
+            site,
+            object,
+            (*active_replicas, *standby_replicas),
         )),
+        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
+            Box::new(not_supported::NotSupported(work.action()))
+        }
     }
 }
 
-/// The cause that says something: what wraps it only says that something failed.
-pub(crate) fn deepest(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+/// Whether two declarations are about the same object, switched in the same way; their settings may differ.
+pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
+    use TargetWork::{LabelPods, OncePerSchedule, Scale, Suspend};
+    match (one, other) {
+        (Scale { object, .. }, Scale { object: another, .. })
+        | (Suspend { object }, Suspend { object: another })
+        | (OncePerSchedule { object, .. }, OncePerSchedule { object: another, .. }) => object == another,
+        (LabelPods { selector }, LabelPods { selector: another }) => selector == another,
+        _ => false,
     }
-    cause.to_string()
+}
+
+/// Every change of what this watch shows.
+fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
+where
+    K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + DeserializeOwned
+        + 'static,
+{
+    watcher::watcher(api, config)
+        .backoff(Pause::default())
+        .map(|_| ())
 }

@@ -19,8 +19,10 @@ use kube::{
 };
 use tokio::{sync::mpsc, time};
 
-use super::observe::Pause;
-use crate::{clock, targets::deepest};
+use crate::{
+    clock,
+    targets::{Pause, deepest},
+};
 
 /// As many may wait. More come only when thousands of locks change at once.
 const WAITING: usize = 1_024;
@@ -49,6 +51,10 @@ pub(super) enum What {
     TargetActivated,
     TargetStopped,
     EnforcementConflict,
+    /// By the action of a target, in this word.
+    Told(&'static str),
+    /// The same, and somebody should look.
+    Warned(&'static str),
 }
 
 impl What {
@@ -65,6 +71,7 @@ impl What {
             Self::TargetActivated => "TargetActivated",
             Self::TargetStopped => "TargetStopped",
             Self::EnforcementConflict => "EnforcementConflict",
+            Self::Told(reason) | Self::Warned(reason) => reason,
         }
     }
 
@@ -76,7 +83,11 @@ impl What {
             Self::LeaseLost => "Renew",
             Self::QuorumLost | Self::QuorumRestored | Self::MasterQuarantined => "Watch",
             Self::TokenImplausible => "WriteStatus",
-            Self::TargetActivated | Self::TargetStopped | Self::EnforcementConflict => "Switch",
+            Self::TargetActivated
+            | Self::TargetStopped
+            | Self::EnforcementConflict
+            | Self::Told(_)
+            | Self::Warned(_) => "Switch",
         }
     }
 
@@ -87,12 +98,14 @@ impl What {
             | Self::TakenOver
             | Self::QuorumRestored
             | Self::TargetActivated
-            | Self::TargetStopped => "Normal",
+            | Self::TargetStopped
+            | Self::Told(_) => "Normal",
             Self::LeaseLost
             | Self::QuorumLost
             | Self::MasterQuarantined
             | Self::TokenImplausible
-            | Self::EnforcementConflict => "Warning",
+            | Self::EnforcementConflict
+            | Self::Warned(_) => "Warning",
         }
     }
 }

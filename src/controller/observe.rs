@@ -3,7 +3,7 @@
 //! Owns the watch and its back-off. Judges nothing; an object that cannot be read is passed on as such, so that it
 //! never stops the others.
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin};
 
 use futures_util::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,11 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, time};
 
 use super::object::{ObjectKey, trim};
-use crate::targets::deepest;
-
-/// A server that was away is noticed again within a few seconds, and three replicas do not press it.
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(5);
+use crate::targets::{Pause, deepest};
 
 #[derive(Debug)]
 pub(super) enum Observation<K> {
@@ -62,31 +58,6 @@ impl From<&watcher::Error> for Trouble {
     }
 }
 
-/// Doubles from try to try, with jitter.
-pub(super) struct Pause(Duration);
-
-impl Default for Pause {
-    fn default() -> Self {
-        Self(SHORTEST)
-    }
-}
-
-impl Iterator for Pause {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let pause = self.0.mul_f64(0.5 + fastrand::f64());
-        self.0 = LONGEST.min(self.0 * 2);
-        Some(pause)
-    }
-}
-
-impl Backoff for Pause {
-    fn reset(&mut self) {
-        self.0 = SHORTEST;
-    }
-}
-
 /// Returns when nobody listens any more.
 pub(super) async fn follow<K, T>(
     api: Api<DeserializeGuard<K>>,
@@ -115,8 +86,8 @@ pub(super) async fn follow<K, T>(
         if told.send(tell(observation)).await.is_err() {
             return;
         }
-        if failed {
-            time::sleep(pause.next().unwrap_or(LONGEST)).await;
+        if failed && let Some(pause) = pause.next() {
+            time::sleep(pause).await;
         }
     }
 }

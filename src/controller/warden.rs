@@ -22,9 +22,10 @@ use crate::{
     clock,
     elector::Standing,
     lease::{FencingToken, Holder, Moment},
+    targets::{Changes, Leave, Note, Site, Step},
 };
 use goal::{Facts, Goal, Other, goal};
-use target::{Step, Switch};
+use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -48,6 +49,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         stop: Vec::new(),
         halted: None,
         reported: None,
+        notes: mpsc::unbounded_channel(),
         post,
     };
     let task = tokio::spawn(warden.run(ordered, told, tell));
@@ -75,6 +77,8 @@ struct Warden {
     /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
     halted: Option<Moment>,
     reported: Option<Report>,
+    /// What the targets tell, for the next report.
+    notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
 }
 
 impl Warden {
@@ -89,7 +93,9 @@ impl Warden {
         loop {
             let (report, again) = self.turn().await;
             if self.reported.as_ref() != Some(&report) {
-                self.reported = Some(report.clone());
+                let mut said = report.clone();
+                said.notes.clear();
+                self.reported = Some(said);
                 if told.send(tell(report)).await.is_err() {
                     return;
                 }
@@ -129,11 +135,24 @@ impl Warden {
             let known = before.iter().position(|switch| switch.does(target));
             self.switches.push(match known {
                 Some(index) => before.swap_remove(index).declared(target),
-                None => Switch::new(&self.post.client, &plan.namespace, target),
+                None => Switch::new(self.site(&target.name), target),
             });
         }
         before.retain(|switch| switch.observed != TargetState::Standby);
         self.removed = before;
+    }
+
+    fn site(&self, target: &str) -> Site {
+        Site {
+            client: self.post.client.clone(),
+            namespace: self.post.plan.namespace.clone(),
+            lock: self.post.plan.lock_name.clone(),
+            target: target.to_owned(),
+            cluster: self.post.cluster.clone(),
+            elector: self.post.elector.clone(),
+            telemetry: self.post.telemetry.clone(),
+            notes: self.notes.0.clone(),
+        }
     }
 
     /// Stops what is not declared any more. True if nothing of it is left.
@@ -144,8 +163,8 @@ impl Warden {
         self.removed.is_empty()
     }
 
-    fn follow(&self) -> SelectAll<target::Changes> {
-        self.switches.iter().filter_map(Switch::changes).collect()
+    fn follow(&self) -> SelectAll<Changes> {
+        self.switches.iter().map(Switch::changes).collect()
     }
 
     /// A lock that was given up and put again stands anew: what was followed ended with the lease before.
@@ -267,18 +286,13 @@ impl Warden {
             self.post.own_token = Some(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
-        for index in 0..self.switches.len() {
-            let standing = self.post.standing.clone();
-            let may = move || {
-                standing
-                    .borrow()
-                    .authority_at(clock::now())
-                    .is_some_and(|now| now.token == token)
-            };
-            match self.switches[index].start(may).await {
+        let leave = Leave::new(self.post.standing.clone(), token);
+        // Together: one whose API hangs must not take the time of the others.
+        for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
+            match step {
                 Step::Done => {}
-                Step::Working => settled = false,
-                Step::Trouble(reason, text) => (settled, trouble) = (false, Some((reason, text))),
+                Step::Working(_) => settled = false,
+                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
         }
         let again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
@@ -288,13 +302,12 @@ impl Warden {
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
         let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        // Together: one whose API hangs must not take the time of the others.
         let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
         for step in steps.await {
             match step {
                 Step::Done => {}
-                Step::Working => settled = false,
-                Step::Trouble(reason, text) => (settled, trouble) = (false, Some((reason, text))),
+                Step::Working(_) => settled = false,
+                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
         }
         if settled {
@@ -314,7 +327,7 @@ impl Warden {
     }
 
     fn report(
-        &self,
+        &mut self,
         goal: Goal,
         settled: bool,
         wants_guard: bool,
@@ -340,6 +353,7 @@ impl Warden {
             wants_guard,
             settled,
             trouble,
+            notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }
 }

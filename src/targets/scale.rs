@@ -1,189 +1,163 @@
 //! Scale: the replicas of anything with a scale subresource, and of that subresource only.
 
-use k8s_openapi::{
-    api::core::v1::Pod,
-    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+mod subresource;
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+
+use super::{Action, Changes, Leave, Site, Step, TargetError, follow, in_flight::InFlight, kind::resource};
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
+    lease::Moment,
 };
-use kube::{
-    Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams},
-    runtime::watcher,
-};
+use subresource::{Object, Sight, Write};
 
-use super::TargetError;
-use crate::api::target::TargetRef;
-
-/// Owns `spec.replicas` of what it scales.
-const MANAGER: &str = "redlock-operator-scale";
-
-/// One object.
-#[derive(Clone, Debug)]
-pub(crate) struct Scale {
-    objects: Api<DynamicObject>,
-    metadata: Api<PartialObjectMeta<DynamicObject>>,
-    pods: Api<Pod>,
-    name: String,
-    /// As in `Deployment billing/report`.
-    called: String,
-}
-
-/// How it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// There is no such object: nothing of it runs.
-    Missing,
-    Here {
-        /// What the object asks for.
-        wanted: i32,
-        /// What its controller counts.
-        counted: i32,
-        /// Of its pods; none where it has no pods.
-        selector: Option<String>,
-    },
-}
-
-/// What became of a write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
-    Done,
-    Missing,
-    /// Somebody else owns the replicas; the text names them.
-    Conflict(String),
-    /// The object is another by now, or the authority is gone: look again.
-    Late,
+pub(super) struct Scale {
+    site: Site,
+    reference: TargetRef,
+    active: i32,
+    standby: i32,
+    /// Found once.
+    object: Option<Object>,
+    in_flight: InFlight,
 }
 
 impl Scale {
-    pub(crate) fn new(
-        client: &Client,
-        namespace: &str,
-        reference: &TargetRef,
-        resource: &ApiResource,
-    ) -> Self {
+    pub(super) fn new(site: Site, reference: &TargetRef, (active, standby): (i32, i32)) -> Self {
         Self {
-            objects: Api::namespaced_with(client.clone(), namespace, resource),
-            metadata: Api::namespaced_with(client.clone(), namespace, resource),
-            pods: Api::namespaced(client.clone(), namespace),
-            name: reference.name.clone(),
-            called: format!("{} {namespace}/{}", reference.kind, reference.name),
+            site,
+            reference: reference.clone(),
+            active,
+            standby,
+            object: None,
+            in_flight: InFlight::default(),
         }
     }
 
-    /// It alone, to be followed; without what it holds.
-    pub(crate) fn followed(&self) -> (Api<PartialObjectMeta<DynamicObject>>, watcher::Config) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        (self.metadata.clone(), config)
+    async fn object(&mut self) -> Result<Object, TargetError> {
+        if let Some(object) = &self.object {
+            return Ok(object.clone());
+        }
+        let object = find(&self.site, &self.reference).await?;
+        Ok(self.object.insert(object).clone())
     }
 
-    pub(crate) fn called(&self) -> &str {
-        &self.called
-    }
-
-    pub(crate) async fn look(&self) -> Result<Sight, TargetError> {
-        match self.objects.get_scale(&self.name).await {
-            Ok(scale) => {
-                let status = scale.status.unwrap_or_default();
-                Ok(Sight::Here {
-                    wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
-                    counted: status.replicas,
-                    selector: status.selector.filter(|selector| !selector.is_empty()),
-                })
+    fn state(&self, sight: &Sight) -> TargetState {
+        match sight {
+            Sight::Missing => TargetState::Standby,
+            Sight::Here { wanted, .. } if *wanted == self.active => TargetState::Active,
+            Sight::Here { wanted, counted, .. } if *wanted <= self.standby && *counted <= self.standby => {
+                TargetState::Standby
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Sight::Missing),
-            Err(error) => Err(TargetError::of(
-                format!("reading the scale of {}", self.called),
-                &error,
-            )),
+            Sight::Here { .. } => TargetState::Changing,
         }
     }
 
-    /// Stops: takes the field from whoever owns it.
-    pub(crate) async fn stop(&self, replicas: i32) -> Result<Write, TargetError> {
-        self.patch(replicas, None).await
-    }
-
-    /// Starts: does not take the field from somebody else. `may` is asked after the last await before the write.
-    pub(crate) async fn start(&self, replicas: i32, may: impl Fn() -> bool) -> Result<Write, TargetError> {
-        let object = match self.metadata.get(&self.name).await {
-            Ok(object) => object,
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Write::Missing),
-            Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
+    async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+        let object = self.object().await?;
+        let missing = || {
+            let text = format!("{} does not exist", object.called());
+            Step::trouble(TargetState::Standby, "TargetNotFound", text)
         };
-        if let Some(owner) = owner(&object.metadata) {
-            let text = format!(
-                "{}: spec.replicas belongs to {owner:?}: take replicas out of what it applies, so that the lock may set it",
-                self.called
-            );
-            return Ok(Write::Conflict(text));
-        }
-        if !may() {
-            return Ok(Write::Late);
-        }
-        self.patch(replicas, object.metadata.resource_version.as_deref())
-            .await
-    }
-
-    /// A merge patch: the API server cannot apply the scale of a custom resource (it fails to convert the live one), and
-    /// an applied zero is left out of the scale that is sent, which means "not set". With a version, only if the object
-    /// is still that one.
-    async fn patch(&self, replicas: i32, version: Option<&str>) -> Result<Write, TargetError> {
-        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": replicas } });
-        let parameters = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
+        let sight = object.look().await?;
+        let state = self.state(&sight);
+        let Sight::Here { wanted, .. } = sight else {
+            return Ok(missing());
         };
-        match self
-            .objects
-            .patch_scale(&self.name, &parameters, &Patch::Merge(&patch))
-            .await
-        {
-            Ok(_) => Ok(Write::Done),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
-            Err(error) => Err(TargetError::of(
-                format!("scaling {} to {replicas}", self.called),
-                &error,
-            )),
+        if wanted == self.active {
+            self.in_flight.settle();
+            return Ok(Step::Done);
         }
+        let before = self.in_flight.send();
+        let written = object.start(self.active, leave).await;
+        self.in_flight.answered(before, &written, |write| {
+            matches!(write, Write::Done | Write::Missing)
+        });
+        Ok(match written? {
+            Write::Done => Step::Done,
+            Write::Missing => missing(),
+            Write::Conflict(who) => Step::trouble(state, "EnforcementConflict", who),
+            Write::Late => Step::Working(state),
+        })
     }
 
-    /// The pods that have not ended, those that are being deleted included.
-    pub(crate) async fn pods(&self, selector: &str) -> Result<Vec<String>, TargetError> {
-        let list = self.pods.list(&ListParams::default().labels(selector)).await;
-        let list =
-            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.called), &error))?;
-        let lives = |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            !matches!(phase, Some("Succeeded" | "Failed"))
+    async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
+        let object = match self.object().await {
+            // What no API server knows does not run.
+            Err(TargetError::UnknownKind { .. }) => return Ok(Step::Done),
+            found => found?,
         };
-        let names = list.items.into_iter().filter(lives);
-        Ok(names.filter_map(|pod| pod.metadata.name).collect())
-    }
-
-    /// With no more than this grace period: what is left of the lease.
-    pub(crate) async fn delete_pod(&self, name: &str, grace_seconds: u32) -> Result<(), TargetError> {
-        let parameters = DeleteParams::default().grace_period(grace_seconds);
-        match self.pods.delete(name, &parameters).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(error) => Err(TargetError::of(
-                format!("deleting pod {name} of {}", self.called),
-                &error,
-            )),
+        // A missing target counts as stopped.
+        let Sight::Here {
+            wanted,
+            counted,
+            selector,
+        } = object.look().await?
+        else {
+            return Ok(Step::Done);
+        };
+        if wanted > self.standby {
+            return Ok(match object.stop(self.standby).await? {
+                Write::Missing => Step::Done,
+                Write::Done | Write::Conflict(_) | Write::Late => Step::Working(TargetState::Changing),
+            });
         }
+        let left = match &selector {
+            Some(selector) => object.pods().left(selector).await?,
+            None => Vec::new(),
+        };
+        let keep = usize::try_from(self.standby).unwrap_or(0);
+        if counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
+            self.in_flight.settle();
+            return Ok(Step::Done);
+        }
+        if keep == 0 {
+            object.pods().hurry(&left, by).await?;
+        }
+        Ok(Step::Working(TargetState::Changing))
     }
 }
 
-/// Who else owns the replicas of an object.
-fn owner(metadata: &ObjectMeta) -> Option<&str> {
-    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| fields["f:spec"].get("f:replicas").is_some())
-    };
-    let managers = fields
-        .iter()
-        .filter(owns)
-        .filter_map(|entry| entry.manager.as_deref());
-    managers.into_iter().find(|manager| *manager != MANAGER)
+impl Action for Scale {
+    fn declare(&mut self, work: &TargetWork) {
+        if let TargetWork::Scale {
+            active_replicas,
+            standby_replicas,
+            ..
+        } = work
+        {
+            (self.active, self.standby) = (*active_replicas, *standby_replicas);
+        }
+    }
+
+    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        async {
+            let sight = self.object().await?.look().await?;
+            Ok(self.state(&sight))
+        }
+        .boxed()
+    }
+
+    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_start(leave).boxed()
+    }
+
+    /// Done when the pods are gone, not when the number is written.
+    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+        self.try_stop(by).boxed()
+    }
+
+    fn changes(&self) -> Changes {
+        let (site, reference) = (self.site.clone(), self.reference.clone());
+        let found = stream::once(async move { find(&site, &reference).await.ok() });
+        let events = found.filter_map(|object| async { object }).map(|object| {
+            let (api, config) = object.followed();
+            follow(api, config)
+        });
+        events.flatten().boxed()
+    }
+}
+
+async fn find(site: &Site, reference: &TargetRef) -> Result<Object, TargetError> {
+    let resource = resource(&site.client, reference).await?;
+    Ok(Object::new(&site.client, &site.namespace, reference, &resource))
 }

@@ -63,6 +63,7 @@ impl Core {
             cluster: self.cluster.clone(),
             client: self.clients.urgent.clone(),
             elector: quorum.elector.clone(),
+            telemetry: self.state.telemetry.clone(),
             standing,
             own_token: own.and_then(|status| u64::try_from(status.fencing_token?).ok()),
         };
@@ -90,7 +91,15 @@ impl Core {
         }
         let (wants_guard, runs) = (report.wants_guard, report.runs);
         let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
-        let happened = happened(warden.last.as_ref(), &report);
+        let mut happened = happened(warden.last.as_ref(), &report);
+        happened.extend(report.notes.iter().map(|note| {
+            let what = if note.warning {
+                What::Warned(note.reason)
+            } else {
+                What::Told(note.reason)
+            };
+            (what, note.text.clone())
+        }));
         warden.last = Some(report);
         for (what, note) in happened {
             let object = entry.object.object_ref(&());

@@ -13,6 +13,8 @@ use crate::{
     controller::object::ObjectKey,
     elector::{Elector, Standing},
     lease::{ClusterId, Moment},
+    targets::Note,
+    telemetry::Telemetry,
 };
 
 /// What the core tells a warden.
@@ -47,6 +49,8 @@ pub(in crate::controller) struct Report {
     pub(in crate::controller) settled: bool,
     /// What keeps it from that, such as the owner of a field.
     pub(in crate::controller) trouble: Option<(&'static str, String)>,
+    /// What people want to know, each told once.
+    pub(in crate::controller) notes: Vec<Note>,
 }
 
 /// The core's side of a warden.
@@ -83,6 +87,7 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) cluster: ClusterId,
     pub(in crate::controller) client: Client,
     pub(in crate::controller) elector: Elector,
+    pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) standing: watch::Receiver<Standing>,
     /// The token of the last holder of this cluster: by the object's status, then by what this warden marked.
     pub(in crate::controller) own_token: Option<u64>,

@@ -1,0 +1,114 @@
+//! Who declares a field: a start does not take it from them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::Value;
+
+/// All field managers of the operator begin so.
+const OWN: &str = "redlock-operator";
+/// What `kubectl apply` without `--server-side` (and Argo CD) remembers of a manifest.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The manager, if it is somebody else's, that declares this field (such as `["spec", "replicas"]`).
+///
+/// Not every owner by managedFields does: whoever creates an object, or applies it from the client, owns its defaults
+/// as well. So the creation declares nothing that lasts, and an apply from the client what its manifest says.
+pub(super) fn declared_by(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+    let fields = metadata.managed_fields.as_deref().unwrap_or_default();
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| has(fields, path))
+    };
+    let foreign = |entry: &&ManagedFieldsEntry| !manager(entry).starts_with(OWN);
+    let mut owners = fields.iter().filter(owns).filter(foreign);
+    let owner = owners.find(|entry| declares(entry, metadata, path))?;
+    Some(manager(owner).to_owned())
+}
+
+fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {
+    if entry.operation.as_deref() == Some("Apply") {
+        return true;
+    }
+    match last_applied(metadata) {
+        // Whoever wrote it by a subresource did so by itself.
+        Some(manifest) if entry.subresource.is_none() => {
+            let pointer = format!("/{}", path.join("/"));
+            manifest.pointer(&pointer).is_some()
+        }
+        _ => entry.time.as_ref() != metadata.creation_timestamp.as_ref(),
+    }
+}
+
+fn last_applied(metadata: &ObjectMeta) -> Option<Value> {
+    let annotations = metadata.annotations.as_ref()?;
+    serde_json::from_str(annotations.get(LAST_APPLIED)?).ok()
+}
+
+fn manager(entry: &ManagedFieldsEntry) -> &str {
+    entry.manager.as_deref().unwrap_or_default()
+}
+
+fn has(fields: &Value, path: &[&str]) -> bool {
+    let mut at = Some(fields);
+    for part in path {
+        at = at.and_then(|at| at.get(format!("f:{part}")));
+    }
+    at.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+    /// Made at 12:00 by `manager`, which wrote `replicas` at 12:`minute`.
+    fn metadata(manager: &str, operation: &str, subresource: Option<&str>, minute: u8) -> ObjectMeta {
+        serde_json::from_value(serde_json::json!({
+            "creationTimestamp": "2026-01-01T12:00:00Z",
+            "managedFields": [{
+                "manager": manager, "operation": operation, "subresource": subresource,
+                "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+                "time": format!("2026-01-01T12:{minute:02}:00Z"),
+                "fieldsV1": {"f:spec": {"f:replicas": {}}},
+            }],
+        }))
+        .unwrap()
+    }
+
+    fn applied(manifest: &str) -> ObjectMeta {
+        let mut metadata = metadata("kubectl-client-side-apply", "Update", None, 5);
+        metadata.annotations = Some([(LAST_APPLIED.to_owned(), manifest.to_owned())].into());
+        metadata
+    }
+
+    #[test]
+    fn who_declares_a_field() {
+        let flux = metadata("kustomize-controller", "Apply", None, 0);
+        assert_eq!(
+            declared_by(&flux, &REPLICAS).as_deref(),
+            Some("kustomize-controller")
+        );
+        assert_eq!(declared_by(&flux, &["spec", "suspend"]), None, "another field");
+        let ours = metadata("redlock-operator-scale", "Update", Some("scale"), 5);
+        assert_eq!(declared_by(&ours, &REPLICAS), None);
+        let by_hand = metadata("kubectl", "Update", Some("scale"), 5);
+        assert_eq!(declared_by(&by_hand, &REPLICAS).as_deref(), Some("kubectl"));
+        let edited = metadata("kubectl-edit", "Update", None, 5);
+        assert_eq!(declared_by(&edited, &REPLICAS).as_deref(), Some("kubectl-edit"));
+    }
+
+    #[test]
+    fn a_default_is_nobodys_word() {
+        let created = metadata("kubectl-create", "Update", None, 0);
+        assert_eq!(declared_by(&created, &REPLICAS), None);
+        assert_eq!(
+            declared_by(&applied(r#"{"spec": {"template": {}}}"#), &REPLICAS),
+            None
+        );
+        let declared = applied(r#"{"spec": {"replicas": 1}}"#);
+        assert_eq!(
+            declared_by(&declared, &REPLICAS).as_deref(),
+            Some("kubectl-client-side-apply")
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! How long a watch waits that could not be kept up.
+
+use std::time::Duration;
+
+use kube::runtime::utils::Backoff;
+
+/// A server that was away is noticed again within a few seconds, and three replicas do not press it.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Doubles from try to try, with jitter.
+pub(crate) struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(SHORTEST)
+    }
+}
+
+impl Iterator for Pause {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0.mul_f64(0.5 + fastrand::f64());
+        self.0 = LONGEST.min(self.0 * 2);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pause {
+    fn reset(&mut self) {
+        self.0 = SHORTEST;
+    }
+}

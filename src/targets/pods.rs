@@ -1,0 +1,71 @@
+//! The pods of a target.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams},
+};
+
+use super::TargetError;
+use crate::{clock, lease::Moment};
+
+/// What is still there this long before the end is deleted with the time that is left.
+const DELETE_BEFORE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug)]
+pub(super) struct Pods {
+    api: Api<Pod>,
+    /// As in `Deployment billing/report`.
+    of: String,
+}
+
+impl Pods {
+    pub(super) fn new(client: &Client, namespace: &str, of: &str) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            of: of.to_owned(),
+        }
+    }
+
+    /// The names of those that have not ended, those that are being deleted included.
+    pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
+        let list = self.api.list(&ListParams::default().labels(selector)).await;
+        let list =
+            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
+        let lives = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            !matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let names = list.items.into_iter().filter(lives);
+        Ok(names.filter_map(|pod| pod.metadata.name).collect())
+    }
+
+    /// Near the end: deletes these with the grace period that is left until then.
+    pub(super) async fn hurry(&self, pods: &[String], by: Option<Moment>) -> Result<(), TargetError> {
+        let Some(left) = by.map(|by| by.left(clock::now())) else {
+            return Ok(());
+        };
+        if left > DELETE_BEFORE {
+            return Ok(());
+        }
+        let grace = u32::try_from(left.as_secs()).unwrap_or(0);
+        for pod in pods {
+            self.delete(pod, grace).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, name: &str, grace_seconds: u32) -> Result<(), TargetError> {
+        let parameters = DeleteParams::default().grace_period(grace_seconds);
+        match self.api.delete(name, &parameters).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(TargetError::of(
+                format!("deleting pod {name} of {}", self.of),
+                &error,
+            )),
+        }
+    }
+}
