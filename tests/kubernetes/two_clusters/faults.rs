@@ -95,7 +95,7 @@ pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut
         Fault::CutFromMasters => acts.cut_from_masters().await,
         Fault::CutFromApiServer => acts.cut_from_api_server().await,
         Fault::PauseMasters => acts.pause_masters().await,
-        Fault::EmptyMasters => acts.empty_masters(),
+        Fault::EmptyMasters => acts.empty_masters().await,
         Fault::RestartOperators => acts.restart_operators().await,
         Fault::StepDown => acts.step_down().await,
         Fault::KillAll => acts.kill_all().await,
@@ -209,7 +209,7 @@ impl Acts<'_> {
         }
     }
 
-    fn empty_masters(&mut self) {
+    async fn empty_masters(&mut self) {
         self.mark("all masters are killed");
         for server in self.pair.servers.iter() {
             server.kill();
@@ -218,6 +218,16 @@ impl Acts<'_> {
             server.restart_empty().unwrap();
         }
         self.mark("all are back, without memory");
+        let holder = &self.pair.clusters[self.held.cluster].replicas[self.held.replica];
+        eventually(BOUND, "the lease is lost", async || {
+            let lock = holder.lock();
+            if lock["role"] == "Active" {
+                Err(lock)
+            } else {
+                Ok(())
+            }
+        })
+        .await;
     }
 
     async fn restart_operators(&mut self) {

@@ -1,5 +1,7 @@
 //! Two clusters that share five masters.
 
+use std::fs;
+use std::path::Path;
 use std::thread;
 
 use redlock::clock;
@@ -64,7 +66,7 @@ impl Pair {
             since: Moment::NEVER,
         };
         for cluster in &mut pair.clusters {
-            for object in [cluster.quorum(), work.object(true), work.lock()] {
+            for object in [cluster.quorum(), work.object(), work.lock()] {
                 cluster.apply(&object);
             }
             for replica in 0..cluster.replicas.len() {
@@ -89,6 +91,19 @@ impl Pair {
         let mut runs = self.recorder.runs();
         runs.retain(|run| run.namespace == NAMESPACE && run.end.is_none_or(|end| end > self.since));
         runs
+    }
+
+    /// All that the replicas wrote, each in a file of its own.
+    pub fn keep_logs(&self, name: &str) {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let unix = clock::unix_time().saturating_sub(clock::now().since(Moment::default()));
+        fs::write(folder.join("boot"), format!("{unix:?}\n{:#?}", self.runs())).unwrap();
+        for replica in self.clusters.iter().flat_map(|cluster| &cluster.replicas) {
+            let file = folder.join(format!("{}.log", replica.name));
+            fs::write(file, replica.said().join("\n")).unwrap();
+        }
+        println!("the logs of the replicas are in {}", folder.display());
     }
 
     pub fn overlaps(&self) -> Vec<Overlap> {

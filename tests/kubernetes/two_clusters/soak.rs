@@ -63,6 +63,7 @@ async fn soak(work: Work) {
         done.push(episode);
     }
     report(work, &done);
+    pair.keep_logs(&format!("soak-{work:?}-{seed}"));
     assert_tokens_increase(&pair);
     let closed = done
         .iter()

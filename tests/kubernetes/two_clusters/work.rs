@@ -23,8 +23,8 @@ impl Work {
         }
     }
 
-    /// The object, running or not.
-    pub fn object(self, runs: bool) -> Value {
+    /// The object. How many replicas it has is the lock's to say: until then one, the default.
+    pub fn object(self) -> Value {
         let (grace, annotations) = match self {
             Self::Deployment => (1, json!({})),
             Self::StubbornDeployment => (30, json!({IGNORES_SIGTERM: "true"})),
@@ -41,7 +41,6 @@ impl Work {
             "kind": "Deployment",
             "metadata": {"name": LOCK, "namespace": NAMESPACE},
             "spec": {
-                "replicas": i32::from(runs),
                 "selector": {"matchLabels": {"app": LOCK}},
                 "template": template,
             },
