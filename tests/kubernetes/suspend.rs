@@ -63,7 +63,14 @@ fn cron_job(name: &str, schedule: &str, more: &str) -> String {
     )
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    fn of(world: &'a World) -> Self {
+        Self {
+            world,
+            recorder: Recorder::default(),
+        }
+    }
+
     fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.world.plane.admin(), self.world.namespace.name())
     }
@@ -166,13 +173,9 @@ async fn what_is_suspended_runs_only_where_the_lock_is_held() {
         .await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
-    let recorder = Recorder::default();
-    let _kubelet = Kubelet::start(&world.plane, "here", seed(), &recorder);
+    let place = Place::of(&world);
+    let _kubelet = Kubelet::start(&world.plane, "here", seed(), &place.recorder);
     let _operator = replica(&world, "replica-1").await;
-    let place = Place {
-        world: &world,
-        recorder,
-    };
     tokio::join!(
         a_job(&place),
         a_job_that_ends(&place),
@@ -269,4 +272,24 @@ async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
     // Taken when it is to be stopped.
     place.wants("declared", false).await;
     place.until_cron_job("declared", true).await;
+}
+
+/// All that the operator does to such targets, in a cluster without controllers.
+pub async fn use_every_right(world: &World) {
+    let place = Place::of(world);
+    world.apply(&cron_job("report", NEVER, ""));
+    world.apply(&job("work", ""));
+    for (name, kind) in [("report", "CronJob"), ("work", "Job")] {
+        world.apply(&guarded(name, kind).replace(
+            &format!("{{name: {name}}}\nspec"),
+            &format!("{{name: switching-{name}}}\nspec"),
+        ));
+    }
+    place.is("switching-report", "Active").await;
+    place.run("report", "half-done");
+    for wanted in [false, true] {
+        place.wants("switching-report", wanted).await;
+        place.wants("switching-work", wanted).await;
+    }
+    world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);
 }

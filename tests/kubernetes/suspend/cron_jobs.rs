@@ -1,7 +1,8 @@
 //! CronJobs, and the Jobs that their controller makes of them.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
@@ -54,7 +55,8 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
 
     // On return it has no Job that would keep it from running, and none of them ran again.
     place.wants("report", true).await;
-    place.until_cron_job("report", false).await;
+    let found = place.until_cron_job("report", false).await;
+    assert_eq!(owners(&found), ["redlock-operator-suspend"]);
     let left: Vec<String> = made(place, "report")
         .await
         .iter()
@@ -65,8 +67,27 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
         "            processes of the late Job: {}",
         place.processes("late").1
     );
-    place.run("report", "again");
-    place.until_it_runs("again").await;
+    place.patch("cronjob", "report", &json!({"spec": {"schedule": "@every 1s"}}));
+    until_it_ran(place, "report").await;
+}
+
+/// Of `spec.suspend`.
+fn owners(found: &CronJob) -> Vec<&str> {
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0["f:spec"].get("f:suspend").is_some())
+    };
+    let entries = found.managed_fields().iter().filter(owns);
+    entries.filter_map(|entry| entry.manager.as_deref()).collect()
+}
+
+/// Although it says `concurrencyPolicy: Forbid`.
+async fn until_it_ran(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
+    eventually(BOUND, &format!("CronJob {name} runs"), async || {
+        let found = slots(place, name).await;
+        if found.is_empty() { Err(()) } else { Ok(found) }
+    })
+    .await
 }
 
 /// The last run that it had, long ago.
@@ -111,11 +132,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
     place.until_cron_job("missed", false).await;
     // Resumed later, in the same state, without the lock: it runs at once what it missed.
     place.suspend("cronjob", "control", false);
-    let control = eventually(BOUND, "the CronJob without a lock runs", async || {
-        let found = slots(place, "control").await;
-        if found.is_empty() { Err(()) } else { Ok(found) }
-    })
-    .await;
+    let control = until_it_ran(place, "control").await;
     println!("            without a lock it ran {control:?}, resumed after {before}");
     let ran = slots(place, "missed").await;
     assert!(
@@ -125,11 +142,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
 
     // What comes due from now on it runs.
     place.patch("cronjob", "missed", &json!({"spec": {"schedule": "@every 1s"}}));
-    let next = eventually(BOUND, "the next slot runs", async || {
-        let found = slots(place, "missed").await;
-        if found.is_empty() { Err(()) } else { Ok(found) }
-    })
-    .await;
+    let next = until_it_ran(place, "missed").await;
     assert!(
         next.iter().all(|slot| *slot > before),
         "{next:?}, resumed after {before}"
