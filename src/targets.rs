@@ -12,6 +12,7 @@ mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod suspend;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -97,7 +98,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Tells people: an event of the lock.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -107,7 +107,6 @@ impl Site {
     }
 
     /// The same, and somebody should look.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -143,7 +142,8 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
+        TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
             Box::new(not_supported::NotSupported(work.action()))
         }
     }

@@ -35,6 +35,15 @@ impl Pods {
 
     /// The names of those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
+        self.left_of(selector, |_| true).await
+    }
+
+    /// The same of those that `belong`, where a selector cannot say it.
+    pub(super) async fn left_of(
+        &self,
+        selector: &str,
+        belong: impl Fn(&Pod) -> bool,
+    ) -> Result<Vec<String>, TargetError> {
         let list = self.api.list(&ListParams::default().labels(selector)).await;
         let list =
             list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
@@ -42,7 +51,7 @@ impl Pods {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let names = list.items.into_iter().filter(lives);
+        let names = list.items.into_iter().filter(|pod| lives(pod) && belong(pod));
         Ok(names.filter_map(|pod| pod.metadata.name).collect())
     }
 
