@@ -6,6 +6,7 @@
 mod error;
 mod in_flight;
 mod kind;
+mod label_pods;
 mod leave;
 mod not_supported;
 mod owner;
@@ -81,7 +82,7 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
+#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -97,7 +98,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Tells people: an event of the lock.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -107,7 +107,6 @@ impl Site {
     }
 
     /// The same, and somebody should look.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -143,7 +142,8 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
+        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } => {
             Box::new(not_supported::NotSupported(work.action()))
         }
     }
