@@ -77,7 +77,10 @@ impl Elector {
     pub fn detached() -> (Self, watch::Sender<Standing>) {
         let (commands, _) = mpsc::unbounded_channel();
         let board = Board::default();
-        (Self { commands, board }, watch::Sender::new(Standing::new(Participation::Observe)))
+        (
+            Self { commands, board },
+            watch::Sender::new(Standing::new(Participation::Observe)),
+        )
     }
 
     /// Contends for a lock on these terms, or changes the terms; new timings take effect at the next renewal.

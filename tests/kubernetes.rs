@@ -24,10 +24,10 @@ mod election;
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
-#[path = "rules/judge.rs"]
-mod judge;
 #[path = "kubernetes/handed_on.rs"]
 mod handed_on;
+#[path = "rules/judge.rs"]
+mod judge;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
@@ -57,12 +57,16 @@ mod rotation;
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/suspend.rs"]
+mod suspend;
 #[path = "rules/table.rs"]
 mod table;
 #[path = "kubernetes/tampering.rs"]
 mod tampering;
 #[path = "kubernetes/targets.rs"]
 mod targets;
+#[path = "kubernetes/two_clusters.rs"]
+mod two_clusters;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]

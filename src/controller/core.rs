@@ -121,7 +121,11 @@ enum Job {
     /// The same of one that is to be passed on.
     Drained(ObjectKey, drain::Purpose, Box<drain::Drained>),
     /// That this cluster abstains is in the object, or not.
-    Abstains(ObjectKey, Box<failover::Failover>, Result<Box<LeaderLock>, String>),
+    Abstains(
+        ObjectKey,
+        Box<failover::Failover>,
+        Result<Box<LeaderLock>, String>,
+    ),
     Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
     Retired {
         quorum: String,

@@ -101,11 +101,20 @@ mod tests {
 
     #[test]
     fn an_object_is_the_same_in_every_version_of_its_group() {
-        assert_eq!(scale("apps/v1", "Deployment", "a"), scale("apps/v2", "Deployment", "a"));
+        assert_eq!(
+            scale("apps/v1", "Deployment", "a"),
+            scale("apps/v2", "Deployment", "a")
+        );
         assert_eq!(scale("v1", "Thing", "a"), scale("v2", "Thing", "a"));
         assert_ne!(scale("v1", "Thing", "a"), scale("apps/v1", "Thing", "a"));
-        assert_ne!(scale("apps/v1", "Deployment", "a"), scale("apps/v1", "StatefulSet", "a"));
-        assert_ne!(scale("apps/v1", "Deployment", "a"), scale("apps/v1", "Deployment", "b"));
+        assert_ne!(
+            scale("apps/v1", "Deployment", "a"),
+            scale("apps/v1", "StatefulSet", "a")
+        );
+        assert_ne!(
+            scale("apps/v1", "Deployment", "a"),
+            scale("apps/v1", "Deployment", "b")
+        );
     }
 
     #[test]

@@ -12,11 +12,12 @@ mod target;
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, future::join_all, stream::SelectAll};
-use tokio::{
-    sync::mpsc,
-    time,
+use futures_util::{
+    StreamExt,
+    future::{self, join_all},
+    stream::SelectAll,
 };
+use tokio::{sync::mpsc, time};
 
 pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
 
@@ -27,7 +28,7 @@ use crate::{
     },
     clock,
     lease::{FencingToken, Moment},
-    targets::{Changes, Leave, Note, Site, Step},
+    targets::{Changes, Note, Site, Step},
 };
 use goal::{Goal, goal};
 use halt::Halts;
@@ -194,7 +195,13 @@ impl Warden {
         }
         match goal {
             Goal::Run => {
-                let ended = facts::ended(self.post.standing.clone(), self.seen_token);
+                let leave = self.leave().map(|(leave, _)| leave);
+                let ended = async {
+                    match leave {
+                        Some(leave) => leave.ended().await,
+                        None => future::pending().await,
+                    }
+                };
                 // A start that hangs must not take the time that stopping needs.
                 tokio::select! {
                     biased;
@@ -222,13 +229,16 @@ impl Warden {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
         }
-        let Some(token) = self.seen_token else {
-            return (self.report(Goal::Run, false, false, None), None);
+        let Some((leave, until)) = self.leave() else {
+            // It has ended since.
+            return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
+        let token = leave.token();
         if !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
-        if self.marked != Some(token) {
+        // What an observer does is not told by the registers: they are about those who contend.
+        if !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -240,10 +250,9 @@ impl Warden {
                 );
             }
             self.marked = Some(token);
-            self.post.own_token = Some(token.0);
+            self.post.own_tokens.remember(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
-        let leave = Leave::new(self.post.standing.clone(), token);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             match step {
@@ -252,11 +261,13 @@ impl Warden {
                 Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
         }
-        let mut again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
+        let pause = AGAIN * if trouble.is_some() { 8 } else { 1 };
+        let mut again = (!settled).then(|| clock::now() + pause);
         if settled && let Some(after) = self.post.plan.failover_after_unready {
             let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
             again = Some(self.readiness.take(&found, token, after, clock::now()));
         }
+        let again = again.into_iter().chain(until).min();
         (self.report(Goal::Run, settled, false, trouble), again)
     }
 

@@ -41,7 +41,10 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
         if held.count() == LOCKS { Ok(()) } else { Err(locks) }
     })
     .await;
-    println!("{LOCKS} locks taken over {:?} after a kill -9, leases of 6 s", killed.elapsed());
+    println!(
+        "{LOCKS} locks taken over {:?} after a kill -9, leases of 6 s",
+        killed.elapsed()
+    );
     for name in &names {
         world
             .lock_status(name, "is adopted", |status| {

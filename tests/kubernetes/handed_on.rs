@@ -45,10 +45,7 @@ impl Cluster {
     }
 
     async fn grant(&self) {
-        let rights = [
-            "targetKinds[0].group=apps",
-            "targetKinds[0].resource=deployments",
-        ];
+        let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
         let namespace = self.world.namespace.name();
         self.world.plane.install_rbac_with(namespace, &rights).await;
     }
@@ -186,7 +183,8 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
-    eu.hand_over("us", &["--wait", "4s"]).expect(1, &["given up, but nobody was seen to take it"]);
+    eu.hand_over("us", &["--wait", "4s"])
+        .expect(1, &["given up, but nobody was seen to take it"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
         let again = status["role"] == "Active" && status["fencingToken"] != held["fencingToken"];
@@ -217,18 +215,32 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
     let held = us.is("Active").await;
     // It is not allowed to.
     us.world.plane.install_rbac(us.world.namespace.name()).await;
-    us.hand_over("eu", &[])
-        .expect(1, &["the holder refused", "could not be stopped, and run again", "forbidden"]);
+    us.hand_over("eu", &[]).expect(
+        1,
+        &[
+            "the holder refused",
+            "could not be stopped, and run again",
+            "forbidden",
+        ],
+    );
     let answer = us.annotation(ANSWER).await.unwrap();
     assert!(answer.contains("Refused"), "{answer}");
     us.grant().await;
     let still = us.is("Active").await;
-    assert_eq!(still["fencingToken"], held["fencingToken"], "the lease is the same");
+    assert_eq!(
+        still["fencingToken"], held["fencingToken"],
+        "the lease is the same"
+    );
     assert_eq!(us.replicas().await, 1);
     // Paused.
-    us.world
-        .kubectl(&["annotate", "leaderlock", "report", "redlock.dev/paused=night shift"]);
-    us.hand_over("eu", &[]).expect(1, &["the holder refused", "night shift"]);
+    us.world.kubectl(&[
+        "annotate",
+        "leaderlock",
+        "report",
+        "redlock.dev/paused=night shift",
+    ]);
+    us.hand_over("eu", &[])
+        .expect(1, &["the holder refused", "night shift"]);
     us.world
         .kubectl(&["annotate", "leaderlock", "report", "redlock.dev/paused-"]);
     assert_eq!(us.replicas().await, 1);
@@ -253,12 +265,20 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     // Until another cluster is known to be alive.
     timed("the other cluster is known", async || {
         let status = serde_json::to_value(eu.world.quorums().get("default").await.unwrap().status).unwrap();
-        if status["reporters"][1].is_object() { Ok(()) } else { Err(status) }
+        if status["reporters"][1].is_object() {
+            Ok(())
+        } else {
+            Err(status)
+        }
     })
     .await;
     timed("it runs there", async || {
         let status = serde_json::to_value(us.world.locks().get("report").await.unwrap().status).unwrap();
-        if status["role"] == "Active" { Ok(()) } else { Err(status) }
+        if status["role"] == "Active" {
+            Ok(())
+        } else {
+            Err(status)
+        }
     })
     .await;
     runs(&recorder, "us").await;
@@ -280,15 +300,22 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     assert!(found.is_empty(), "{found:?}");
 
     // No replica of it takes the lock when it is free, until it is said to be over.
-    us.world
-        .kubectl(&["patch", "ll", "report", "--type=merge", "--patch",
-            r#"{"spec": {"state": "SteppedDown", "reason": "test"}}"#]);
+    us.world.kubectl(&[
+        "patch",
+        "ll",
+        "report",
+        "--type=merge",
+        "--patch",
+        r#"{"spec": {"state": "SteppedDown", "reason": "test"}}"#,
+    ]);
     timed("it is stopped there", async || {
         if us.replicas().await == 0 { Ok(()) } else { Err(()) }
     })
     .await;
     us.world
-        .lock_status("report", "is nobody's", |status| status["holderIdentity"].is_null())
+        .lock_status("report", "is nobody's", |status| {
+            status["holderIdentity"].is_null()
+        })
         .await;
     crate::world::throughout(Duration::from_secs(3), || ()).await;
     assert_eq!(eu.replicas().await, 0);

@@ -11,7 +11,8 @@ use crate::targets::{GATE, Gates, guarded, install, replica, world};
 use crate::world::{World, condition, message, throughout, timed};
 
 const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
-const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {username: app, password: first}\n";
+const SECRET: &str =
+    "apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {username: app, password: first}\n";
 const FINALIZER: &str = "redlock.dev/targets";
 
 fn gate(name: &str) -> String {
@@ -35,7 +36,11 @@ fn finalizers(world: &World, name: &str) -> String {
 async fn released(world: &World, name: &str) {
     eventually(BOUND, &format!("{name} loses its finalizer"), async || {
         let found = finalizers(world, name);
-        if found.contains(FINALIZER) { Err(found) } else { Ok(()) }
+        if found.contains(FINALIZER) {
+            Err(found)
+        } else {
+            Ok(())
+        }
     })
     .await;
 }
@@ -123,9 +128,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
 
 fn taken(by: &str) -> impl Fn(&Value) -> bool {
     let by = format!("LeaderLock {by} already");
-    move |status| {
-        condition(status, "Ready").1 == "TargetTaken" && message(status, "Ready").contains(&by)
-    }
+    move |status| condition(status, "Ready").1 == "TargetTaken" && message(status, "Ready").contains(&by)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,8 +158,11 @@ async fn an_object_is_the_target_of_one_lock() {
         "metadata": {"name": "younger", "finalizers": [FINALIZER]},
     });
     let as_operator = PatchParams::apply("redlock-operator-finalizer");
-    let guard = world.locks().patch_metadata("younger", &as_operator, &Patch::Apply(&guard));
-    guard.await.unwrap();
+    world
+        .locks()
+        .patch_metadata("younger", &as_operator, &Patch::Apply(&guard))
+        .await
+        .unwrap();
     let generation = gates.generation("gate").await;
     let _operator = replica(&world, "replica-1").await;
     released(&world, "younger").await;

@@ -60,11 +60,7 @@ pub fn validate_lock(
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
     let targets = targets(&mut problems, &spec.targets, spec.candidates);
-    let stop = targets
-        .iter()
-        .map(|target: &TargetPlan| target.stop)
-        .max()
-        .unwrap_or_default();
+    let stop = longest_stop(&targets);
     let timings = timings(&mut problems, spec, stop, quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
@@ -99,7 +95,7 @@ pub fn validate_lock(
             enforcement: spec.enforcement,
             cluster_preference: spec.cluster_preference.clone(),
             preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
-            takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(stop)),
+            takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
             on_quorum_loss: spec.on_quorum_loss,
             failover_after_unready: failover.filter(|after| !after.is_zero()),
             deletion_policy: spec.deletion_policy,
@@ -111,12 +107,16 @@ pub fn validate_lock(
 }
 
 /// Unless told.
-pub(super) fn takeover_delay(stop: Duration) -> Duration {
-    if stop.is_zero() {
-        Duration::ZERO
+pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
+    if targets.iter().any(|target| target.work.is_undone()) {
+        longest_stop(targets) + TAKEOVER_BESIDE_STOP
     } else {
-        stop + TAKEOVER_BESIDE_STOP
+        Duration::ZERO
     }
+}
+
+pub(super) fn longest_stop(targets: &[TargetPlan]) -> Duration {
+    targets.iter().map(|target| target.stop).max().unwrap_or_default()
 }
 
 /// `None` comes with a problem.

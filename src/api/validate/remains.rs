@@ -1,6 +1,10 @@
 //! What a lock that cannot be used may have left running.
 
-use super::{lock::takeover_delay, problems::Problems, target::targets};
+use super::{
+    lock::{longest_stop, takeover_delay},
+    problems::Problems,
+    target::targets,
+};
 use crate::api::{
     leader_lock::{Candidates, LeaderLock, LockState},
     plan::LockPlan,
@@ -17,8 +21,10 @@ pub fn remains(object: &LeaderLock) -> Option<LockPlan> {
     let own = || LockName::parse(&format!("{namespace}/{name}")).ok();
     let given = spec.lock_name.as_deref().map(LockName::parse);
     let targets = targets(&mut Problems::default(), &spec.targets, Candidates::Operator);
-    let stop = targets.iter().map(|target| target.stop).max().unwrap_or_default();
-    let given_delay = spec.takeover_delay_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let stop = longest_stop(&targets);
+    let given_delay = spec
+        .takeover_delay_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
     Some(LockPlan {
         lock_name: given.map_or_else(own, Result::ok)?,
         quorum: spec.quorum_ref.name.clone(),
@@ -29,7 +35,7 @@ pub fn remains(object: &LeaderLock) -> Option<LockPlan> {
         enforcement: spec.enforcement,
         cluster_preference: Vec::new(),
         preference_delay: Duration::ZERO,
-        takeover_delay: given_delay.map_or_else(|| takeover_delay(stop), Duration::from_secs),
+        takeover_delay: given_delay.map_or_else(|| takeover_delay(&targets), Duration::from_secs),
         on_quorum_loss: spec.on_quorum_loss,
         failover_after_unready: None,
         deletion_policy: spec.deletion_policy,

@@ -128,7 +128,10 @@ impl Core {
 
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
         if drained.stopped {
-            let text = format!("passed on to {}, since targets did not get ready here", drained.to);
+            let text = format!(
+                "passed on to {}, since targets did not get ready here",
+                drained.to
+            );
             return self.warn(key, "FailedOver", text);
         }
         self.warn(
@@ -155,7 +158,9 @@ impl Core {
 
     /// As it is put while this cluster leaves it to others, of which one is alive.
     pub(super) fn with_abstention(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
-        let Some(entry) = self.locks.get(key) else { return plan };
+        let Some(entry) = self.locks.get(key) else {
+            return plan;
+        };
         let holds = abstention(&entry.object).is_some_and(|abstention| abstention.holds(timestamp()));
         if !holds {
             return plan;
@@ -172,7 +177,10 @@ impl Core {
 
     /// The other clusters that are alive, by the heartbeats.
     fn others(&self, quorum: &str) -> Vec<ClusterId> {
-        let status = self.quorums.get(quorum).and_then(|entry| entry.object.status.as_ref());
+        let status = self
+            .quorums
+            .get(quorum)
+            .and_then(|entry| entry.object.status.as_ref());
         let seen = status.map_or_else(Vec::new, |status| reporters::seen(&status.reporters));
         let others = seen
             .into_iter()

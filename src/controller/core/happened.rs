@@ -43,7 +43,9 @@ fn switched(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(Wha
     let before = before.filter(|before| before.observed != target.observed);
     match (before?, target.observed) {
         (_, TargetState::Active) => Some((What::TargetActivated, format!("target {} runs", target.name))),
-        (_, TargetState::Standby) => Some((What::TargetStopped, format!("target {} is stopped", target.name))),
+        (_, TargetState::Standby) => {
+            Some((What::TargetStopped, format!("target {} is stopped", target.name)))
+        }
         _ => None,
     }
 }
@@ -52,7 +54,10 @@ fn switched(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(Wha
 fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(What, String)> {
     let said = before.and_then(intention);
     let intention = intention(target).filter(|now| said.as_ref() != Some(now))?;
-    Some((What::Told("Observed"), format!("enforcement: Observe: {intention}")))
+    Some((
+        What::Told("Observed"),
+        format!("enforcement: Observe: {intention}"),
+    ))
 }
 
 /// What would be done with a target that is not as it should be.
@@ -91,7 +96,11 @@ mod tests {
         );
         assert_eq!(text(Some(&start), start.clone()), None);
         assert_eq!(text(Some(&start), target(Active, Active)), None);
-        assert!(text(Some(&start), target(Standby, Active)).unwrap().contains("would stop"));
+        assert!(
+            text(Some(&start), target(Standby, Active))
+                .unwrap()
+                .contains("would stop")
+        );
         assert_eq!(text(None, target(Standby, Unknown)), None);
     }
 
@@ -101,6 +110,9 @@ mod tests {
         let unknown = target(Active, Unknown);
         let (what, _) = switched(Some(&unknown), &target(Active, Active)).unwrap();
         assert_eq!(what, What::TargetActivated);
-        assert_eq!(switched(Some(&target(Active, Active)), &target(Standby, Active)), None);
+        assert_eq!(
+            switched(Some(&target(Active, Active)), &target(Standby, Active)),
+            None
+        );
     }
 }

@@ -172,7 +172,9 @@ impl Core {
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
         // Nothing was looked at before the caches were filled.
-        let since = self.ready.map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
+        let since = self
+            .ready
+            .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
         clock::now().since(since) >= patience && !(self.siblings.any() && reported)
     }
 
@@ -213,7 +215,8 @@ impl Core {
             self.wardens_due.insert(key.clone());
             return;
         }
-        if deleted && stops && self.held_by_us(key, now) && !self.holds(key, now) {
+        let switches = put.candidates == Candidates::Operator && self.held_by_us(key, now);
+        if deleted && stops && switches && !self.holds(key, now) {
             // It stops what runs and removes the finalizer, which here would take the object from under its hands.
             self.wardens_due.insert(key.clone());
             return;

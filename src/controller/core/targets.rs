@@ -66,8 +66,6 @@ impl Core {
             };
             (quorum.elector.clone(), standing, None)
         };
-        let status = entry.object.status.as_ref();
-        let own = status.filter(|status| status.holder_cluster.as_deref() == Some(self.cluster.name()));
         let post = Post {
             key: key.clone(),
             plan,
@@ -77,7 +75,7 @@ impl Core {
             elector,
             telemetry: self.state.telemetry.clone(),
             standing,
-            own_token: own.and_then(|status| u64::try_from(status.fencing_token?).ok()),
+            own_tokens: entry.own_tokens,
         };
         let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);
         warden.detached = unknown;

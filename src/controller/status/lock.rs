@@ -312,7 +312,9 @@ fn role(facts: &LockFacts<'_>, here: bool) -> Role {
 }
 
 fn keeps_running(facts: &LockFacts<'_>) -> bool {
-    let keeps = facts.plan.is_ok_and(|plan| plan.on_quorum_loss == OnQuorumLoss::KeepRunning);
+    let keeps = facts
+        .plan
+        .is_ok_and(|plan| plan.on_quorum_loss == OnQuorumLoss::KeepRunning);
     keeps && facts.targets.is_some_and(|report| report.runs)
 }
 

@@ -2,31 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use super::{
     Warden,
     goal::{Facts, Other},
 };
 use crate::{
+    api::leader_lock::Candidates,
     clock,
     elector::Standing,
-    lease::{FencingToken, Holder, Moment},
+    lease::{Holder, Moment},
+    targets::Leave,
 };
-
-/// Returns when the lease with this token is not held any more.
-pub(super) async fn ended(mut standing: watch::Receiver<Standing>, token: Option<FencingToken>) {
-    loop {
-        let authority = standing.borrow_and_update().authority_at(clock::now());
-        let Some(authority) = authority.filter(|authority| Some(authority.token) == token) else {
-            return;
-        };
-        tokio::select! {
-            changed = standing.changed() => if changed.is_err() { return },
-            () = clock::sleep_until(authority.valid_until) => {}
-        }
-    }
-}
 
 impl Warden {
     /// What is known now, also of leases that have ended since.
@@ -68,6 +54,7 @@ impl Warden {
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,
+            observes: self.observes(),
             began: self.began,
             ordered: self.halts.by(),
             takeover_delay: self.post.plan.takeover_delay,
@@ -86,10 +73,27 @@ impl Warden {
             .last_holder
             .as_ref()
             .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_token == Some(held) {
+        if own || self.post.own_tokens.has(held) {
             Duration::ZERO
         } else {
             self.post.plan.takeover_delay
         }
+    }
+
+    /// `candidates: Agents`: whoever holds the lock is a process of its own.
+    pub(super) fn observes(&self) -> bool {
+        self.post.plan.candidates == Candidates::Agents
+    }
+
+    /// The lease under which targets run, and where nobody tells of its end, when it is over.
+    pub(super) fn leave(&self) -> Option<(Leave, Option<Moment>)> {
+        let standing = self.post.standing.clone();
+        if !self.observes() {
+            return self.seen_token.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
     }
 }

@@ -36,7 +36,11 @@ impl Halts {
 
     /// One that is about a lease ends with it, and with its time.
     pub(super) fn expire(&mut self, held: Option<FencingToken>, now: Moment) {
-        let Some(Halt { lease: Some(lease), by }) = self.halt else {
+        let Some(Halt {
+            lease: Some(lease),
+            by,
+        }) = self.halt
+        else {
             return;
         };
         if held != Some(lease) {

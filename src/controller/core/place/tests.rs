@@ -86,7 +86,11 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
         let wrong = Err(Problem::new(reason, ""));
         let found = |change: fn(&mut Facts<'_>)| decide(None, &wrong, change);
         assert_eq!(found(|_| {}), Move::Keep, "{reason:?}: nothing of it runs");
-        assert_eq!(found(|facts| facts.guarded = true), Move::Keep, "{reason:?}: too early");
+        assert_eq!(
+            found(|facts| facts.guarded = true),
+            Move::Keep,
+            "{reason:?}: too early"
+        );
         for deleted in [false, true] {
             let facts = if deleted {
                 found(|facts| (facts.guarded, facts.in_charge, facts.deleted) = (true, true, true))
@@ -102,7 +106,9 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
     }
     // It can be put by now.
     let wanted = Ok(plan(TARGET));
-    let put = decide(None, &wanted, |facts| (facts.guarded, facts.stops_remains) = (true, true));
+    let put = decide(None, &wanted, |facts| {
+        (facts.guarded, facts.stops_remains) = (true, true)
+    });
     assert_eq!(put, Move::Put(plan(TARGET)));
 }
 
