@@ -7,6 +7,7 @@ mod facts;
 mod goal;
 mod halt;
 mod handle;
+mod patience;
 mod ready;
 mod target;
 
@@ -56,6 +57,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         began: now,
         halts: Halts::default(),
         readiness: Readiness::default(),
+        patience_checked: false,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -84,6 +86,8 @@ struct Warden {
     began: Moment,
     halts: Halts,
     readiness: Readiness,
+    /// Of what is declared now.
+    patience_checked: bool,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -135,6 +139,7 @@ impl Warden {
     /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
         let plan = self.post.plan.clone();
+        self.patience_checked = false;
         let mut before = std::mem::take(&mut self.switches);
         before.append(&mut self.removed);
         for target in &plan.targets {
@@ -260,6 +265,9 @@ impl Warden {
                 Step::Working(_) => settled = false,
                 Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
+        }
+        if settled {
+            self.check_patience().await;
         }
         let pause = AGAIN * if trouble.is_some() { 8 } else { 1 };
         let mut again = (!settled).then(|| clock::now() + pause);
