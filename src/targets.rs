@@ -6,6 +6,7 @@
 mod error;
 mod in_flight;
 mod kind;
+mod label_pods;
 mod leave;
 mod not_supported;
 mod owner;
@@ -82,7 +83,7 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
+#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -143,9 +144,8 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             (*active_replicas, *standby_replicas),
         )),
         TargetWork::Suspend { object } => suspend::of(site, object),
-        TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
-            Box::new(not_supported::NotSupported(work.action()))
-        }
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
+        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 
