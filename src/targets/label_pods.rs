@@ -161,7 +161,10 @@ impl LabelPods {
         }
         if given? == Write::Done && !pod.labelled {
             let (target, token) = (&self.site.target, leave.token().0);
-            let text = format!("target {target}: pod {} is the active one, token {token}", pod.name);
+            let text = format!(
+                "target {target}: pod {} is the active one, token {token}",
+                pod.name
+            );
             self.site.note("PodLabelled", text);
         }
         Ok(true)
@@ -207,10 +210,14 @@ impl LabelPods {
         }
         let Some(keep) = &choice.keep else {
             let (reason, text) = match (wanted, leave.holder()) {
-                (Wanted::Holder { .. }, Some(holder)) => {
-                    ("HolderNotSelected", format!("{holder} holds the lock, and is no pod of {called}"))
-                }
-                _ => ("NoReadyPod", format!("no pod of {called} is Ready: the first that is gets the label")),
+                (Wanted::Holder { .. }, Some(holder)) => (
+                    "HolderNotSelected",
+                    format!("{holder} holds the lock, and is no pod of {called}"),
+                ),
+                _ => (
+                    "NoReadyPod",
+                    format!("no pod of {called} is Ready: the first that is gets the label"),
+                ),
             };
             return Step::trouble(TargetState::Changing, reason, text);
         };
@@ -279,7 +286,11 @@ fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
         // An observer that does not see all masters may see a smaller token than another one.
         Some(_) => keep.token.is_none_or(|known| known < token),
     };
-    choice.give.is_some() || choice.keep.as_ref().is_some_and(|keep| old(keep) || keep.by.is_none())
+    choice.give.is_some()
+        || choice
+            .keep
+            .as_ref()
+            .is_some_and(|keep| old(keep) || keep.by.is_none())
 }
 
 fn template(called: &str, manager: &str) -> String {
