@@ -24,6 +24,8 @@ mod first_start;
 mod fixture;
 #[path = "rules/judge.rs"]
 mod judge;
+#[path = "kubernetes/label_pods.rs"]
+mod label_pods;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]

@@ -9,7 +9,10 @@ pub(super) enum Wanted {
     /// One that is Ready: the one that has it, as long as it is.
     Ready,
     /// The pod that holds the lock, ready or not: it knows best whether it works, and the lease says for how long.
-    Holder { name: String, uid: String },
+    Holder {
+        name: String,
+        uid: String,
+    },
 }
 
 /// What has to be done, in this order.
@@ -108,7 +111,12 @@ mod tests {
 
     #[test]
     fn the_one_that_is_ready_for_the_longest_gets_it_then_the_first_by_name() {
-        let pods = [pod("d", None), pod("c", Some(9)), pod("b", Some(5)), pod("a", Some(5))];
+        let pods = [
+            pod("d", None),
+            pod("c", Some(9)),
+            pod("b", Some(5)),
+            pod("a", Some(5)),
+        ];
         let choice = choose(&pods, &Wanted::Ready, BY);
         assert_eq!(names(&choice), (vec![], None, Some("a")));
     }
@@ -181,9 +189,6 @@ mod tests {
             (vec!["a"], None, Some("b"))
         );
         // Another pod under its name.
-        assert_eq!(
-            names(&choose(&pods, &holder("x"), BY)),
-            (vec!["a"], None, None)
-        );
+        assert_eq!(names(&choose(&pods, &holder("x"), BY)), (vec!["a"], None, None));
     }
 }

@@ -134,11 +134,7 @@ impl Pods {
             ..PatchParams::default()
         };
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match self
-            .pods
-            .patch_metadata(&pod.name, &parameters, &patch)
-            .await
-        {
+        match self.pods.patch_metadata(&pod.name, &parameters, &patch).await {
             Ok(_) => Ok(Write::Done),
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(Write::Late),
             Err(error) => Err(TargetError::of(

@@ -1,0 +1,441 @@
+//! LabelPods: one pod of a selector has the label where the lock is held, none elsewhere.
+
+#[path = "label_pods/agent.rs"]
+mod agent;
+#[path = "label_pods/sightings.rs"]
+mod sightings;
+#[path = "label_pods/web.rs"]
+mod web;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use redlock::lease::ClusterId;
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::world::{World, condition, lock, message};
+use agent::{Agent, own_cluster};
+use web::Web;
+
+const ROLE: &str = "redlock.dev/role";
+const TOKEN: &str = "redlock.dev/fencing-token";
+const BY: &str = "redlock.dev/labelled-by";
+const LEASE: Duration = Duration::from_secs(6);
+const SELECTOR: &str =
+    "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}";
+
+/// Without controllers: the pods are the test's own.
+async fn world() -> World {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name();
+    world
+        .plane
+        .install_rbac_with(namespace, &["labelPods=true"])
+        .await;
+    world.kubectl(&["create", "serviceaccount", "default"]);
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    world
+}
+
+/// A lock that labels pods by this selector.
+pub fn labelling(name: &str, more: &str, selector: &str) -> String {
+    let target =
+        format!(", targets: [{{name: web, action: LabelPods, labelPods: {{selector: {selector}}}}}]{more}");
+    lock(name, &target).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
+}
+
+fn labels() -> Value {
+    json!({"app": "web", "tier": "a"})
+}
+
+async fn enforced(world: &World, reason: &str) -> Value {
+    world
+        .lock_status("web", reason, |status| condition(status, "Enforced").1 == reason)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
+    // More of them to measure, as docs/targets.md says.
+    let moves: usize = std::env::var("REDLOCK_MOVES").map_or(6, |count| count.parse().unwrap());
+    let world = world().await;
+    let web = Web::of(&world);
+    for name in ["web-0", "web-1", "web-2"] {
+        web.make(name, labels()).await;
+    }
+    web.make("other", json!({"app": "web", "tier": "c"})).await;
+    web.ready("other", true).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    let status = enforced(&world, "NoReadyPod").await;
+    println!("{}", message(&status, "Enforced"));
+    assert_eq!(
+        (&status["role"], &status["targets"][0]["observed"]),
+        (&"Activating".into(), &"Changing".into())
+    );
+
+    // The first that is ready gets it, and keeps it.
+    let asked = web.ready("web-1", true).await;
+    web.until(&["web-1"]).await;
+    println!("labelled {:?} after it was ready", asked.elapsed());
+    let status = enforced(&world, "AsDeclared").await;
+    assert_eq!(
+        (&status["role"], &status["targets"][0]["observed"]),
+        (&"Active".into(), &"Active".into())
+    );
+    for name in ["web-0", "web-2"] {
+        web.ready(name, true).await;
+    }
+    carries_the_token(&world, &web, &status["fencingToken"]).await;
+    let taken = it_moves(&web, moves).await;
+    println!("{}", world.told("web", "PodLabelled").await);
+    it_leaves_a_pod_that_goes(&web, &taken).await;
+    assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
+    only_what_changes_is_looked_at(&world).await;
+    other_hands(&world, &web).await;
+    another_selector(&world, &web).await;
+
+    // Given up: taken off before the lock is released.
+    let stepped = "state: SteppedDown, reason: test";
+    world.apply(&labelling(
+        "web",
+        &format!(", {stepped}"),
+        "{matchLabels: {app: api}}",
+    ));
+    web.until(&[]).await;
+    web.bare("web-0").await;
+    world
+        .lock_status("web", "stands by", |status| status["role"] == "Standby")
+        .await;
+    web.change("web-2", json!({"labels": {ROLE: "active"}})).await;
+    web.change("web-0", json!({"labels": {ROLE: "active"}})).await;
+    web.until(&["web-2"]).await;
+    world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
+    web.until(&["web-0", "web-2"]).await;
+    world.kubectl(&["delete", "ll", "web"]);
+    web.until(&["web-2"]).await;
+}
+
+/// And says who wrote what.
+async fn carries_the_token(world: &World, web: &Web, token: &Value) {
+    let pod = web.get("web-1").await;
+    assert_eq!(pod.annotations()[TOKEN], token.to_string());
+    assert_eq!(
+        pod.annotations()[BY],
+        format!("{}/web/web", world.namespace.name())
+    );
+    let owners: Vec<_> = pod
+        .managed_fields()
+        .iter()
+        .filter(|entry| entry.fields_v1.as_ref().unwrap().0.to_string().contains(ROLE))
+        .map(|entry| {
+            (
+                entry.manager.as_deref().unwrap(),
+                entry.operation.as_deref().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(owners, [("redlock-operator-label-pods", "Update")]);
+}
+
+fn shares(what: &str, mut all: Vec<Duration>) {
+    all.sort_unstable();
+    let at = |share: usize| all[(all.len() * share / 100).min(all.len() - 1)];
+    println!("{what}: p50 {:?}, p99 {:?} (n = {})", at(50), at(99), all.len());
+}
+
+/// From one that becomes unready to another; which has it in the end.
+async fn it_moves(web: &Web, moves: usize) -> String {
+    let (mut moved, mut gaps) = (Vec::new(), Vec::new());
+    let mut active = "web-1".to_owned();
+    let all = ["web-0", "web-1", "web-2"];
+    for _ in 0..moves {
+        let asked = web.ready(&active, false).await;
+        let others: Vec<&str> = all.into_iter().filter(|name| *name != active).collect();
+        let next = web.until_one_of(&others).await;
+        let (none, given) = web.sightings.gap_after(asked);
+        moved.push(given - asked);
+        gaps.push(given - none);
+        web.bare(&active).await;
+        web.ready(&active, true).await;
+        active = next;
+    }
+    shares("from unready to the label on another", moved);
+    shares("without any label", gaps);
+    active
+}
+
+/// Its process may still run, and it may even be ready.
+async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
+    web.change(active, json!({"finalizers": ["test.example/hold"]}))
+        .await;
+    web.delete(active).await;
+    let others: Vec<&str> = ["web-0", "web-1", "web-2"]
+        .into_iter()
+        .filter(|name| *name != active)
+        .collect();
+    web.until_one_of(&others).await;
+    web.bare(active).await;
+    web.change(active, json!({"finalizers": null})).await;
+    eventually(BOUND, "it is gone", async || {
+        let names = web.names().await;
+        if names.contains(active) {
+            Err(names)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    web.make(active, labels()).await;
+    web.ready(active, true).await;
+}
+
+/// A renewal costs no request.
+async fn only_what_changes_is_looked_at(world: &World) {
+    let pods = |world: &World| {
+        let requests = world.requests().into_iter();
+        requests
+            .filter(|event| {
+                event
+                    .object_ref
+                    .as_ref()
+                    .is_some_and(|object| object.resource == "pods")
+            })
+            .count()
+    };
+    enforced(world, "AsDeclared").await;
+    // The last events of the part before.
+    eventually(BOUND, "nothing is asked any more", async || {
+        let before = pods(world);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = pods(world);
+        if now == before { Ok(()) } else { Err((before, now)) }
+    })
+    .await;
+    let before = pods(world);
+    let renewed = Instant::now();
+    eventually(BOUND, "two renewals", async || {
+        if renewed.elapsed() > LEASE {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    assert_eq!(pods(world), before, "pods are asked for although nothing changes");
+}
+
+/// What others write is put right.
+async fn other_hands(world: &World, web: &Web) {
+    let all = BTreeSet::from(["web-0", "web-1", "web-2"]);
+    let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
+    // A second one by hand: seen by the watcher, which can therefore see two, and taken off again.
+    let second = all.iter().find(|name| **name != active).unwrap();
+    let asked = Instant::now();
+    web.change(second, json!({"labels": {ROLE: "active"}})).await;
+    eventually(BOUND, "the watcher saw two", async || {
+        if web.sightings.doubles() > 0 {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    web.until(&[&active]).await;
+    println!("a second label by hand was gone after {:?}", asked.elapsed());
+    let told = world.told("web", "LabelRemoved").await;
+    assert!(told.contains("kubectl-label") && told.contains(second), "{told}");
+
+    // Taken off by hand, and a pod that is taken out of the selector.
+    web.change(&active, json!({"labels": {ROLE: null}})).await;
+    let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
+    web.change(&active, json!({"labels": {"app": "quarantine"}}))
+        .await;
+    let others: Vec<&str> = all.iter().copied().filter(|name| *name != active).collect();
+    let next = web.until_one_of(&others).await;
+    web.bare(&active).await;
+    web.change(&active, json!({"labels": {"app": "web"}})).await;
+    web.until(&[&next]).await;
+
+    // A template that has the label in it.
+    web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
+        .await;
+    web.until(&[&next]).await;
+    let told = world.told("web", "TargetNotSafe").await;
+    assert!(told.contains("take it out of their template"), "{told}");
+    web.delete("born").await;
+    enforced(world, "AsDeclared").await;
+    web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
+        .await;
+    web.ready("born", true).await;
+    for name in all {
+        web.ready(name, false).await;
+    }
+    web.until(&["born"]).await;
+    // Another lock's.
+    web.delete("born").await;
+    web.change(
+        "web-0",
+        json!({"labels": {ROLE: "active"}, "annotations": {BY: "ns/else/web"}}),
+    )
+    .await;
+    web.ready("web-1", true).await;
+    let status = enforced(world, "EnforcementConflict").await;
+    assert!(message(&status, "Enforced").contains("ns/else/web"), "{status:#}");
+    web.until(&["web-0", "web-1"]).await;
+    web.change(
+        "web-0",
+        json!({"labels": {ROLE: null}, "annotations": {BY: null}}),
+    )
+    .await;
+    enforced(world, "AsDeclared").await;
+}
+
+async fn another_selector(world: &World, web: &Web) {
+    web.change("web-0", json!({"labels": {"app": "api"}})).await;
+    web.ready("web-0", true).await;
+    world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
+    web.until(&["web-0"]).await;
+    web.bare("web-1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
+    let world = world().await;
+    let web = Web::of(&world);
+    web.make("web-0", labels()).await;
+    web.ready("web-0", true).await;
+    let operator = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["web-0"]).await;
+    let token = web.get("web-0").await.annotations()[TOKEN].clone();
+    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
+    let elsewhere = Agent::start(&world, "web", "there", other).await;
+
+    // One master is left, which would take a release at once.
+    for master in &world.masters[1..] {
+        master.pause().unwrap();
+    }
+    let mut promised = Instant::now();
+    eventually(BOUND, "no label", async || {
+        let asked = Instant::now();
+        let seen = operator.lock("web");
+        if seen["role"] == "Active" {
+            promised = asked + Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
+        }
+        let labelled = web.sightings.now();
+        if labelled.is_empty() {
+            Ok(())
+        } else {
+            Err((labelled, seen))
+        }
+    })
+    .await;
+    let (gone, _) = web.sightings.all().last().cloned().unwrap();
+    println!(
+        "taken off {:?} before valid_until",
+        promised.saturating_duration_since(gone)
+    );
+    assert!(gone < promised);
+    web.bare("web-0").await;
+    let left = lease_of(&world, &world.masters[0]);
+    assert!(left.contains("replica-1"), "released before it ran out: {left:?}");
+    for master in &world.masters[1..] {
+        master.resume().unwrap();
+    }
+    // Whoever has it then: one lease, one label, and this cluster's only with the lock.
+    let held = eventually(BOUND, "held again", async || {
+        let seen = operator.lock("web");
+        match seen["holderIdentity"].as_str() {
+            Some(holder) => Ok(holder.to_owned()),
+            None => Err(seen),
+        }
+    })
+    .await;
+    println!("held again by {held}");
+    if held == "there" {
+        elsewhere.holds().await;
+        assert!(web.sightings.now().is_empty());
+    }
+    // The other cluster gives it back: adopted here, under a larger token.
+    elsewhere.release().await;
+    web.until(&["web-0"]).await;
+    let anew = web.get("web-0").await.annotations()[TOKEN].clone();
+    assert!(
+        anew.parse::<u64>().unwrap() > token.parse().unwrap(),
+        "{token} then {anew}"
+    );
+    assert_eq!(web.sightings.doubles(), 0);
+}
+
+/// The lease on one master, as anybody reads it.
+fn lease_of(world: &World, master: &crate::common::RedisServer) -> String {
+    let key = format!("redlock:lease:{}/web", world.namespace.name());
+    let url = master.url();
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let found: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+    found.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
+    let world = world().await;
+    let web = Web::of(&world);
+    let namespace = world.namespace.name();
+    let mut identities = Vec::new();
+    for name in ["web-0", "web-1"] {
+        let uid = web.make(name, labels()).await;
+        identities.push(format!("{namespace}/{name}/{uid}"));
+    }
+    // The readiness of pods says nothing of who holds the lock.
+    web.ready("web-1", true).await;
+    let one = world.operator("replica-1").await;
+    let two = world.operator("replica-2").await;
+    world.apply(&labelling("web", ", candidates: Agents", SELECTOR));
+    let own = own_cluster(&world).await;
+    let first = Agent::start(&world, "web", &identities[0], own.clone()).await;
+    first.holds().await;
+    web.until(&["web-0"]).await;
+    let status = world
+        .lock_status("web", "is active", |status| status["role"] == "Active")
+        .await;
+    assert_eq!(status["holderIdentity"], identities[0]);
+    // Also when another one takes it, which is told, and when the holder is killed, which nobody tells.
+    let second = Agent::start(&world, "web", &identities[1], own.clone()).await;
+    let asked = Instant::now();
+    first.release().await;
+    web.until(&["web-1"]).await;
+    println!("moved {:?} after the release", asked.elapsed());
+    second.kill();
+    let asked = Instant::now();
+    web.until(&[]).await;
+    println!("taken off {:?} after the holder was killed", asked.elapsed());
+    assert!(asked.elapsed() < LEASE * 2);
+    // Another cluster's is not ours, whatever its name; nor is a pod that was made anew.
+    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
+    let elsewhere = Agent::start(&world, "web", &identities[0], other).await;
+    elsewhere.holds().await;
+    elsewhere.release().await;
+    let gone = format!("{namespace}/web-0/another-uid");
+    let stranger = Agent::start(&world, "web", &gone, own).await;
+    stranger.holds().await;
+    let status = enforced(&world, "HolderNotSelected").await;
+    println!("{}", message(&status, "Enforced"));
+    assert_eq!(web.sightings.now().len(), 0);
+    stranger.release().await;
+    // Each change once, by whichever replica was first: none undid what the other did.
+    let seen: Vec<_> = web
+        .sightings
+        .all()
+        .into_iter()
+        .map(|(_, names)| names.into_iter().collect::<Vec<_>>())
+        .collect();
+    println!("{seen:?}");
+    assert_eq!(web.sightings.doubles(), 0);
+    drop((one, two));
+}
