@@ -13,6 +13,7 @@ mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod suspend;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -142,10 +143,9 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
+        TargetWork::Suspend { object } => suspend::of(site, object),
         TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } => {
-            Box::new(not_supported::NotSupported(work.action()))
-        }
+        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 

@@ -24,6 +24,8 @@ const ROLE: &str = "redlock.dev/role";
 const TOKEN: &str = "redlock.dev/fencing-token";
 const BY: &str = "redlock.dev/labelled-by";
 const LEASE: Duration = Duration::from_secs(6);
+/// Of the chart; `helm --set` keeps an empty group only as a text.
+pub const RIGHTS: [&str; 2] = ["targetKinds[0].group=", "targetKinds[0].resource=pods"];
 const SELECTOR: &str =
     "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}";
 
@@ -33,7 +35,7 @@ async fn world() -> World {
     let namespace = world.namespace.name();
     world
         .plane
-        .install_rbac_with(namespace, &["labelPods=true"])
+        .install_rbac_with(namespace, &RIGHTS)
         .await;
     world.kubectl(&["create", "serviceaccount", "default"]);
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
@@ -50,6 +52,17 @@ pub fn labelling(name: &str, more: &str, selector: &str) -> String {
 
 fn labels() -> Value {
     json!({"app": "web", "tier": "a"})
+}
+
+/// For who looks at what was asked for: a pod gets the label, and loses it.
+pub async fn use_every_right(world: &World) {
+    let web = Web::of(world);
+    web.make("web-0", labels()).await;
+    web.ready("web-0", true).await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["web-0"]).await;
+    world.kubectl(&["delete", "ll", "web"]);
+    web.until(&[]).await;
 }
 
 async fn enforced(world: &World, reason: &str) -> Value {
