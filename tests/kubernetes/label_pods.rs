@@ -2,6 +2,10 @@
 
 #[path = "label_pods/agent.rs"]
 mod agent;
+#[path = "label_pods/agents.rs"]
+mod agents;
+#[path = "label_pods/lost.rs"]
+mod lost;
 #[path = "label_pods/sightings.rs"]
 mod sightings;
 #[path = "label_pods/web.rs"]
@@ -11,20 +15,18 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
-use redlock::lease::ClusterId;
 use serde_json::{Value, json};
 
 use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message};
-use agent::{Agent, own_cluster};
 use web::Web;
 
 const ROLE: &str = "redlock.dev/role";
 const TOKEN: &str = "redlock.dev/fencing-token";
 const BY: &str = "redlock.dev/labelled-by";
 const LEASE: Duration = Duration::from_secs(6);
-/// Of the chart; `helm --set` keeps an empty group only as a text.
+/// Of the chart.
 pub const RIGHTS: [&str; 2] = ["targetKinds[0].group=", "targetKinds[0].resource=pods"];
 const SELECTOR: &str =
     "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}";
@@ -33,10 +35,7 @@ const SELECTOR: &str =
 async fn world() -> World {
     let world = World::small(3).await;
     let namespace = world.namespace.name();
-    world
-        .plane
-        .install_rbac_with(namespace, &RIGHTS)
-        .await;
+    world.plane.install_rbac_with(namespace, &RIGHTS).await;
     world.kubectl(&["create", "serviceaccount", "default"]);
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
@@ -314,141 +313,4 @@ async fn another_selector(world: &World, web: &Web) {
     world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
     web.until(&["web-0"]).await;
     web.bare("web-1").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
-    let world = world().await;
-    let web = Web::of(&world);
-    web.make("web-0", labels()).await;
-    web.ready("web-0", true).await;
-    let operator = world.operator("replica-1").await;
-    world.apply(&labelling("web", "", SELECTOR));
-    web.until(&["web-0"]).await;
-    let token = web.get("web-0").await.annotations()[TOKEN].clone();
-    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
-    let elsewhere = Agent::start(&world, "web", "there", other).await;
-
-    // One master is left, which would take a release at once.
-    for master in &world.masters[1..] {
-        master.pause().unwrap();
-    }
-    let mut promised = Instant::now();
-    eventually(BOUND, "no label", async || {
-        let asked = Instant::now();
-        let seen = operator.lock("web");
-        if seen["role"] == "Active" {
-            promised = asked + Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
-        }
-        let labelled = web.sightings.now();
-        if labelled.is_empty() {
-            Ok(())
-        } else {
-            Err((labelled, seen))
-        }
-    })
-    .await;
-    let (gone, _) = web.sightings.all().last().cloned().unwrap();
-    println!(
-        "taken off {:?} before valid_until",
-        promised.saturating_duration_since(gone)
-    );
-    assert!(gone < promised);
-    web.bare("web-0").await;
-    let left = lease_of(&world, &world.masters[0]);
-    assert!(left.contains("replica-1"), "released before it ran out: {left:?}");
-    for master in &world.masters[1..] {
-        master.resume().unwrap();
-    }
-    // Whoever has it then: one lease, one label, and this cluster's only with the lock.
-    let held = eventually(BOUND, "held again", async || {
-        let seen = operator.lock("web");
-        match seen["holderIdentity"].as_str() {
-            Some(holder) => Ok(holder.to_owned()),
-            None => Err(seen),
-        }
-    })
-    .await;
-    println!("held again by {held}");
-    if held == "there" {
-        elsewhere.holds().await;
-        assert!(web.sightings.now().is_empty());
-    }
-    // The other cluster gives it back: adopted here, under a larger token.
-    elsewhere.release().await;
-    web.until(&["web-0"]).await;
-    let anew = web.get("web-0").await.annotations()[TOKEN].clone();
-    assert!(
-        anew.parse::<u64>().unwrap() > token.parse().unwrap(),
-        "{token} then {anew}"
-    );
-    assert_eq!(web.sightings.doubles(), 0);
-}
-
-/// The lease on one master, as anybody reads it.
-fn lease_of(world: &World, master: &crate::common::RedisServer) -> String {
-    let key = format!("redlock:lease:{}/web", world.namespace.name());
-    let url = master.url();
-    let client = redis::Client::open(url).unwrap();
-    let mut connection = client.get_connection().unwrap();
-    let found: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
-    found.unwrap_or_default()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
-    let world = world().await;
-    let web = Web::of(&world);
-    let namespace = world.namespace.name();
-    let mut identities = Vec::new();
-    for name in ["web-0", "web-1"] {
-        let uid = web.make(name, labels()).await;
-        identities.push(format!("{namespace}/{name}/{uid}"));
-    }
-    // The readiness of pods says nothing of who holds the lock.
-    web.ready("web-1", true).await;
-    let one = world.operator("replica-1").await;
-    let two = world.operator("replica-2").await;
-    world.apply(&labelling("web", ", candidates: Agents", SELECTOR));
-    let own = own_cluster(&world).await;
-    let first = Agent::start(&world, "web", &identities[0], own.clone()).await;
-    first.holds().await;
-    web.until(&["web-0"]).await;
-    let status = world
-        .lock_status("web", "is active", |status| status["role"] == "Active")
-        .await;
-    assert_eq!(status["holderIdentity"], identities[0]);
-    // Also when another one takes it, which is told, and when the holder is killed, which nobody tells.
-    let second = Agent::start(&world, "web", &identities[1], own.clone()).await;
-    let asked = Instant::now();
-    first.release().await;
-    web.until(&["web-1"]).await;
-    println!("moved {:?} after the release", asked.elapsed());
-    second.kill();
-    let asked = Instant::now();
-    web.until(&[]).await;
-    println!("taken off {:?} after the holder was killed", asked.elapsed());
-    assert!(asked.elapsed() < LEASE * 2);
-    // Another cluster's is not ours, whatever its name; nor is a pod that was made anew.
-    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
-    let elsewhere = Agent::start(&world, "web", &identities[0], other).await;
-    elsewhere.holds().await;
-    elsewhere.release().await;
-    let gone = format!("{namespace}/web-0/another-uid");
-    let stranger = Agent::start(&world, "web", &gone, own).await;
-    stranger.holds().await;
-    let status = enforced(&world, "HolderNotSelected").await;
-    println!("{}", message(&status, "Enforced"));
-    assert_eq!(web.sightings.now().len(), 0);
-    stranger.release().await;
-    // Each change once, by whichever replica was first: none undid what the other did.
-    let seen: Vec<_> = web
-        .sightings
-        .all()
-        .into_iter()
-        .map(|(_, names)| names.into_iter().collect::<Vec<_>>())
-        .collect();
-    println!("{seen:?}");
-    assert_eq!(web.sightings.doubles(), 0);
-    drop((one, two));
 }

@@ -136,7 +136,7 @@ impl OneJob {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.pods.hurry(&left, by).await?;
+        self.pods.hurry(&left, by, true).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
