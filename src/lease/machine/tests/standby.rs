@@ -10,7 +10,7 @@ fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
     };
     let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
     // It ends before the next look is due.
-    let mut rig = Rig::standby(observe.clone(), 3_000);
+    let mut rig = Rig::standby(observe, 3_000);
     assert_eq!(rig.wake, Some(at(3_001)));
     // And then more and more seldom.
     for (now, next) in [(3_001, 3_006), (3_011, 3_021), (3_801, 4_601)] {
