@@ -28,6 +28,8 @@ mod fixture;
 mod handed_on;
 #[path = "rules/judge.rs"]
 mod judge;
+#[path = "kubernetes/label_pods.rs"]
+mod label_pods;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
