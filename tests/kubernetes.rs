@@ -20,6 +20,8 @@ mod crds;
 mod cut_off;
 #[path = "kubernetes/election.rs"]
 mod election;
+#[path = "kubernetes/examples.rs"]
+mod examples;
 #[path = "kubernetes/first_start.rs"]
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
@@ -69,6 +71,8 @@ mod tampering;
 mod targets;
 #[path = "kubernetes/two_clusters.rs"]
 mod two_clusters;
+#[path = "kubernetes/typed.rs"]
+mod typed;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]
