@@ -249,7 +249,7 @@ impl Warden {
             .last_holder
             .as_ref()
             .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_token == Some(held) {
+        if own || self.post.own_tokens.has(held) {
             Duration::ZERO
         } else {
             self.post.plan.takeover_delay
@@ -283,7 +283,7 @@ impl Warden {
                 );
             }
             self.marked = Some(token);
-            self.post.own_token = Some(token.0);
+            self.post.own_tokens.remember(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
         let leave = Leave::new(self.post.standing.clone(), token);
