@@ -8,12 +8,13 @@ mod in_flight;
 mod kind;
 mod leave;
 mod not_supported;
+mod once_per_schedule;
 mod owner;
 mod pause;
 mod pods;
 mod scale;
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt, future::BoxFuture};
 use kube::{
@@ -42,6 +43,8 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 pub(crate) enum Step {
     /// It is as it should be: it runs, or all of it is gone.
     Done,
+    /// The same; something else is to be done, and looked for again after so long.
+    Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
     Trouble(Trouble),
@@ -81,10 +84,11 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// Name of the object that declares the lock.
+    pub(crate) object: String,
     pub(crate) lock: LockName,
     /// Name of the target in the spec of the lock.
     pub(crate) target: String,
@@ -97,7 +101,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Tells people: an event of the lock.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -107,7 +110,6 @@ impl Site {
     }
 
     /// The same, and somebody should look.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -143,7 +145,10 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
+        TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
+            once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
+        ),
+        TargetWork::Suspend { .. } | TargetWork::LabelPods { .. } => {
             Box::new(not_supported::NotSupported(work.action()))
         }
     }

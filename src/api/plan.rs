@@ -115,6 +115,11 @@ pub enum TargetWork {
 }
 
 impl TargetWork {
+    /// Whether it is undone when the lease ends. A run that was claimed goes on to its end.
+    pub fn is_undone(&self) -> bool {
+        !matches!(self, TargetWork::OncePerSchedule { .. })
+    }
+
     pub fn action(&self) -> Action {
         match self {
             TargetWork::Scale { .. } => Action::Scale,

@@ -138,7 +138,7 @@ impl Warden {
                 None => Switch::new(self.site(&target.name), target),
             });
         }
-        before.retain(|switch| switch.observed != TargetState::Standby);
+        before.retain(|switch| switch.is_undone() && switch.observed != TargetState::Standby);
         self.removed = before;
     }
 
@@ -146,6 +146,7 @@ impl Warden {
         Site {
             client: self.post.client.clone(),
             namespace: self.post.plan.namespace.clone(),
+            object: self.post.plan.name.clone(),
             lock: self.post.plan.lock_name.clone(),
             target: target.to_owned(),
             cluster: self.post.cluster.clone(),
@@ -158,7 +159,9 @@ impl Warden {
     /// Stops what is not declared any more. True if nothing of it is left.
     async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
         let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps.into_iter().map(|step| matches!(step, Step::Done));
+        let mut done = steps
+            .into_iter()
+            .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
         self.removed.retain(|_| !done.next().unwrap_or(false));
         self.removed.is_empty()
     }
@@ -268,10 +271,11 @@ impl Warden {
         let Some(token) = self.seen_token else {
             return (self.report(Goal::Run, false, false, None), None);
         };
-        if !self.post.hands.guarded {
+        let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
+        if guards && !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
-        if self.marked != Some(token) {
+        if guards && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -286,28 +290,39 @@ impl Warden {
             self.post.own_tokens.remember(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
+        let mut pause = None;
         let leave = Leave::new(self.post.standing.clone(), token);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             match step {
                 Step::Done => {}
+                Step::Waiting(wait) => pause = pause.into_iter().chain([wait]).min(),
                 Step::Working(_) => settled = false,
                 Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
+        let unsettled = (!settled).then_some(AGAIN * if trouble.is_some() { 8 } else { 1 });
+        let again = pause.into_iter().chain(unsettled).min();
+        let again = again.map(|pause| clock::now() + pause);
         (self.report(Goal::Run, settled, false, trouble), again)
     }
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
         let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
-        for step in steps.await {
+        let mut pause = None;
+        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
+        for (switch, step) in self.switches.iter().zip(steps) {
             match step {
                 Step::Done => {}
+                Step::Waiting(wait) => pause = pause.into_iter().chain([wait]).min(),
                 Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
+                Step::Trouble(why) => {
+                    // What is not undone keeps nobody waiting.
+                    settled &= !switch.is_undone();
+                    trouble = Some((why.reason, why.text));
+                    pause = pause.into_iter().chain([AGAIN * 8]).min();
+                }
             }
         }
         if settled {
@@ -322,7 +337,8 @@ impl Warden {
                 self.marked = None;
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN);
+        let again = pause.into_iter().chain((!settled).then_some(AGAIN)).min();
+        let again = again.map(|pause| clock::now() + pause);
         (self.report(goal, settled, false, trouble), again)
     }
 
@@ -349,7 +365,7 @@ impl Warden {
                 .switches
                 .iter()
                 .chain(&self.removed)
-                .any(|switch| switch.observed != TargetState::Standby),
+                .any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,

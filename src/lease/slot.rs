@@ -88,7 +88,7 @@ impl SlotView {
         let others = self.seen.iter().filter(|seen| seen.slot == slot);
         if let Some(other) = others
             .into_iter()
-            .find(|seen| seen.job != NOBODY && same(&seen.job) >= majority)
+            .find(|seen| ![NOBODY, job].contains(&&*seen.job) && same(&seen.job) >= majority)
         {
             return Fate::Gone(Gone::To(other.job.clone()));
         }

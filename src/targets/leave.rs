@@ -22,7 +22,6 @@ impl Leave {
         authority.is_some_and(|authority| authority.token == self.token)
     }
 
-    #[expect(dead_code, reason = "for the actions that pass the token on")]
     pub(crate) const fn token(&self) -> FencingToken {
         self.token
     }

@@ -13,7 +13,7 @@ use crate::{
         events::timestamp,
         object::ObjectKey,
         problem::{Problem, Reason},
-        warden::Order,
+        warden::{Handle, Order},
         writer::Item,
     },
     lease::{Farewell, Moment},
@@ -244,7 +244,8 @@ impl Core {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let farewell = if entry.warden.is_some() {
+        let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
+        let farewell = if entry.warden.as_ref().is_some_and(runs) {
             Farewell::Abandon
         } else {
             Farewell::Release

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::{Stream, StreamExt, future::ready};
+use futures_util::{StreamExt, future::ready};
 use kube::{
     Api,
     runtime::{
@@ -15,7 +15,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::targets::{Pause, deepest};
+use crate::targets::{Changes, Pause, deepest};
 
 /// What arrives together is taken together.
 const AT_ONCE: usize = 256;
@@ -58,29 +58,29 @@ impl<T> Default for Mirror<T> {
     }
 }
 
-impl<T: Clone + PartialEq + Send> Mirror<T> {
+impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
     /// Keeps it as the watch shows it, as long as the stream is read; says when something is another than before.
     /// `read` makes of an object what is kept, or nothing.
     pub(super) fn follow<K>(
-        &self,
+        self,
         api: Api<K>,
         config: watcher::Config,
-        read: impl Fn(K) -> Option<(String, T)> + Send,
-    ) -> impl Stream<Item = ()> + Send
+        read: impl Fn(K) -> Option<(String, T)> + Send + 'static,
+    ) -> Changes
     where
         K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
     {
-        let mirror = self.clone();
         watcher(api, config)
             .backoff(Pause::default())
             .ready_chunks(AT_ONCE)
             .filter_map(move |events| {
-                let mut content = mirror.content();
+                let mut content = self.content();
                 let changed = events
                     .into_iter()
                     .fold(false, |changed, event| content.take(event, &read) || changed);
                 ready(changed.then_some(()))
             })
+            .boxed()
     }
 
     pub(super) fn sight(&self) -> Sight<T> {
@@ -125,7 +125,9 @@ impl<T: PartialEq> Content<T> {
             }
             Ok(Event::Apply(object)) => {
                 let name = object.meta().name.clone().unwrap_or_default();
-                let Some(known) = &mut self.known else { return false };
+                let Some(known) = &mut self.known else {
+                    return false;
+                };
                 return match read(object) {
                     Some((name, object)) => {
                         let same = known.get(&name) == Some(&object);

@@ -74,7 +74,11 @@ impl Jobs {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        match self.api.patch(&job.name, &parameters, &Patch::Merge(&patch)).await {
+        match self
+            .api
+            .patch(&job.name, &parameters, &Patch::Merge(&patch))
+            .await
+        {
             Ok(job) => Ok(Write::Done(Box::new(job))),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
@@ -96,10 +100,7 @@ impl Jobs {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(TargetError::of(
-                format!("deleting {}", self.called(job)),
-                &error,
-            )),
+            Err(error) => Err(TargetError::of(format!("deleting {}", self.called(job)), &error)),
         }
     }
 }
