@@ -28,6 +28,8 @@ mod judge;
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
 mod lifecycle;
+#[path = "kubernetes/once_per_schedule.rs"]
+mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
 mod outage;
 #[path = "kubernetes/pods.rs"]
