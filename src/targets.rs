@@ -6,13 +6,14 @@
 mod error;
 mod in_flight;
 mod kind;
+mod label_pods;
 mod leave;
-mod not_supported;
 mod once_per_schedule;
 mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod suspend;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -145,12 +146,11 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
+        TargetWork::Suspend { object } => suspend::of(site, object),
         TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
             once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
         ),
-        TargetWork::Suspend { .. } | TargetWork::LabelPods { .. } => {
-            Box::new(not_supported::NotSupported(work.action()))
-        }
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
     }
 }
 

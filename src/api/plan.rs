@@ -72,6 +72,11 @@ impl LockPlan {
         format!("{}/{}", self.namespace, self.name)
     }
 
+    /// Whether some target has to be undone when the lease ends.
+    pub fn guards(&self) -> bool {
+        self.targets.iter().any(|target| target.work.is_undone())
+    }
+
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
     /// is not listed comes after all that are.
     pub fn preference_wait(&self, cluster_name: &str) -> Duration {

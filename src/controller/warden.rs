@@ -5,6 +5,7 @@
 
 mod goal;
 mod handle;
+mod outcome;
 mod target;
 
 use std::time::Duration;
@@ -18,13 +19,17 @@ use tokio::{
 pub(super) use handle::{Handle, Hands, Order, Post, Report};
 
 use crate::{
-    api::lock_status::{TargetState, TargetStatus},
+    api::{
+        leader_lock::Candidates,
+        lock_status::{TargetState, TargetStatus},
+    },
     clock,
     elector::Standing,
     lease::{FencingToken, Holder, Moment},
     targets::{Changes, Leave, Note, Site, Step},
 };
 use goal::{Facts, Goal, Other, goal};
+use outcome::Outcome;
 use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
@@ -234,6 +239,7 @@ impl Warden {
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,
+            observes: self.observes(),
             began: self.began,
             ordered: self.halted,
             takeover_delay: self.post.plan.takeover_delay,
@@ -259,6 +265,23 @@ impl Warden {
         }
     }
 
+    /// `candidates: Agents`: whoever holds the lock is a process of its own.
+    fn observes(&self) -> bool {
+        self.post.plan.candidates == Candidates::Agents
+    }
+
+    /// The lease under which targets run, and where nobody tells of its end, when it is over.
+    fn leave(&self) -> Option<(Leave, Option<Moment>)> {
+        let standing = self.post.standing.clone();
+        if !self.observes() {
+            return self.seen_token.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
+    }
+
     async fn mark(&self, clean: bool) -> bool {
         let lock = self.post.plan.lock_name.clone();
         self.post.elector.mark(lock, clean).await
@@ -268,14 +291,17 @@ impl Warden {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
         }
-        let Some(token) = self.seen_token else {
-            return (self.report(Goal::Run, false, false, None), None);
+        let Some((leave, until)) = self.leave() else {
+            // It has ended since.
+            return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
+        let token = leave.token();
         let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
         if guards && !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
-        if guards && self.marked != Some(token) {
+        // What an observer does is not told by the registers: they are about those who contend.
+        if guards && !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -289,43 +315,28 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
-        let mut pause = None;
-        let leave = Leave::new(self.post.standing.clone(), token);
+        let mut outcome = Outcome::new(self.stop_removed(None).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
-            match step {
-                Step::Done => {}
-                Step::Waiting(wait) => pause = pause.into_iter().chain([wait]).min(),
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+            outcome.take(step, true);
         }
-        let unsettled = (!settled).then_some(AGAIN * if trouble.is_some() { 8 } else { 1 });
-        let again = pause.into_iter().chain(unsettled).min();
-        let again = again.map(|pause| clock::now() + pause);
-        (self.report(Goal::Run, settled, false, trouble), again)
+        let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
+        let again = pause.map(|pause| clock::now() + pause);
+        let again = again.into_iter().chain(until).min();
+        (
+            self.report(Goal::Run, outcome.settled, false, outcome.trouble),
+            again,
+        )
     }
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        let mut pause = None;
+        let mut outcome = Outcome::new(self.stop_removed(by).await);
         let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
         for (switch, step) in self.switches.iter().zip(steps) {
-            match step {
-                Step::Done => {}
-                Step::Waiting(wait) => pause = pause.into_iter().chain([wait]).min(),
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => {
-                    // What is not undone keeps nobody waiting.
-                    settled &= !switch.is_undone();
-                    trouble = Some((why.reason, why.text));
-                    pause = pause.into_iter().chain([AGAIN * 8]).min();
-                }
-            }
+            outcome.take(step, switch.is_undone());
         }
-        if settled {
+        if outcome.settled {
             self.lost = None;
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
@@ -337,9 +348,8 @@ impl Warden {
                 self.marked = None;
             }
         }
-        let again = pause.into_iter().chain((!settled).then_some(AGAIN)).min();
-        let again = again.map(|pause| clock::now() + pause);
-        (self.report(goal, settled, false, trouble), again)
+        let again = outcome.pause(AGAIN).map(|pause| clock::now() + pause);
+        (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
 
     fn report(

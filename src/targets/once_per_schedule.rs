@@ -72,19 +72,20 @@ impl OncePerSchedule {
     }
 
     fn scene(&self) -> Result<Scene, TargetError> {
-        let failed = |what: &str, reason| TargetError::Api {
-            what: format!("following {what} in namespace {}", self.site.namespace),
-            reason,
-            refusal: false,
+        let failed = |what: &str, error: &kube::Error| {
+            TargetError::of(
+                format!("following {what} in namespace {}", self.site.namespace),
+                error,
+            )
         };
         let crons = match self.crons.sight() {
             Sight::NotYet => return Ok(Scene::NotYet),
-            Sight::Failed(reason) => return Err(failed("CronJobs", reason)),
+            Sight::Failed(error) => return Err(failed("CronJobs", &error)),
             Sight::All(crons) => crons,
         };
         let jobs = match self.jobs.sight() {
             Sight::NotYet => return Ok(Scene::NotYet),
-            Sight::Failed(reason) => return Err(failed("Jobs", reason)),
+            Sight::Failed(error) => return Err(failed("Jobs", &error)),
             Sight::All(jobs) => jobs,
         };
         let Some(cron) = crons.into_values().next() else {

@@ -13,6 +13,10 @@ use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the time that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(3);
+/// Where their controller would still replace them: only when there is nothing left to wait for.
+const DELETE_ANYWAY_BEFORE: Duration = Duration::from_secs(1);
+/// Without any the API server would forget the pod at once, and its process would still be given a second.
+const LEAST_GRACE: u32 = 1;
 
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
@@ -31,6 +35,15 @@ impl Pods {
 
     /// The names of those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
+        self.left_of(selector, |_| true).await
+    }
+
+    /// The same of those that `belong`, where a selector cannot say it.
+    pub(super) async fn left_of(
+        &self,
+        selector: &str,
+        belong: impl Fn(&Pod) -> bool,
+    ) -> Result<Vec<String>, TargetError> {
         let list = self.api.list(&ListParams::default().labels(selector)).await;
         let list =
             list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
@@ -38,19 +51,29 @@ impl Pods {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let names = list.items.into_iter().filter(lives);
+        let names = list.items.into_iter().filter(|pod| lives(pod) && belong(pod));
         Ok(names.filter_map(|pod| pod.metadata.name).collect())
     }
 
-    /// Near the end: deletes these with the grace period that is left until then.
-    pub(super) async fn hurry(&self, pods: &[String], by: Option<Moment>) -> Result<(), TargetError> {
+    /// Near the end: deletes these with the grace period that is left until then. `for_good`: nobody will replace them.
+    pub(super) async fn hurry(
+        &self,
+        pods: &[String],
+        by: Option<Moment>,
+        for_good: bool,
+    ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
         };
-        if left > DELETE_BEFORE {
+        let before = if for_good {
+            DELETE_BEFORE
+        } else {
+            DELETE_ANYWAY_BEFORE
+        };
+        if left > before {
             return Ok(());
         }
-        let grace = u32::try_from(left.as_secs()).unwrap_or(0);
+        let grace = u32::try_from(left.as_secs()).unwrap_or(0).max(LEAST_GRACE);
         for pod in pods {
             self.delete(pod, grace).await?;
         }

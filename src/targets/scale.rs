@@ -86,6 +86,8 @@ impl Scale {
             Err(TargetError::UnknownKind { .. }) => return Ok(Step::Done),
             found => found?,
         };
+        // Asked before anything is counted: what was counted before it was heeded may be less than what comes.
+        let heeded = object.is_heeded().await?;
         // A missing target counts as stopped.
         let Sight::Here {
             wanted,
@@ -106,12 +108,12 @@ impl Scale {
             None => Vec::new(),
         };
         let keep = usize::try_from(self.standby).unwrap_or(0);
-        if counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
+        if heeded && counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
         if keep == 0 {
-            object.pods().hurry(&left, by).await?;
+            object.pods().hurry(&left, by, heeded).await?;
         }
         Ok(Step::Working(TargetState::Changing))
     }

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::targets::{Changes, Pause, deepest};
+use crate::targets::{Changes, Pause};
 
 /// What arrives together is taken together.
 const AT_ONCE: usize = 256;
@@ -31,14 +31,14 @@ struct Content<T> {
     /// A list that is not complete yet.
     coming: BTreeMap<String, T>,
     /// Why there is no first list.
-    failed: Option<String>,
+    failed: Option<Arc<kube::Error>>,
 }
 
 /// How things are, as far as is known.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Sight<T> {
     NotYet,
-    Failed(String),
+    Failed(Arc<kube::Error>),
     All(BTreeMap<String, T>),
 }
 
@@ -75,9 +75,10 @@ impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
             .ready_chunks(AT_ONCE)
             .filter_map(move |events| {
                 let mut content = self.content();
-                let changed = events
-                    .into_iter()
-                    .fold(false, |changed, event| content.take(event, &read) || changed);
+                let mut changed = false;
+                for event in events {
+                    changed |= content.take(event, &read);
+                }
                 ready(changed.then_some(()))
             })
             .boxed()
@@ -87,7 +88,7 @@ impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
         let content = self.content();
         match (&content.known, &content.failed) {
             (Some(known), _) => Sight::All(known.clone()),
-            (None, Some(reason)) => Sight::Failed(reason.clone()),
+            (None, Some(error)) => Sight::Failed(error.clone()),
             (None, None) => Sight::NotYet,
         }
     }
@@ -144,10 +145,20 @@ impl<T: PartialEq> Content<T> {
             }
             // Once there was a list, whoever writes learns of a server that is away.
             Err(error) => {
-                self.failed = Some(deepest(&error));
+                self.failed = cause(error).map(Arc::new);
                 return self.known.is_none();
             }
         }
         false
+    }
+}
+
+fn cause(error: watcher::Error) -> Option<kube::Error> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => Some(error),
+        watcher::Error::WatchError(status) => Some(kube::Error::Api(status)),
+        watcher::Error::NoResourceVersion => None,
     }
 }

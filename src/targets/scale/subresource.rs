@@ -100,6 +100,25 @@ impl Object {
         }
     }
 
+    /// Whether its controller has seen what it asks for now. Until then the count is an old one, no pod is the last, and
+    /// one that is deleted is replaced: a controller that lost its API server may follow it again half a minute later.
+    /// A kind that does not say is believed; those of `apps` say from the first time on that they are seen.
+    pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
+        let object = match self.objects.get(&self.name).await {
+            Ok(object) => object,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(true),
+            Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
+        };
+        let of_apps = object
+            .types
+            .is_some_and(|types| types.api_version.starts_with("apps/"));
+        let seen = object.data.pointer("/status/observedGeneration");
+        Ok(match seen.and_then(serde_json::Value::as_i64) {
+            Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
+            None => !of_apps,
+        })
+    }
+
     /// Stops: takes the field from whoever owns it.
     pub(super) async fn stop(&self, replicas: i32) -> Result<Write, TargetError> {
         self.patch(replicas, None).await
