@@ -36,6 +36,8 @@ mod label_pods;
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
 mod lifecycle;
+#[path = "kubernetes/once_per_schedule.rs"]
+mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
 mod outage;
 #[path = "kubernetes/pods.rs"]

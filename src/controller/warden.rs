@@ -7,6 +7,7 @@ mod facts;
 mod goal;
 mod halt;
 mod handle;
+mod outcome;
 mod ready;
 mod target;
 
@@ -32,6 +33,7 @@ use crate::{
 };
 use goal::{Goal, goal};
 use halt::Halts;
+use outcome::Outcome;
 use ready::Readiness;
 use target::Switch;
 
@@ -146,7 +148,7 @@ impl Warden {
         }
         // Where nothing is switched, nothing is left to be stopped either.
         let enforced = plan.enforcement == Enforcement::Enforce;
-        before.retain(|switch| enforced && switch.observed != TargetState::Standby);
+        before.retain(|switch| enforced && switch.is_undone() && switch.observed != TargetState::Standby);
         self.removed = before;
     }
 
@@ -154,6 +156,7 @@ impl Warden {
         Site {
             client: self.post.client.clone(),
             namespace: self.post.plan.namespace.clone(),
+            object: self.post.plan.name.clone(),
             lock: self.post.plan.lock_name.clone(),
             target: target.to_owned(),
             cluster: self.post.cluster.clone(),
@@ -166,7 +169,9 @@ impl Warden {
     /// Stops what is not declared any more. True if nothing of it is left.
     async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
         let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps.into_iter().map(|step| matches!(step, Step::Done));
+        let mut done = steps
+            .into_iter()
+            .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
         self.removed.retain(|_| !done.next().unwrap_or(false));
         self.removed.is_empty()
     }
@@ -234,11 +239,12 @@ impl Warden {
             return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
         let token = leave.token();
-        if !self.post.hands.guarded {
+        let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
+        if guards && !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
         // What an observer does is not told by the registers: they are about those who contend.
-        if !self.observes() && self.marked != Some(token) {
+        if guards && !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -252,38 +258,36 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
+        let mut outcome = Outcome::new(self.stop_removed(None).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+            outcome.take(step, true);
         }
-        let pause = AGAIN * if trouble.is_some() { 8 } else { 1 };
-        let mut again = (!settled).then(|| clock::now() + pause);
-        if settled && let Some(after) = self.post.plan.failover_after_unready {
+        let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
+        let mut again = pause.map(|pause| clock::now() + pause);
+        if outcome.settled
+            && let Some(after) = self.post.plan.failover_after_unready
+        {
             let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
-            again = Some(self.readiness.take(&found, token, after, clock::now()));
+            let look = self.readiness.take(&found, token, after, clock::now());
+            again = Some(again.map_or(look, |again| again.min(look)));
         }
         let again = again.into_iter().chain(until).min();
-        (self.report(Goal::Run, settled, false, trouble), again)
+        (
+            self.report(Goal::Run, outcome.settled, false, outcome.trouble),
+            again,
+        )
     }
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
-        for step in steps.await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+        let mut outcome = Outcome::new(self.stop_removed(by).await);
+        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
+        for (switch, step) in self.switches.iter().zip(steps) {
+            outcome.take(step, switch.is_undone());
         }
         self.readiness.forget();
-        if settled {
+        if outcome.settled {
             self.lost = None;
             if self.halts.begin_answer() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
@@ -292,8 +296,8 @@ impl Warden {
                 self.marked = None;
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN);
-        (self.report(goal, settled, false, trouble), again)
+        let again = outcome.pause(AGAIN).map(|pause| clock::now() + pause);
+        (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
 
     fn report(
@@ -320,7 +324,7 @@ impl Warden {
                 .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
                 .map(|switch| switch.work.clone())
                 .collect(),
-            runs: all().any(|switch| switch.observed != TargetState::Standby),
+            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,
