@@ -5,6 +5,8 @@
 
 #[path = "two_clusters/cluster.rs"]
 mod cluster;
+#[path = "two_clusters/controllers.rs"]
+mod controllers;
 #[path = "two_clusters/episode.rs"]
 mod episode;
 #[path = "two_clusters/faults.rs"]

@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
+use super::controllers;
 use super::pair::{BOUND, Held, Pair};
 use crate::common::{Mode, eventually};
 
@@ -172,6 +173,8 @@ impl Acts<'_> {
         self.last(500..6_000).await;
         block_in_place(|| self.pair.clusters[self.held.cluster].plane.start_api_server());
         self.mark(format!("the API server of {cluster} is back"));
+        controllers::follow(&self.pair.clusters[self.held.cluster]).await;
+        self.mark("its controllers follow it again");
     }
 
     async fn cut_from_masters(&mut self) {
@@ -298,7 +301,7 @@ impl Acts<'_> {
     async fn wait_for_other(&mut self) {
         let other = &self.pair.clusters[self.held.other_cluster()];
         eventually(BOUND, "the work goes on in the other cluster", async || {
-            let runs = self.pair.work.runs(other, &self.pair.recorder);
+            let runs = self.pair.work.runs(other, &self.pair.recorder).await;
             if runs { Ok(()) } else { Err(self.pair.leases()) }
         })
         .await;

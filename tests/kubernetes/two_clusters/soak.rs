@@ -28,6 +28,18 @@ async fn soak_stubborn_deployment() {
     soak(Work::StubbornDeployment).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_job() {
+    soak(Work::Job).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_cron_job() {
+    soak(Work::CronJob).await;
+}
+
 async fn soak(work: Work) {
     let (seed, wanted) = (seed(), number("REDLOCK_TRANSITIONS", 200));
     let mut random = Rng::with_seed(seed);
