@@ -46,6 +46,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         last_until: None,
         sibling_until: None,
         began: now,
+        stop_began: None,
         stop: Vec::new(),
         halted: None,
         reported: None,
@@ -73,6 +74,8 @@ struct Warden {
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
     began: Moment,
+    /// Since when it stops without a bound.
+    stop_began: Option<Moment>,
     stop: Vec<oneshot::Sender<bool>>,
     /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
     halted: Option<Moment>,
@@ -185,9 +188,15 @@ impl Warden {
             self.stop.clear();
             return (self.report(goal, true, false, None), None);
         }
+        if goal != Goal::Stop(None) {
+            self.stop_began = None;
+        }
         match goal {
             Goal::Run => self.run_targets().await,
-            Goal::Stop(by) => self.stop_targets(by).await,
+            Goal::Stop(by) => {
+                let by = self.stop_bound(by, now);
+                self.stop_targets(Some(by)).await
+            }
             Goal::Keep(until) => {
                 for switch in &mut self.switches {
                     switch.look().await;
@@ -195,6 +204,12 @@ impl Warden {
                 (self.report(goal, true, false, None), until)
             }
         }
+    }
+
+    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
     }
 
     /// What is known now, also of leases that have ended since.
@@ -311,7 +326,7 @@ impl Warden {
             }
         }
         if settled {
-            self.lost = None;
+            (self.lost, self.stop_began) = (None, None);
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
