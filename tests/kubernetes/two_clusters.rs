@@ -69,7 +69,18 @@ async fn a_deployment_never_runs_in_both_clusters() {
     let mut pair = Pair::new(Work::Deployment, seed).await;
     unguarded(&pair).await;
     let mut held = pair.enforce().await;
-    for fault in [Fault::CutFromMasters, Fault::Rollout, Fault::StepDown] {
+    let faults = [
+        Fault::CutFromMasters,
+        Fault::Rollout,
+        Fault::CutFromApiServer,
+        Fault::StepDown,
+        Fault::KillSibling,
+        Fault::PauseMasters,
+        Fault::KillHolder,
+        // The last one: its controllers do not follow it at once.
+        Fault::StopApiServer,
+    ];
+    for fault in faults {
         let episode = episode(&mut pair, fault, held, &mut random).await;
         println!("{}", episode.timeline());
         let overlaps = episode.overlaps();

@@ -11,7 +11,6 @@ use serde_json::json;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::controllers;
 use super::pair::{BOUND, Held, Pair};
 use crate::common::{Mode, eventually};
 
@@ -173,8 +172,6 @@ impl Acts<'_> {
         self.last(500..6_000).await;
         block_in_place(|| self.pair.clusters[self.held.cluster].plane.start_api_server());
         self.mark(format!("the API server of {cluster} is back"));
-        controllers::follow(&self.pair.clusters[self.held.cluster]).await;
-        self.mark("its controllers follow it again");
     }
 
     async fn cut_from_masters(&mut self) {

@@ -9,7 +9,7 @@ use super::episode::Episode;
 use super::faults::Fault;
 use super::pair::Pair;
 use super::work::Work;
-use super::{assert_tokens_increase, episode, unguarded};
+use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::seed;
 
 fn number(name: &str, default: usize) -> usize {
@@ -56,6 +56,9 @@ async fn soak(work: Work) {
         let fault = due.pop().unwrap_or(any);
         let episode = episode(&mut pair, fault, held, &mut random).await;
         held = episode.after;
+        if fault == Fault::StopApiServer {
+            controllers::follow(&pair.clusters[episode.before.cluster]).await;
+        }
         transitions += episode.transitions();
         let overlaps = episode.overlaps();
         println!(
