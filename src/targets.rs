@@ -6,12 +6,14 @@
 mod error;
 mod in_flight;
 mod kind;
+mod label_pods;
 mod leave;
 mod not_supported;
 mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod suspend;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -81,7 +83,7 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
+#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -97,7 +99,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Tells people: an event of the lock.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -107,7 +108,6 @@ impl Site {
     }
 
     /// The same, and somebody should look.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -143,9 +143,9 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
-            Box::new(not_supported::NotSupported(work.action()))
-        }
+        TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
+        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 

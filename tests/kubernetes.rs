@@ -51,6 +51,8 @@ mod rotation;
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/suspend.rs"]
+mod suspend;
 #[path = "rules/table.rs"]
 mod table;
 #[path = "kubernetes/tampering.rs"]

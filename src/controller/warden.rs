@@ -18,7 +18,10 @@ use tokio::{
 pub(super) use handle::{Handle, Hands, Order, Post, Report};
 
 use crate::{
-    api::lock_status::{TargetState, TargetStatus},
+    api::{
+        leader_lock::Candidates,
+        lock_status::{TargetState, TargetStatus},
+    },
     clock,
     elector::Standing,
     lease::{FencingToken, Holder, Moment},
@@ -246,6 +249,7 @@ impl Warden {
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,
+            observes: self.observes(),
             began: self.began,
             ordered: self.halted,
             takeover_delay: self.post.plan.takeover_delay,
@@ -271,6 +275,23 @@ impl Warden {
         }
     }
 
+    /// `candidates: Agents`: whoever holds the lock is a process of its own.
+    fn observes(&self) -> bool {
+        self.post.plan.candidates == Candidates::Agents
+    }
+
+    /// The lease under which targets run, and where nobody tells of its end, when it is over.
+    fn leave(&self) -> Option<(Leave, Option<Moment>)> {
+        let standing = self.post.standing.clone();
+        if !self.observes() {
+            return self.seen_token.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
+    }
+
     async fn mark(&self, clean: bool) -> bool {
         let lock = self.post.plan.lock_name.clone();
         self.post.elector.mark(lock, clean).await
@@ -280,13 +301,16 @@ impl Warden {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
         }
-        let Some(token) = self.seen_token else {
-            return (self.report(Goal::Run, false, false, None), None);
+        let Some((leave, until)) = self.leave() else {
+            // It has ended since.
+            return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
+        let token = leave.token();
         if !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
-        if self.marked != Some(token) {
+        // What an observer does is not told by the registers: they are about those who contend.
+        if !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -301,7 +325,6 @@ impl Warden {
             self.post.own_tokens.remember(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
-        let leave = Leave::new(self.post.standing.clone(), token);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             match step {
@@ -311,6 +334,7 @@ impl Warden {
             }
         }
         let again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
+        let again = again.into_iter().chain(until).min();
         (self.report(Goal::Run, settled, false, trouble), again)
     }
 

@@ -43,6 +43,15 @@ impl Pods {
 
     /// Those that have not ended.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
+        self.left_of(selector, |_| true).await
+    }
+
+    /// The same of those that `belong`, where a selector cannot say it.
+    pub(super) async fn left_of(
+        &self,
+        selector: &str,
+        belong: impl Fn(&Pod) -> bool,
+    ) -> Result<Vec<Left>, TargetError> {
         let list = self.api.list(&ListParams::default().labels(selector)).await;
         let list =
             list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
@@ -50,9 +59,10 @@ impl Pods {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let left = list.items.into_iter().filter(lives).map(|pod| Left {
-            name: pod.metadata.name.unwrap_or_default(),
+        let left = list.items.into_iter().filter(|pod| lives(pod) && belong(pod));
+        let left = left.map(|pod| Left {
             going: pod.metadata.deletion_timestamp.is_some(),
+            name: pod.metadata.name.unwrap_or_default(),
         });
         Ok(left.collect())
     }
