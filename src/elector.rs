@@ -22,7 +22,7 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Participation, Terms},
     masters::{Closed, Masters, Notices},
 };
 
@@ -68,6 +68,18 @@ impl Elector {
         (
             Self { commands, board },
             tokio::spawn(driver.run(orders, notices)),
+        )
+    }
+
+    /// One that knows no masters, and a lock that stands as if nobody were known to hold it: for as long as the sender is
+    /// kept.
+    #[must_use]
+    pub fn detached() -> (Self, watch::Sender<Standing>) {
+        let (commands, _) = mpsc::unbounded_channel();
+        let board = Board::default();
+        (
+            Self { commands, board },
+            watch::Sender::new(Standing::new(Participation::Observe)),
         )
     }
 

@@ -3,6 +3,8 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+#[path = "kubernetes/adoption.rs"]
+mod adoption;
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
 #[path = "kubernetes/bad_input.rs"]
@@ -22,6 +24,8 @@ mod election;
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
+#[path = "kubernetes/handed_on.rs"]
+mod handed_on;
 #[path = "rules/judge.rs"]
 mod judge;
 #[path = "kubernetes/leftovers.rs"]
@@ -39,6 +43,8 @@ mod program;
 mod quorum_loss;
 #[path = "kubernetes/readme.rs"]
 mod readme;
+#[path = "kubernetes/remains.rs"]
+mod remains;
 #[path = "kubernetes/replicas.rs"]
 mod replicas;
 #[path = "kubernetes/rights.rs"]

@@ -41,6 +41,21 @@ impl Pods {
         }
     }
 
+    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
+        let list = self.api.list(&ListParams::default().labels(selector)).await;
+        list.map(|list| list.items)
+            .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
+    }
+
+    pub(super) async fn any_ready(&self, selector: &str) -> Result<bool, TargetError> {
+        let is_ready = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
+            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+            ready.any(|condition| condition.status == "True")
+        };
+        Ok(self.list(selector).await?.iter().any(is_ready))
+    }
+
     /// Those that have not ended.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
         self.left_of(selector, |_| true).await
@@ -52,15 +67,12 @@ impl Pods {
         selector: &str,
         belong: impl Fn(&Pod) -> bool,
     ) -> Result<Vec<Left>, TargetError> {
-        let list = self.api.list(&ListParams::default().labels(selector)).await;
-        let list =
-            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
         let lives = |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let left = list.items.into_iter().filter(|pod| lives(pod) && belong(pod));
-        let left = left.map(|pod| Left {
+        let left = self.list(selector).await?.into_iter();
+        let left = left.filter(|pod| lives(pod) && belong(pod)).map(|pod| Left {
             going: pod.metadata.deletion_timestamp.is_some(),
             name: pod.metadata.name.unwrap_or_default(),
         });
