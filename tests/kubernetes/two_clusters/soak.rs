@@ -16,6 +16,16 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
+/// All, or the one that `REDLOCK_FAULT` names.
+fn kinds() -> Vec<Fault> {
+    let mut kinds = Fault::CLOSED.to_vec();
+    if let Ok(only) = std::env::var("REDLOCK_FAULT") {
+        kinds.retain(|fault| format!("{fault:?}") == only);
+        assert!(!kinds.is_empty(), "{only} is none of {:?}", Fault::CLOSED);
+    }
+    kinds
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes; `make soak-targets` runs it"]
 async fn soak_deployment() {
@@ -49,10 +59,11 @@ async fn soak(work: Work) {
     let mut done = Vec::new();
     let mut transitions = 0;
     // Each kind once, then any.
-    let mut due = Fault::CLOSED.to_vec();
+    let kinds = kinds();
+    let mut due = kinds.clone();
     random.shuffle(&mut due);
     while transitions < wanted {
-        let any = Fault::CLOSED[random.usize(..Fault::CLOSED.len())];
+        let any = kinds[random.usize(..kinds.len())];
         let fault = due.pop().unwrap_or(any);
         let episode = episode(&mut pair, fault, held, &mut random).await;
         held = episode.after;
