@@ -22,6 +22,7 @@ mod roll;
 mod secrets;
 mod siblings;
 mod status;
+mod switched;
 mod warden;
 mod writer;
 

@@ -22,7 +22,9 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, SlotView, Terms},
+    lease::{
+        Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Participation, SlotView, Terms,
+    },
     masters::{Closed, Delivery, Masters, Notices, Request},
 };
 
@@ -70,6 +72,18 @@ impl Elector {
         (
             Self { commands, board },
             tokio::spawn(driver.run(orders, notices)),
+        )
+    }
+
+    /// One that knows no masters, and a lock that stands as if nobody were known to hold it: for as long as the sender is
+    /// kept.
+    #[must_use]
+    pub fn detached() -> (Self, watch::Sender<Standing>) {
+        let (commands, _) = mpsc::unbounded_channel();
+        let board = Board::default();
+        (
+            Self { commands, board },
+            watch::Sender::new(Standing::new(Participation::Observe)),
         )
     }
 

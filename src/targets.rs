@@ -17,7 +17,10 @@ mod suspend;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{Stream, StreamExt, future::BoxFuture};
+use futures_util::{
+    FutureExt, Stream, StreamExt,
+    future::{self, BoxFuture},
+};
 use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
@@ -78,6 +81,11 @@ pub(crate) trait Action: Send + Sync {
 
     /// Everything of it must be gone by then, where there is a bound.
     fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>>;
+
+    /// Whether what runs of it is ready; none where nothing of it can be.
+    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
+        future::ready(Ok(None)).boxed()
+    }
 
     /// Follows the object, so that somebody else's hand is noticed at once.
     fn changes(&self) -> Changes;

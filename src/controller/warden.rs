@@ -3,33 +3,38 @@
 //! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
+mod facts;
 mod goal;
+mod halt;
 mod handle;
 mod outcome;
+mod ready;
 mod target;
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, future::join_all, stream::SelectAll};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time,
+use futures_util::{
+    StreamExt,
+    future::{self, join_all},
+    stream::SelectAll,
 };
+use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Handle, Hands, Order, Post, Report};
+pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
 
 use crate::{
     api::{
-        leader_lock::Candidates,
+        leader_lock::Enforcement,
         lock_status::{TargetState, TargetStatus},
     },
     clock,
-    elector::Standing,
-    lease::{FencingToken, Holder, Moment},
-    targets::{Changes, Leave, Note, Site, Step},
+    lease::{FencingToken, Moment},
+    targets::{Changes, Note, Site, Step},
 };
-use goal::{Facts, Goal, Other, goal};
+use goal::{Goal, goal};
+use halt::Halts;
 use outcome::Outcome;
+use ready::Readiness;
 use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
@@ -51,8 +56,8 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         last_until: None,
         sibling_until: None,
         began: now,
-        stop: Vec::new(),
-        halted: None,
+        halts: Halts::default(),
+        readiness: Readiness::default(),
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -62,6 +67,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         orders,
         task,
         last: None,
+        detached: None,
     }
 }
 
@@ -78,9 +84,8 @@ struct Warden {
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
     began: Moment,
-    stop: Vec<oneshot::Sender<bool>>,
-    /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
-    halted: Option<Moment>,
+    halts: Halts,
+    readiness: Readiness,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -109,10 +114,8 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(by, done)) => {
-                        self.halted = Some(by);
-                        self.stop.push(done);
-                    }
+                    Some(Order::Stop(halt, done)) => self.halts.add(halt, done),
+                    Some(Order::GoOn) => self.halts.lift(),
                     Some(Order::Plan(plan, hands)) => {
                         let anew = plan.targets != self.post.plan.targets;
                         (self.post.plan, self.post.hands) = (plan, hands);
@@ -143,7 +146,10 @@ impl Warden {
                 None => Switch::new(self.site(&target.name), target),
             });
         }
-        before.retain(|switch| switch.is_undone() && switch.observed != TargetState::Standby);
+        // Where nothing is switched, nothing is left to be stopped either.
+        let enforced = plan.enforcement == Enforcement::Enforce;
+        let runs = |switch: &Switch| switch.is_undone() && switch.observed != TargetState::Standby;
+        before.retain(|switch| enforced && runs(switch));
         self.removed = before;
     }
 
@@ -190,96 +196,34 @@ impl Warden {
         let goal = goal(&self.facts(now), now);
         if self.post.hands.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
-            self.stop.clear();
-            return (self.report(goal, true, false, None), None);
+            self.halts.refuse();
+            return self.look(goal, None).await;
         }
         match goal {
-            Goal::Run => self.run_targets().await,
-            Goal::Stop(by) => self.stop_targets(by).await,
-            Goal::Keep(until) => {
-                for switch in &mut self.switches {
-                    switch.look().await;
+            Goal::Run => {
+                let leave = self.leave().map(|(leave, _)| leave);
+                let ended = async {
+                    match leave {
+                        Some(leave) => leave.ended().await,
+                        None => future::pending().await,
+                    }
+                };
+                // A start that hangs must not take the time that stopping needs.
+                tokio::select! {
+                    biased;
+                    turn = self.run_targets() => turn,
+                    () = ended => (self.report(goal, false, false, None), Some(clock::now())),
                 }
-                (self.report(goal, true, false, None), until)
             }
+            Goal::Stop(by) => self.stop_targets(by).await,
+            Goal::Keep(until) => self.look(goal, until).await,
         }
     }
 
-    /// What is known now, also of leases that have ended since.
-    fn facts(&mut self, now: Moment) -> Facts {
-        let standing = self.post.standing.borrow_and_update().clone();
-        let authority = standing.authority_at(now);
-        if let Some(authority) = authority {
-            if self.seen_token != Some(authority.token) {
-                self.seen_token = Some(authority.token);
-                self.start_after = now + self.delay(&standing);
-            }
-            self.last_until = Some(authority.valid_until);
-            (self.lost, self.sibling_until) = (None, None);
-        } else if let Some(until) = self.last_until.take() {
-            self.lost = Some(until);
-        }
-        // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
-        let others = |holder: &&Holder| Some(holder.token) != self.seen_token;
-        let holder = standing.holder_at(now).filter(others);
-        let other = holder.map(|holder| {
-            if holder.cluster.uid() == self.post.cluster.uid() {
-                Other::Sibling
-            } else {
-                Other::Elsewhere
-            }
-        });
-        if other == Some(Other::Sibling) {
-            self.lost = None;
-            self.sibling_until = holder.map(|holder| holder.ends);
-        }
-        Facts {
-            held_until: authority.map(|authority| authority.valid_until),
-            start_after: self.start_after,
-            other,
-            lost: self.lost,
-            sibling_until: self.sibling_until,
-            observes: self.observes(),
-            began: self.began,
-            ordered: self.halted,
-            takeover_delay: self.post.plan.takeover_delay,
-            stop: self.post.plan.timings.stop,
-            on_quorum_loss: self.post.plan.on_quorum_loss,
-        }
-    }
-
-    /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.
-    fn delay(&self, standing: &Standing) -> Duration {
-        if !standing.marks.ended_uncleanly() {
-            return Duration::ZERO;
-        }
-        let held = standing.marks.held;
-        let own = standing
-            .last_holder
-            .as_ref()
-            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_tokens.has(held) {
-            Duration::ZERO
-        } else {
-            self.post.plan.takeover_delay
-        }
-    }
-
-    /// `candidates: Agents`: whoever holds the lock is a process of its own.
-    fn observes(&self) -> bool {
-        self.post.plan.candidates == Candidates::Agents
-    }
-
-    /// The lease under which targets run, and where nobody tells of its end, when it is over.
-    fn leave(&self) -> Option<(Leave, Option<Moment>)> {
-        let standing = self.post.standing.clone();
-        if !self.observes() {
-            return self.seen_token.map(|token| (Leave::new(standing, token), None));
-        }
-        let holder = standing.borrow().holder_at(clock::now()).cloned();
-        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
-        let until = holder.ends;
-        Some((Leave::observed(standing, holder), Some(until)))
+    async fn look(&mut self, goal: Goal, again: Option<Moment>) -> (Report, Option<Moment>) {
+        self.readiness.forget();
+        join_all(self.switches.iter_mut().map(Switch::look)).await;
+        (self.report(goal, true, false, None), again)
     }
 
     async fn mark(&self, clean: bool) -> bool {
@@ -321,7 +265,14 @@ impl Warden {
             outcome.take(step, true);
         }
         let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
-        let again = pause.map(|pause| clock::now() + pause);
+        let mut again = pause.map(|pause| clock::now() + pause);
+        if outcome.settled
+            && let Some(after) = self.post.plan.failover_after_unready
+        {
+            let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
+            let ready = self.readiness.take(&found, token, after, clock::now());
+            again = again.into_iter().chain([ready]).min();
+        }
         let again = again.into_iter().chain(until).min();
         (
             self.report(Goal::Run, outcome.settled, false, outcome.trouble),
@@ -336,15 +287,13 @@ impl Warden {
         for (switch, step) in self.switches.iter().zip(steps) {
             outcome.take(step, switch.is_undone());
         }
+        self.readiness.forget();
         if outcome.settled {
             self.lost = None;
-            if !self.stop.is_empty() {
+            if self.halts.begin_answer() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
-                for done in self.stop.drain(..) {
-                    // Whoever asked may have given up.
-                    let _ = done.send(clean);
-                }
+                self.halts.answer(clean);
                 self.marked = None;
             }
         }
@@ -368,17 +317,19 @@ impl Warden {
             },
             observed: switch.observed,
         };
+        let all = || self.switches.iter().chain(&self.removed);
         Report {
             key: self.post.key.clone(),
             targets: self.switches.iter().map(status).collect(),
-            runs: self
-                .switches
-                .iter()
-                .chain(&self.removed)
-                .any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
+            has: all()
+                .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
+                .map(|switch| switch.work.clone())
+                .collect(),
+            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,
+            unready: self.readiness.too_long,
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }

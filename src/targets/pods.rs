@@ -33,6 +33,21 @@ impl Pods {
         }
     }
 
+    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
+        let list = self.api.list(&ListParams::default().labels(selector)).await;
+        list.map(|list| list.items)
+            .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
+    }
+
+    pub(super) async fn any_ready(&self, selector: &str) -> Result<bool, TargetError> {
+        let is_ready = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
+            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+            ready.any(|condition| condition.status == "True")
+        };
+        Ok(self.list(selector).await?.iter().any(is_ready))
+    }
+
     /// The names of those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
         self.left_of(selector, |_| true).await
@@ -44,14 +59,15 @@ impl Pods {
         selector: &str,
         belong: impl Fn(&Pod) -> bool,
     ) -> Result<Vec<String>, TargetError> {
-        let list = self.api.list(&ListParams::default().labels(selector)).await;
-        let list =
-            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
         let lives = |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let names = list.items.into_iter().filter(|pod| lives(pod) && belong(pod));
+        let names = self
+            .list(selector)
+            .await?
+            .into_iter()
+            .filter(|pod| lives(pod) && belong(pod));
         Ok(names.filter_map(|pod| pod.metadata.name).collect())
     }
 

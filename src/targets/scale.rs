@@ -148,6 +148,21 @@ impl Action for Scale {
         self.try_stop(by).boxed()
     }
 
+    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
+        async {
+            let object = self.object().await?;
+            let Sight::Here {
+                selector: Some(selector),
+                ..
+            } = object.look().await?
+            else {
+                return Ok(None);
+            };
+            object.pods().any_ready(&selector).await.map(Some)
+        }
+        .boxed()
+    }
+
     fn changes(&self) -> Changes {
         let (site, reference) = (self.site.clone(), self.reference.clone());
         let found = stream::once(async move { find(&site, &reference).await.ok() });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time;
 
+use super::ready::Found;
 use crate::{
     api::{
         lock_status::TargetState,
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Switch {
     pub(super) name: String,
     pub(super) observed: TargetState,
-    work: TargetWork,
+    pub(super) work: TargetWork,
     action: Box<dyn Action>,
 }
 
@@ -63,6 +64,16 @@ impl Switch {
             Ok(Ok(state)) => state,
             Ok(Err(_)) | Err(_) => TargetState::Unknown,
         };
+    }
+
+    /// Whether what runs of it is ready.
+    pub(super) async fn ready(&mut self) -> Found {
+        match time::timeout(PATIENCE, self.action.ready()).await {
+            Ok(Ok(None)) => Found::NoMatter,
+            Ok(Ok(Some(true))) => Found::Ready,
+            Ok(Ok(Some(false))) => Found::Unready,
+            Ok(Err(_)) | Err(_) => Found::Unknown,
+        }
     }
 
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {

@@ -10,6 +10,9 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 /// After the first message of a release: time for the other masters' to arrive. They run the release at the same
 /// time, so it is a fraction of a round trip; more would only delay a release whose other messages were lost.
 const RELEASE_SPREAD: Duration = Duration::from_millis(1);
+/// Who only looks is told of a release, and of no acquisition: it looks so soon after the end of a lease, then after twice
+/// the time, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
 
@@ -123,7 +126,9 @@ impl Machine {
         } else if self.may_take() {
             self.due().min(look)
         } else {
-            look
+            let ended = self.standby.busy_until;
+            let soon = now + FIRST_LOOK.max(now.since(ended));
+            look.min(if now < ended { ended } else { soon })
         };
         out.push(Action::SleepUntil(wake));
     }

@@ -126,7 +126,7 @@ impl Cargo {
             Operation::Renew | Operation::Observe => command.arg(&*self.cluster),
             Operation::Release => command.arg(&*self.cluster).arg(&*self.keys.channel),
             Operation::Undo => command.arg(&*self.cluster).arg(""),
-            Operation::Reserve => command.arg(&*self.keys.channel),
+            Operation::Reserve => command.arg(&*self.keys.channel).arg(&*self.cluster),
             Operation::Break => {
                 let longest = self.items.iter().find_map(|(_, request)| match request {
                     Request::Break { longest_lease } => Some(longest_lease.as_millis()),

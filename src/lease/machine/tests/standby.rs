@@ -2,6 +2,26 @@
 
 use super::*;
 
+#[test]
+fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
+    let observe = Terms {
+        participation: Participation::Observe,
+        ..terms(LEASE)
+    };
+    let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
+    // It ends before the next look is due.
+    let mut rig = Rig::standby(observe, 3_000);
+    assert_eq!(rig.wake, Some(at(3_001)));
+    // And then more and more seldom.
+    for (now, next) in [(3_001, 3_006), (3_011, 3_021), (3_801, 4_601)] {
+        rig.timer(now).outcome(now, free());
+        assert_eq!(rig.wake, Some(at(next)));
+    }
+    // Never later than the usual look.
+    rig.timer(60_000).outcome(60_000, free());
+    assert!(rig.wake.unwrap() <= at(60_000 + LEASE / 2), "{:?}", rig.wake);
+}
+
 fn is_acquire(round: Option<&Round>) -> bool {
     matches!(round, Some(Round::Acquire { .. }))
 }
