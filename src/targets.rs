@@ -4,6 +4,7 @@
 //! an action asks for it after the last await before a write that starts something.
 
 mod error;
+mod grace;
 mod in_flight;
 mod kind;
 mod label_pods;
@@ -29,6 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
+pub(crate) use grace::grace;
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
 
@@ -38,6 +40,9 @@ use crate::{
     lease::{ClusterId, LockName, Moment},
     telemetry::Telemetry,
 };
+
+/// Until the end of pods is seen.
+pub(crate) const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
 
 /// Something about the object changed.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;

@@ -8,6 +8,7 @@ mod goal;
 mod halt;
 mod handle;
 mod outcome;
+mod patience;
 mod ready;
 mod target;
 
@@ -58,6 +59,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         began: now,
         halts: Halts::default(),
         readiness: Readiness::default(),
+        patience_checked: false,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -86,6 +88,8 @@ struct Warden {
     began: Moment,
     halts: Halts,
     readiness: Readiness,
+    /// Of what is declared now.
+    patience_checked: bool,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -137,6 +141,7 @@ impl Warden {
     /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
         let plan = self.post.plan.clone();
+        self.patience_checked = false;
         let mut before = std::mem::take(&mut self.switches);
         before.append(&mut self.removed);
         for target in &plan.targets {
@@ -148,8 +153,7 @@ impl Warden {
         }
         // Where nothing is switched, nothing is left to be stopped either.
         let enforced = plan.enforcement == Enforcement::Enforce;
-        let runs = |switch: &Switch| switch.is_undone() && switch.observed != TargetState::Standby;
-        before.retain(|switch| enforced && runs(switch));
+        before.retain(|switch| enforced && switch.is_undone() && switch.observed != TargetState::Standby);
         self.removed = before;
     }
 
@@ -264,14 +268,17 @@ impl Warden {
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             outcome.take(step, true);
         }
+        if outcome.settled {
+            self.check_patience().await;
+        }
         let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
         let mut again = pause.map(|pause| clock::now() + pause);
         if outcome.settled
             && let Some(after) = self.post.plan.failover_after_unready
         {
             let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
-            let ready = self.readiness.take(&found, token, after, clock::now());
-            again = again.into_iter().chain([ready]).min();
+            let look = self.readiness.take(&found, token, after, clock::now());
+            again = Some(again.map_or(look, |again| again.min(look)));
         }
         let again = again.into_iter().chain(until).min();
         (

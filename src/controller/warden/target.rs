@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Switch {
     pub(super) name: String,
