@@ -114,9 +114,13 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
         let mut missing = Vec::new();
         for cluster in [0, 1] {
             for (name, job) in pair.all_jobs(cluster).await {
+                if suspended(&job) {
+                    continue;
+                }
                 assert_eq!(label(&job), Some("claimed"), "{name} runs unclaimed");
-                let run = recorder.runs().into_iter();
-                if !run.into_iter().any(|run| run.owner == format!("Job {name}")) {
+                let owner = format!("Job {name}");
+                let of = |run: &Run| run.cluster == NAMES[cluster] && run.owner == owner;
+                if !recorder.runs().iter().any(of) {
                     missing.push(name);
                 }
             }
