@@ -31,7 +31,7 @@ bench: tools ## Measure against the floor of bare Redis commands
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
 
-soak-targets: ## Two clusters, random faults; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
+soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
 
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well

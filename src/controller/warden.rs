@@ -57,6 +57,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         last_until: None,
         sibling_until: None,
         began: now,
+        stop_began: None,
         halts: Halts::default(),
         readiness: Readiness::default(),
         patience_checked: false,
@@ -86,6 +87,8 @@ struct Warden {
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
     began: Moment,
+    /// Since when it stops without a bound.
+    stop_began: Option<Moment>,
     halts: Halts,
     readiness: Readiness,
     /// Of what is declared now.
@@ -203,6 +206,9 @@ impl Warden {
             self.halts.refuse();
             return self.look(goal, None).await;
         }
+        if goal != Goal::Stop(None) {
+            self.stop_began = None;
+        }
         match goal {
             Goal::Run => {
                 let leave = self.leave().map(|(leave, _)| leave);
@@ -219,9 +225,18 @@ impl Warden {
                     () = ended => (self.report(goal, false, false, None), Some(clock::now())),
                 }
             }
-            Goal::Stop(by) => self.stop_targets(by).await,
+            Goal::Stop(by) => {
+                let by = self.stop_bound(by, now);
+                self.stop_targets(Some(by)).await
+            }
             Goal::Keep(until) => self.look(goal, until).await,
         }
+    }
+
+    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
     }
 
     async fn look(&mut self, goal: Goal, again: Option<Moment>) -> (Report, Option<Moment>) {
@@ -296,7 +311,7 @@ impl Warden {
         }
         self.readiness.forget();
         if outcome.settled {
-            self.lost = None;
+            (self.lost, self.stop_began) = (None, None);
             if self.halts.begin_answer() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
