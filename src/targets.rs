@@ -4,18 +4,19 @@
 //! an action asks for it after the last await before a write that starts something.
 
 mod error;
+mod grace;
 mod in_flight;
 mod kind;
 mod label_pods;
 mod leave;
-mod not_supported;
+mod once_per_schedule;
 mod owner;
 mod pause;
 mod pods;
 mod scale;
 mod suspend;
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, Stream, StreamExt,
@@ -29,6 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
+pub(crate) use grace::grace;
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
 
@@ -39,6 +41,9 @@ use crate::{
     telemetry::Telemetry,
 };
 
+/// Until the end of pods is seen.
+pub(crate) const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
+
 /// Something about the object changed.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
@@ -47,6 +52,8 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 pub(crate) enum Step {
     /// It is as it should be: it runs, or all of it is gone.
     Done,
+    /// The same; something else is to be done, and looked for again after so long.
+    Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
     Trouble(Trouble),
@@ -91,10 +98,11 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) namespace: String,
+    /// Name of the object that declares the lock.
+    pub(crate) object: String,
     pub(crate) lock: LockName,
     /// Name of the target in the spec of the lock.
     pub(crate) target: String,
@@ -152,8 +160,10 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             (*active_replicas, *standby_replicas),
         )),
         TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
+            once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
+        ),
         TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
-        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 

@@ -46,6 +46,22 @@ pub struct Unreadable {
     pub name: String,
 }
 
+/// What became of a slot of a CronJob in this cluster, in the order of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotResult {
+    /// Its Job was started.
+    Claimed,
+    /// Another cluster's Job has it.
+    Elsewhere,
+    /// A later one was claimed before.
+    Passed,
+    /// No Job can have it.
+    Lost,
+    TooOld,
+    /// An attempt to claim it that no majority decided; it is tried again.
+    Undecided,
+}
+
 /// Who gives the metrics.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -95,6 +111,15 @@ impl Telemetry {
     /// Counts one pass over what is declared.
     pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.events.reconciled(controller, result, took);
+    }
+
+    /// Counts what became of a slot of a lock that is declared under this name.
+    pub fn slot(&self, namespace: &str, name: &str, result: SlotResult) {
+        let names: Names = (namespace.into(), name.into());
+        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = locks.get(&names) {
+            counts.slot_decided(result);
+        }
     }
 
     /// The text of one scrape.

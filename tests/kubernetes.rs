@@ -20,6 +20,8 @@ mod crds;
 mod cut_off;
 #[path = "kubernetes/election.rs"]
 mod election;
+#[path = "kubernetes/examples.rs"]
+mod examples;
 #[path = "kubernetes/first_start.rs"]
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
@@ -34,6 +36,8 @@ mod label_pods;
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
 mod lifecycle;
+#[path = "kubernetes/once_per_schedule.rs"]
+mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
 mod outage;
 #[path = "kubernetes/pods.rs"]
@@ -69,6 +73,8 @@ mod tampering;
 mod targets;
 #[path = "kubernetes/two_clusters.rs"]
 mod two_clusters;
+#[path = "kubernetes/typed.rs"]
+mod typed;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]

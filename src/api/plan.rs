@@ -111,6 +111,8 @@ pub struct TargetPlan {
     pub work: TargetWork,
     /// How long it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
+    /// Somebody wrote that down.
+    pub stop_given: bool,
 }
 
 /// What is switched and how.

@@ -46,6 +46,8 @@ pub(super) struct LockEntry {
     /// The tokens of the last two holders of this cluster, by the statuses that were seen. Two: a replica that wins at
     /// once has written its own before it asks whose the last was.
     pub(super) own_tokens: OwnTokens,
+    /// What was switched on its behalf when it was judged last.
+    in_force_before: BTreeSet<Switched>,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
     /// Where it cannot be: what an operator before this one may have left running, which is stopped.
@@ -184,6 +186,7 @@ impl Locks {
                     leaving: None,
                     changing_finalizer: false,
                     own_tokens: OwnTokens::default(),
+                    in_force_before: BTreeSet::new(),
                     put: None,
                     remains: None,
                 };
@@ -203,7 +206,9 @@ impl Locks {
         let age = age(&entry.object.metadata);
         let name = entry.plan.as_ref().ok().map(|plan| name(plan));
         let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());
-        let mut claimed = entry.in_force();
+        let in_force = entry.in_force();
+        let before = std::mem::replace(&mut entry.in_force_before, in_force.clone());
+        let mut claimed = in_force.clone();
         // What is on its way out gets nothing new, and what has no name nothing at all.
         if let (Ok(plan), Some(name)) = (&entry.plan, name)
             && entry.object.metadata.deletion_timestamp.is_none()
@@ -212,6 +217,10 @@ impl Locks {
             claimed.extend(switched(plan));
         }
         others.extend(self.targets.set(key, claimed, age));
+        // Somebody may have waited for what is stopped by now.
+        for what in before.difference(&in_force) {
+            others.extend(self.targets.of(what).filter(|other| *other != key).cloned());
+        }
         others
     }
 

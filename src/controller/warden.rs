@@ -7,6 +7,8 @@ mod facts;
 mod goal;
 mod halt;
 mod handle;
+mod outcome;
+mod patience;
 mod ready;
 mod target;
 
@@ -32,6 +34,7 @@ use crate::{
 };
 use goal::{Goal, goal};
 use halt::Halts;
+use outcome::Outcome;
 use ready::Readiness;
 use target::Switch;
 
@@ -54,8 +57,10 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         last_until: None,
         sibling_until: None,
         began: now,
+        stop_began: None,
         halts: Halts::default(),
         readiness: Readiness::default(),
+        patience_checked: false,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -82,8 +87,12 @@ struct Warden {
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
     began: Moment,
+    /// Since when it stops without a bound.
+    stop_began: Option<Moment>,
     halts: Halts,
     readiness: Readiness,
+    /// Of what is declared now.
+    patience_checked: bool,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -135,6 +144,7 @@ impl Warden {
     /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
         let plan = self.post.plan.clone();
+        self.patience_checked = false;
         let mut before = std::mem::take(&mut self.switches);
         before.append(&mut self.removed);
         for target in &plan.targets {
@@ -146,7 +156,7 @@ impl Warden {
         }
         // Where nothing is switched, nothing is left to be stopped either.
         let enforced = plan.enforcement == Enforcement::Enforce;
-        before.retain(|switch| enforced && switch.observed != TargetState::Standby);
+        before.retain(|switch| enforced && switch.is_undone() && switch.observed != TargetState::Standby);
         self.removed = before;
     }
 
@@ -154,6 +164,7 @@ impl Warden {
         Site {
             client: self.post.client.clone(),
             namespace: self.post.plan.namespace.clone(),
+            object: self.post.plan.name.clone(),
             lock: self.post.plan.lock_name.clone(),
             target: target.to_owned(),
             cluster: self.post.cluster.clone(),
@@ -166,7 +177,9 @@ impl Warden {
     /// Stops what is not declared any more. True if nothing of it is left.
     async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
         let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps.into_iter().map(|step| matches!(step, Step::Done));
+        let mut done = steps
+            .into_iter()
+            .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
         self.removed.retain(|_| !done.next().unwrap_or(false));
         self.removed.is_empty()
     }
@@ -193,6 +206,9 @@ impl Warden {
             self.halts.refuse();
             return self.look(goal, None).await;
         }
+        if goal != Goal::Stop(None) {
+            self.stop_began = None;
+        }
         match goal {
             Goal::Run => {
                 let leave = self.leave().map(|(leave, _)| leave);
@@ -209,9 +225,18 @@ impl Warden {
                     () = ended => (self.report(goal, false, false, None), Some(clock::now())),
                 }
             }
-            Goal::Stop(by) => self.stop_targets(by).await,
+            Goal::Stop(by) => {
+                let by = self.stop_bound(by, now);
+                self.stop_targets(Some(by)).await
+            }
             Goal::Keep(until) => self.look(goal, until).await,
         }
+    }
+
+    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
     }
 
     async fn look(&mut self, goal: Goal, again: Option<Moment>) -> (Report, Option<Moment>) {
@@ -234,11 +259,12 @@ impl Warden {
             return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
         let token = leave.token();
-        if !self.post.hands.guarded {
+        let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
+        if guards && !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
         // What an observer does is not told by the registers: they are about those who contend.
-        if !self.observes() && self.marked != Some(token) {
+        if guards && !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -252,39 +278,40 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
+        let mut outcome = Outcome::new(self.stop_removed(None).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+            outcome.take(step, true);
         }
-        let pause = AGAIN * if trouble.is_some() { 8 } else { 1 };
-        let mut again = (!settled).then(|| clock::now() + pause);
-        if settled && let Some(after) = self.post.plan.failover_after_unready {
+        if outcome.settled {
+            self.check_patience().await;
+        }
+        let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
+        let mut again = pause.map(|pause| clock::now() + pause);
+        if outcome.settled
+            && let Some(after) = self.post.plan.failover_after_unready
+        {
             let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
-            again = Some(self.readiness.take(&found, token, after, clock::now()));
+            let look = self.readiness.take(&found, token, after, clock::now());
+            again = Some(again.map_or(look, |again| again.min(look)));
         }
         let again = again.into_iter().chain(until).min();
-        (self.report(Goal::Run, settled, false, trouble), again)
+        (
+            self.report(Goal::Run, outcome.settled, false, outcome.trouble),
+            again,
+        )
     }
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
-        for step in steps.await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+        let mut outcome = Outcome::new(self.stop_removed(by).await);
+        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
+        for (switch, step) in self.switches.iter().zip(steps) {
+            outcome.take(step, switch.is_undone());
         }
         self.readiness.forget();
-        if settled {
-            self.lost = None;
+        if outcome.settled {
+            (self.lost, self.stop_began) = (None, None);
             if self.halts.begin_answer() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
@@ -292,8 +319,8 @@ impl Warden {
                 self.marked = None;
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN);
-        (self.report(goal, settled, false, trouble), again)
+        let again = outcome.pause(AGAIN).map(|pause| clock::now() + pause);
+        (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
 
     fn report(
@@ -320,7 +347,7 @@ impl Warden {
                 .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
                 .map(|switch| switch.work.clone())
                 .collect(),
-            runs: all().any(|switch| switch.observed != TargetState::Standby),
+            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,

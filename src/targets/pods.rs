@@ -13,8 +13,8 @@ use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the time that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(3);
-/// Where their controller would still replace them: only when there is nothing left to wait for.
-const DELETE_ANYWAY_BEFORE: Duration = Duration::from_secs(1);
+/// What its controller has not deleted yet, it may replace: that waits as long as it can.
+const REPLACED_BEFORE: Duration = Duration::from_secs(1);
 /// Without any the API server would forget the pod at once, and its process would still be given a second.
 const LEAST_GRACE: u32 = 1;
 
@@ -23,6 +23,14 @@ pub(super) struct Pods {
     api: Api<Pod>,
     /// As in `Deployment billing/report`.
     of: String,
+}
+
+/// One that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    name: String,
+    /// It is being deleted already.
+    going: bool,
 }
 
 impl Pods {
@@ -48,8 +56,8 @@ impl Pods {
         Ok(self.list(selector).await?.iter().any(is_ready))
     }
 
-    /// The names of those that have not ended, those that are being deleted included.
-    pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
+    /// Those that have not ended.
+    pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
         self.left_of(selector, |_| true).await
     }
 
@@ -58,40 +66,28 @@ impl Pods {
         &self,
         selector: &str,
         belong: impl Fn(&Pod) -> bool,
-    ) -> Result<Vec<String>, TargetError> {
+    ) -> Result<Vec<Left>, TargetError> {
         let lives = |pod: &Pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let names = self
-            .list(selector)
-            .await?
-            .into_iter()
-            .filter(|pod| lives(pod) && belong(pod));
-        Ok(names.filter_map(|pod| pod.metadata.name).collect())
+        let left = self.list(selector).await?.into_iter();
+        let left = left.filter(|pod| lives(pod) && belong(pod)).map(|pod| Left {
+            going: pod.metadata.deletion_timestamp.is_some(),
+            name: pod.metadata.name.unwrap_or_default(),
+        });
+        Ok(left.collect())
     }
 
-    /// Near the end: deletes these with the grace period that is left until then. `for_good`: nobody will replace them.
-    pub(super) async fn hurry(
-        &self,
-        pods: &[String],
-        by: Option<Moment>,
-        for_good: bool,
-    ) -> Result<(), TargetError> {
+    /// Near the end: deletes these with the grace period that is left until then.
+    pub(super) async fn hurry(&self, pods: &[Left], by: Option<Moment>) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
         };
-        let before = if for_good {
-            DELETE_BEFORE
-        } else {
-            DELETE_ANYWAY_BEFORE
-        };
-        if left > before {
-            return Ok(());
-        }
         let grace = u32::try_from(left.as_secs()).unwrap_or(0).max(LEAST_GRACE);
-        for pod in pods {
-            self.delete(pod, grace).await?;
+        let due = |pod: &&Left| left <= if pod.going { DELETE_BEFORE } else { REPLACED_BEFORE };
+        for pod in pods.iter().filter(due) {
+            self.delete(&pod.name, grace).await?;
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ impl Scale {
             return Ok(Step::Done);
         }
         if keep == 0 {
-            object.pods().hurry(&left, by, heeded).await?;
+            object.pods().hurry(&left, by).await?;
         }
         Ok(Step::Working(TargetState::Changing))
     }

@@ -27,6 +27,7 @@ const MARGIN: &[f64] = &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.
 pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
 pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
 pub(super) const RENEW_RESULTS: [&str; 3] = ["renewed", "refused", "undecided"];
+pub(super) const SLOT_RESULTS: [&str; 6] = ["claimed", "elsewhere", "passed", "lost", "too_old", "undecided"];
 const END_REASONS: [&str; 6] = [
     "released",
     "reserved",

@@ -15,7 +15,7 @@ use crate::{
         object::ObjectKey,
         problem::{Problem, Reason},
         switched::switched,
-        warden::{Halt, Order},
+        warden::{Halt, Handle, Order},
         writer::Item,
     },
     lease::{Farewell, Moment},
@@ -290,7 +290,8 @@ impl Core {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let farewell = if entry.warden.is_some() {
+        let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
+        let farewell = if entry.warden.as_ref().is_some_and(runs) {
             Farewell::Abandon
         } else {
             Farewell::Release

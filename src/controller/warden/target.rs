@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Switch {
     pub(super) name: String,
@@ -34,9 +34,15 @@ impl Switch {
         }
     }
 
-    /// Whether this is about the same object, switched in the same way; its name and numbers may be others.
+    /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
+    /// unless that stands in registers.
     pub(super) fn does(&self, target: &TargetPlan) -> bool {
-        is_same(&self.work, &target.work)
+        is_same(&self.work, &target.work) && (self.is_undone() || self.name == target.name)
+    }
+
+    /// Whether it must be undone before another cluster may begin.
+    pub(super) fn is_undone(&self) -> bool {
+        self.work.is_undone()
     }
 
     /// As it is declared now.
@@ -95,9 +101,9 @@ impl Switch {
             }
         };
         match step {
-            Step::Done => {
+            Step::Done | Step::Waiting(_) => {
                 self.observed = goal;
-                Step::Done
+                step
             }
             Step::Working(state) => {
                 self.observed = state;

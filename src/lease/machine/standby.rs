@@ -15,6 +15,9 @@ const RELEASE_SPREAD: Duration = Duration::from_millis(1);
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
+/// After a lease that ran out, a sibling of its holder goes first: what the lease guarded runs on under it, where another
+/// cluster would have it stopped, and would wait for that. More than a busy machine is late, and little beside that wait.
+const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 
 /// What a standby knows.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +91,12 @@ impl Machine {
 
     /// When this candidate may try.
     fn due(&self) -> Moment {
-        let ordered = match self.standby.busy_until + self.terms.ordered_delay {
+        let siblings = if self.goes_after_siblings() {
+            SIBLINGS_FIRST
+        } else {
+            Duration::ZERO
+        };
+        let ordered = match self.standby.busy_until + self.terms.ordered_delay.max(siblings) {
             // Reserved for this cluster: nobody else may enter, so there is no order to keep.
             _ if self.standby.reserved_for_us => self.standby.busy_until,
             ordered => ordered,
@@ -96,6 +104,12 @@ impl Machine {
         ordered
             .max(self.standby.not_before)
             .max(self.standby.abstain_until)
+    }
+
+    fn goes_after_siblings(&self) -> bool {
+        let last = self.standby.last_cluster.as_ref();
+        let elsewhere = last.is_some_and(|last| *last != self.terms.cluster);
+        self.terms.guards && elsewhere && self.standby.released_at.is_none()
     }
 
     /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.

@@ -162,7 +162,7 @@ impl Schedule {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.jobs.pods.hurry(&left, by, settled).await?;
+        self.jobs.pods.hurry(&left, by).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 

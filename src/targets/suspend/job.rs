@@ -13,8 +13,10 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::Moment,
     targets::{
-        Action, Changes, Leave, Site, Step, TargetError, follow, in_flight::InFlight, owner::declared_by,
-        pods::Pods,
+        Action, Changes, Leave, Site, Step, TargetError, follow,
+        in_flight::InFlight,
+        owner::declared_by,
+        pods::{Left, Pods},
     },
 };
 
@@ -56,7 +58,7 @@ impl OneJob {
         found.map_err(|error| TargetError::of(format!("reading {}", self.called), &error))
     }
 
-    async fn left(&self, job: Option<&Job>) -> Result<Vec<String>, TargetError> {
+    async fn left(&self, job: Option<&Job>) -> Result<Vec<Left>, TargetError> {
         self.pods.left(&selector(&self.name, job)).await
     }
 
@@ -137,7 +139,7 @@ impl OneJob {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.pods.hurry(&left, by, heeded).await?;
+        self.pods.hurry(&left, by).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 

@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     clock,
-    targets::{Pause, Site, TargetError, pods::Pods},
+    targets::{
+        Pause, Site, TargetError,
+        pods::{Left, Pods},
+    },
 };
 
 /// On a Job that was stopped in the middle: since when, as unix seconds. It is never resumed.
@@ -127,7 +130,7 @@ impl Jobs {
     }
 
     /// The pods that have not ended.
-    pub(super) async fn pods_left(&self, all: &[Job]) -> Result<Vec<String>, TargetError> {
+    pub(super) async fn pods_left(&self, all: &[Job]) -> Result<Vec<Left>, TargetError> {
         let named = |job: &Job| Some((job.metadata.name.clone()?, self.made(&job.metadata)));
         let known: BTreeMap<String, bool> = all.iter().filter_map(named).collect();
         let belong = |job: &str| known.get(job).copied().unwrap_or_else(|| self.would_make(job));

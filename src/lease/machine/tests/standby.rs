@@ -59,6 +59,24 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
 }
 
 #[test]
+fn siblings_of_a_holder_that_died_go_first_where_its_lease_guarded_something() {
+    // The holder that is seen is of another cluster.
+    let guards = Terms {
+        guards: true,
+        ..terms(LEASE)
+    };
+    let mut rig = Rig::standby(guards.clone(), 5_000);
+    assert_eq!(rig.wake, Some(at(5_251)));
+    rig.timer(5_001);
+    assert!(!is_acquire(rig.asked()));
+    // A release says that nothing runs any more.
+    let mut rig = Rig::standby(guards, 5_000);
+    rig.event(100, Event::Released { master: 0 })
+        .event(100, Event::Released { master: 1 });
+    assert!(is_acquire(rig.asked()));
+}
+
+#[test]
 fn it_looks_at_least_every_half_lease_because_messages_get_lost() {
     let mut rig = Rig::standby(terms(LEASE), 14_000);
     let wake = rig.wake.unwrap();
