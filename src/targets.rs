@@ -12,6 +12,7 @@ mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod shared;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -26,6 +27,7 @@ use tokio::sync::mpsc;
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
+pub(crate) use shared::Shared;
 
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
@@ -44,6 +46,8 @@ pub(crate) enum Step {
     Done,
     /// On its way, and as it was found.
     Working(TargetState),
+    /// Somebody started it again after it was stopped; stopped once more. Says who did what.
+    Contested(String),
     Trouble(Trouble),
 }
 
@@ -68,6 +72,11 @@ pub(crate) trait Action: Send + Sync {
     /// The same object under other settings.
     fn declare(&mut self, work: &TargetWork);
 
+    /// It was started, and nobody has written to it since, as far as was heard: there is nothing to do.
+    fn runs_untouched(&self) -> bool {
+        false
+    }
+
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>>;
@@ -84,7 +93,10 @@ pub(crate) trait Action: Send + Sync {
 #[expect(dead_code, reason = "for the actions that claim slots, count and label")]
 pub(crate) struct Site {
     pub(crate) client: Client,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: String,
+    /// Name of the object that declares the lock.
+    pub(crate) object: String,
     pub(crate) lock: LockName,
     /// Name of the target in the spec of the lock.
     pub(crate) target: String,
@@ -97,7 +109,6 @@ pub(crate) struct Site {
 
 impl Site {
     /// Tells people: an event of the lock.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -107,7 +118,6 @@ impl Site {
     }
 
     /// The same, and somebody should look.
-    #[expect(dead_code, reason = "for the actions that have something to tell")]
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,
@@ -162,6 +172,7 @@ pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
 }
 
 /// Every change of what this watch shows.
+#[expect(dead_code, reason = "for the actions that follow more than one object")]
 fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
 where
     K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>

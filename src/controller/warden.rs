@@ -3,6 +3,7 @@
 //! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
+mod fights;
 mod goal;
 mod handle;
 mod target;
@@ -18,7 +19,10 @@ use tokio::{
 pub(super) use handle::{Handle, Hands, Order, Post, Report};
 
 use crate::{
-    api::lock_status::{TargetState, TargetStatus},
+    api::{
+        leader_lock::Enforcement,
+        lock_status::{TargetState, TargetStatus},
+    },
     clock,
     elector::Standing,
     lease::{FencingToken, Holder, Moment},
@@ -29,8 +33,12 @@ use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
+/// Between two looks at pods that take their time: a thousand of them must not be a thousand looks every [`AGAIN`].
+const SELDOM: Duration = Duration::from_secs(1);
+/// Between two tries where somebody has to do something first.
+const TROUBLED: Duration = Duration::from_secs(2);
 /// Things are looked at again this often although nothing was heard: messages get lost.
-const NOW_AND_THEN: Duration = Duration::from_secs(60);
+const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
 /// Starts a warden, which reports to `told`.
 pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
@@ -48,6 +56,8 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         began: now,
         stop: Vec::new(),
         halted: None,
+        stopping: None,
+        turn: None,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -76,6 +86,10 @@ struct Warden {
     stop: Vec<oneshot::Sender<bool>>,
     /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
     halted: Option<Moment>,
+    /// Since when it stops what still runs.
+    stopping: Option<Moment>,
+    /// When the finalizer may be asked for.
+    turn: Option<Moment>,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -135,17 +149,19 @@ impl Warden {
             let known = before.iter().position(|switch| switch.does(target));
             self.switches.push(match known {
                 Some(index) => before.swap_remove(index).declared(target),
-                None => Switch::new(self.site(&target.name), target),
+                None => Switch::new(self.site(&target.name), self.post.pace.clone(), target),
             });
         }
         before.retain(|switch| switch.observed != TargetState::Standby);
-        self.removed = before;
+        self.removed = before.into_iter().map(Switch::undeclared).collect();
     }
 
     fn site(&self, target: &str) -> Site {
         Site {
             client: self.post.client.clone(),
+            shared: self.post.shared.clone(),
             namespace: self.post.plan.namespace.clone(),
+            object: self.post.plan.name.clone(),
             lock: self.post.plan.lock_name.clone(),
             target: target.to_owned(),
             cluster: self.post.cluster.clone(),
@@ -183,18 +199,32 @@ impl Warden {
         if self.post.hands.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
             self.stop.clear();
+            let paused = self.post.plan.enforcement != Enforcement::Observe;
+            self.switches
+                .iter()
+                .for_each(|switch| switch.is_left_alone(paused));
             return (self.report(goal, true, false, None), None);
         }
         match goal {
-            Goal::Run => self.run_targets().await,
+            Goal::Run => {
+                self.stopping = None;
+                self.run_targets().await
+            }
             Goal::Stop(by) => self.stop_targets(by).await,
             Goal::Keep(until) => {
                 for switch in &mut self.switches {
                     switch.look().await;
                 }
-                (self.report(goal, true, false, None), until)
+                let due = self.due().into_iter().chain(until).min();
+                (self.report(goal, true, false, None), due)
             }
         }
+    }
+
+    /// When the first may go on that waits for its turn.
+    fn due(&self) -> Option<Moment> {
+        let all = self.switches.iter().chain(&self.removed);
+        all.filter_map(Switch::due).min()
     }
 
     /// What is known now, also of leases that have ended since.
@@ -269,8 +299,12 @@ impl Warden {
             return (self.report(Goal::Run, false, false, None), None);
         };
         if !self.post.hands.guarded {
-            return (self.report(Goal::Run, false, true, None), None);
+            let now = clock::now();
+            let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
+            let due = (turn > now).then_some(turn);
+            return (self.report(Goal::Run, false, due.is_none(), None), due);
         }
+        self.turn = None;
         if self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
@@ -291,11 +325,12 @@ impl Warden {
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             match step {
                 Step::Done => {}
-                Step::Working(_) => settled = false,
+                Step::Working(_) | Step::Contested(_) => settled = false,
                 Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN * if trouble.is_some() { 8 } else { 1 });
+        let pause = if trouble.is_some() { TROUBLED } else { AGAIN };
+        let again = (!settled).then(|| self.due().unwrap_or(clock::now() + pause));
         (self.report(Goal::Run, settled, false, trouble), again)
     }
 
@@ -306,12 +341,17 @@ impl Warden {
         for step in steps.await {
             match step {
                 Step::Done => {}
-                Step::Working(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
+                Step::Working(_) | Step::Contested(_) => settled = false,
+                Step::Trouble(why) => {
+                    // It is stopped, and there is something to say nevertheless.
+                    settled &= why.state == TargetState::Standby;
+                    trouble = Some((why.reason, why.text));
+                }
             }
         }
+        let since = *self.stopping.get_or_insert_with(clock::now);
         if settled {
-            self.lost = None;
+            (self.lost, self.stopping) = (None, None);
             if !self.stop.is_empty() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
@@ -322,7 +362,11 @@ impl Warden {
                 self.marked = None;
             }
         }
-        let again = (!settled).then(|| clock::now() + AGAIN);
+        let again = match (settled, by) {
+            (true, _) => trouble.is_some().then(|| clock::now() + TROUBLED),
+            (false, None) if trouble.is_some() => Some(clock::now() + TROUBLED),
+            (false, _) => Some(self.due().unwrap_or_else(|| look_again(since, by, clock::now()))),
+        };
         (self.report(goal, settled, false, trouble), again)
     }
 
@@ -356,4 +400,11 @@ impl Warden {
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }
+}
+
+/// When what is stopping is looked at again: an eighth of its time late, and closely towards its end.
+fn look_again(since: Moment, by: Option<Moment>, now: Moment) -> Moment {
+    let left = by.map_or(Duration::MAX, |by| by.left(now));
+    let pause = now.since(since).min(left) / 8;
+    now + pause.clamp(AGAIN, SELDOM)
 }

@@ -1,30 +1,84 @@
 //! Where objects of a kind are found.
 
+use std::{collections::HashMap, time::Duration};
+
 use kube::{Client, api::ApiResource, core::GroupVersionKind, discovery};
+use tokio::sync::Mutex;
 
 use super::TargetError;
-use crate::api::target::TargetRef;
+use crate::{api::target::TargetRef, clock, lease::Moment};
 
-/// Asks the API server once: which resource the kind of an object is does not change.
-pub(super) async fn resource(client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
+/// A kind that was not there is asked for again after this long, however many targets name it.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    pub(super) resource: ApiResource,
+    /// By `/scale`.
+    pub(super) scales: bool,
+}
+
+/// Asks the API server.
+pub(super) async fn kind(client: &Client, reference: &TargetRef) -> Result<Kind, TargetError> {
     let (api_version, kind) = (reference.api_version.clone(), reference.kind.clone());
     let Ok(version) = reference.api_version.parse::<kube::core::GroupVersion>() else {
         return Err(TargetError::ApiVersion { api_version, kind });
     };
     let kind_of = GroupVersionKind::gvk(&version.group, &version.version, &kind);
     match discovery::pinned_kind(client, &kind_of).await {
-        Ok((resource, _)) => Ok(resource),
-        Err(kube::Error::Api(status)) if !status.is_not_found() => Err(TargetError::Api {
-            what: format!("looking for kind {kind} of {api_version}"),
-            reason: status.message,
-            refusal: true,
+        Ok((resource, can)) => Ok(Kind {
+            resource,
+            scales: can.subresources.iter().any(|(sub, _)| sub.plural == "scale"),
         }),
-        Err(kube::Error::Api(_) | kube::Error::Discovery(_)) => {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
             Err(TargetError::UnknownKind { api_version, kind })
         }
+        Err(kube::Error::Discovery(_)) => Err(TargetError::UnknownKind { api_version, kind }),
         Err(error) => Err(TargetError::of(
             format!("looking for kind {kind} of {api_version}"),
             &error,
         )),
+    }
+}
+
+/// The same for one that needs no more than that.
+#[expect(dead_code, reason = "for the actions that switch one kind")]
+pub(super) async fn resource(client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
+    Ok(kind(client, reference).await?.resource)
+}
+
+type Asked = Result<Kind, (Moment, TargetError)>;
+
+/// What was asked before: which resource a kind is does not change, once it is known.
+#[derive(Debug, Default)]
+pub(super) struct Kinds(Mutex<HashMap<(String, String), Asked>>);
+
+impl Kinds {
+    /// A kind with a scale subresource.
+    pub(super) async fn scaled(
+        &self,
+        client: &Client,
+        reference: &TargetRef,
+    ) -> Result<ApiResource, TargetError> {
+        let key = (reference.api_version.clone(), reference.kind.clone());
+        // Held while it is asked: a thousand targets of a kind ask once.
+        let mut asked = self.0.lock().await;
+        match asked.get(&key) {
+            Some(Ok(kind)) => return Ok(kind.resource.clone()),
+            Some(Err((at, error))) if clock::now().since(*at) < ASKED_AGAIN => return Err(error.clone()),
+            _ => {}
+        }
+        let (api_version, name) = key.clone();
+        let found = match kind(client, reference).await {
+            // It may get one with its next version.
+            Ok(found) if !found.scales => Err(TargetError::NoScale {
+                api_version,
+                kind: name,
+            }),
+            found => found,
+        };
+        let known = found.clone().map_err(|error| (clock::now(), error));
+        asked.insert(key, known);
+        Ok(found?.resource)
     }
 }

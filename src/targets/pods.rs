@@ -1,20 +1,40 @@
-//! The pods of a target.
+//! The pods of a target: whether they are gone, and an end for those that are late.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Preconditions},
 };
 
 use super::TargetError;
 use crate::{clock, lease::Moment};
 
-/// What is still there this long before the end is deleted with the time that is left.
-const DELETE_BEFORE: Duration = Duration::from_secs(3);
+/// What is still there this long before the end is deleted with the grace period that is left.
+const DELETE_BEFORE: Duration = Duration::from_secs(4);
+/// Of that, what a kubelet needs to kill and to say so.
+const TO_CONFIRM: Duration = Duration::from_secs(1);
+/// One that nobody deletes yet is left to its controller until this long before the end: while that has not seen the
+/// number, it would make another one.
+const UNASKED: Duration = Duration::from_millis(1_500);
 
+/// One that has not ended.
 #[derive(Clone, Debug)]
+pub(super) struct Left {
+    name: String,
+    uid: Option<String>,
+    /// Being deleted, with this grace period.
+    going: Option<i64>,
+}
+
+impl Left {
+    pub(super) const fn is_going(&self) -> bool {
+        self.going.is_some()
+    }
+}
+
+#[derive(Clone)]
 pub(super) struct Pods {
     api: Api<Pod>,
     /// As in `Deployment billing/report`.
@@ -29,43 +49,89 @@ impl Pods {
         }
     }
 
-    /// The names of those that have not ended, those that are being deleted included.
-    pub(super) async fn left(&self, selector: &str) -> Result<Vec<String>, TargetError> {
-        let list = self.api.list(&ListParams::default().labels(selector)).await;
+    /// Those that have not ended, those that are being deleted included.
+    pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
+        let parameters = ListParams::default()
+            .labels(selector)
+            .fields("status.phase!=Succeeded,status.phase!=Failed");
+        let list = self.api.list(&parameters).await;
         let list =
             list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
-        let lives = |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            !matches!(phase, Some("Succeeded" | "Failed"))
-        };
-        let names = list.items.into_iter().filter(lives);
-        Ok(names.filter_map(|pod| pod.metadata.name).collect())
+        let pods = list.items.into_iter().map(|pod| Left {
+            name: pod.metadata.name.unwrap_or_default(),
+            uid: pod.metadata.uid,
+            going: pod
+                .metadata
+                .deletion_timestamp
+                .and(pod.metadata.deletion_grace_period_seconds.or(Some(0))),
+        });
+        Ok(pods.collect())
     }
 
-    /// Near the end: deletes these with the grace period that is left until then.
-    pub(super) async fn hurry(&self, pods: &[String], by: Option<Moment>) -> Result<(), TargetError> {
+    /// Near the end: deletes these with the grace period that is left until then. Each once, as `hurried` remembers.
+    ///
+    /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
+    /// say nothing. With a second, its kubelet says when they are dead.
+    pub(super) async fn hurry(
+        &self,
+        pods: &[Left],
+        by: Option<Moment>,
+        hurried: &mut HashSet<String>,
+    ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
         };
         if left > DELETE_BEFORE {
             return Ok(());
         }
-        let grace = u32::try_from(left.as_secs()).unwrap_or(0);
+        let grace = grace(left);
         for pod in pods {
-            self.delete(pod, grace).await?;
+            let key = pod.uid.clone().unwrap_or_else(|| pod.name.clone());
+            let late = match pod.going {
+                Some(period) => period > i64::from(grace),
+                None => left <= UNASKED,
+            };
+            if late && !hurried.contains(&key) {
+                self.delete(pod, grace).await?;
+                hurried.insert(key);
+            }
         }
         Ok(())
     }
 
-    async fn delete(&self, name: &str, grace_seconds: u32) -> Result<(), TargetError> {
-        let parameters = DeleteParams::default().grace_period(grace_seconds);
-        match self.api.delete(name, &parameters).await {
+    async fn delete(&self, pod: &Left, grace_seconds: u32) -> Result<(), TargetError> {
+        let parameters = DeleteParams::default()
+            .grace_period(grace_seconds)
+            .preconditions(Preconditions {
+                uid: pod.uid.clone(),
+                resource_version: None,
+            });
+        match self.api.delete(&pod.name, &parameters).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            // Gone, or another one by now.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => Err(TargetError::of(
-                format!("deleting pod {name} of {}", self.of),
+                format!("deleting pod {} of {}", pod.name, self.of),
                 &error,
             )),
         }
+    }
+}
+
+/// Whole seconds, as the API has them.
+fn grace(left: Duration) -> u32 {
+    let whole = left.saturating_sub(TO_CONFIRM).as_secs();
+    u32::try_from(whole).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_gets_the_time_that_is_left_and_never_none() {
+        let of = |milliseconds| grace(Duration::from_millis(milliseconds));
+        assert_eq!([of(4_000), of(3_750), of(3_000), of(2_999)], [3, 2, 2, 1]);
+        assert_eq!([of(1_000), of(10), of(0)], [1, 1, 1]);
     }
 }

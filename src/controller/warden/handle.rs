@@ -10,10 +10,10 @@ use tokio::{
 
 use crate::{
     api::{lock_status::TargetStatus, plan::LockPlan},
-    controller::object::ObjectKey,
+    controller::{object::ObjectKey, pace::Pace},
     elector::{Elector, Standing},
     lease::{ClusterId, Moment},
-    targets::Note,
+    targets::{Note, Shared},
     telemetry::Telemetry,
 };
 
@@ -86,6 +86,8 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) hands: Hands,
     pub(in crate::controller) cluster: ClusterId,
     pub(in crate::controller) client: Client,
+    pub(in crate::controller) shared: Arc<Shared>,
+    pub(in crate::controller) pace: Arc<Pace>,
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) standing: watch::Receiver<Standing>,

@@ -1,36 +1,67 @@
 //! One target, and how far it is from where it should be.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
+use super::fights::Fights;
 use crate::{
     api::{
         lock_status::TargetState,
         plan::{TargetPlan, TargetWork},
     },
+    clock,
+    controller::pace::Pace,
     lease::Moment,
     targets::{Action, Changes, Leave, Site, Step, TargetError, Trouble, action, is_same},
+    telemetry::TargetSeries,
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests of a step, as a rule.
+const REQUESTS: u32 = 2;
 
 pub(super) struct Switch {
     pub(super) name: String,
     pub(super) observed: TargetState,
     work: TargetWork,
     action: Box<dyn Action>,
+    site: Site,
+    pace: Arc<Pace>,
+    turn: Option<(Lane, Moment)>,
+    fights: Fights,
+    /// What is written when somebody fights.
+    contest: String,
+    /// It was found stopped, and not started since.
+    stopped: bool,
+    series: Option<TargetSeries>,
+}
+
+/// What the next step is for: one that waits for its turn must not have it for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Start,
+    Stop,
 }
 
 impl Switch {
-    pub(super) fn new(site: Site, target: &TargetPlan) -> Self {
-        Self {
-            name: target.name.clone(),
+    pub(super) fn new(site: Site, pace: Arc<Pace>, target: &TargetPlan) -> Self {
+        let mut switch = Self {
+            name: String::new(),
             observed: TargetState::Unknown,
             work: target.work.clone(),
-            action: action(site, &target.work),
-        }
+            action: action(site.clone(), &target.work),
+            site,
+            pace,
+            turn: None,
+            fights: Fights::default(),
+            contest: String::new(),
+            stopped: false,
+            series: None,
+        };
+        switch.is_called(&target.name);
+        switch
     }
 
     /// Whether this is about the same object, switched in the same way; its name and numbers may be others.
@@ -40,9 +71,24 @@ impl Switch {
 
     /// As it is declared now.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
-        self.name.clone_from(&target.name);
         self.work.clone_from(&target.work);
         self.action.declare(&target.work);
+        self.is_called(&target.name);
+        self
+    }
+
+    fn is_called(&mut self, name: &str) {
+        if self.name != name || self.series.is_none() {
+            name.clone_into(&mut self.name);
+            let lock = (&*self.site.namespace, &*self.site.object);
+            let series = TargetSeries::new(&self.site.telemetry, lock, name, self.work.action());
+            self.series = Some(series);
+        }
+    }
+
+    /// Not declared any more: another may have its name.
+    pub(super) fn undeclared(mut self) -> Self {
+        self.series = None;
         self
     }
 
@@ -50,8 +96,33 @@ impl Switch {
         self.action.changes()
     }
 
+    /// When it may take the step that it waits for.
+    pub(super) fn due(&self) -> Option<Moment> {
+        self.turn.map(|(_, at)| at)
+    }
+
+    /// Whether the step has to wait for its turn.
+    fn waits(&mut self, lane: Lane) -> bool {
+        let now = clock::now();
+        let at = match self.turn.filter(|(for_lane, _)| *for_lane == lane) {
+            Some((_, at)) => at,
+            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS, now),
+            None => self.pace.turn(REQUESTS, now),
+        };
+        self.turn = (at > now).then_some((lane, at));
+        self.turn.is_some()
+    }
+
     /// Only looks.
     pub(super) async fn look(&mut self) {
+        self.tell(None);
+        if self.waits(Lane::Start) {
+            return;
+        }
+        self.look_now().await;
+    }
+
+    async fn look_now(&mut self) {
         let looked = time::timeout(PATIENCE, self.action.look()).await;
         self.observed = match looked {
             Ok(Ok(state)) => state,
@@ -59,14 +130,73 @@ impl Switch {
         };
     }
 
+    /// Nothing is switched.
+    pub(super) fn is_left_alone(&self, paused: bool) {
+        self.tell(paused.then_some(false));
+    }
+
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {
-        let end = time::timeout(PATIENCE, self.action.start(leave)).await;
-        self.found(end, TargetState::Active)
+        self.stopped = false;
+        if !self.action.runs_untouched() {
+            if self.waits(Lane::Start) {
+                return Step::Working(self.observed);
+            }
+            let end = time::timeout(PATIENCE, self.action.start(leave)).await;
+            return self.found(end, TargetState::Active);
+        }
+        self.turn = None;
+        self.found(Ok(Ok(Step::Done)), TargetState::Active)
     }
 
     pub(super) async fn stop(&mut self, by: Option<Moment>) -> Step {
+        if by.is_some() {
+            self.pace.count(REQUESTS, clock::now());
+            self.turn = None;
+        } else if self.waits(Lane::Stop) {
+            return Step::Working(self.observed);
+        } else if self.fights.rests_until(clock::now()).is_some() {
+            self.look_now().await;
+            if self.observed != TargetState::Standby {
+                self.tell(Some(false));
+                return self.conflict();
+            }
+        }
         let end = time::timeout(PATIENCE, self.action.stop(by)).await;
-        self.found(end, TargetState::Standby)
+        let step = self.found(end, TargetState::Standby);
+        let now = clock::now();
+        let stopped = match &step {
+            Step::Done => true,
+            Step::Trouble(why) => why.state == TargetState::Standby,
+            Step::Working(_) | Step::Contested(_) => false,
+        };
+        if stopped
+            && !self.stopped
+            && let Some(by) = by
+        {
+            let margin = by.left(now).as_secs_f64() - now.since(by).as_secs_f64();
+            self.site.telemetry.stopped(self.work.action(), margin);
+        }
+        self.stopped = stopped;
+        if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Working(_)) {
+            self.tell(Some(false));
+            return self.conflict();
+        }
+        step
+    }
+
+    fn conflict(&self) -> Step {
+        let text = format!(
+            "target {}: {} again and again while this cluster stands by; it is stopped again, ever more slowly, \
+             until that ends",
+            self.name, self.contest
+        );
+        Step::trouble(self.observed, "EnforcementConflict", text)
+    }
+
+    fn tell(&self, enforced: Option<bool>) {
+        if let Some(series) = &self.series {
+            series.set(enforced);
+        }
     }
 
     /// What a step says of how the target is now.
@@ -83,6 +213,7 @@ impl Switch {
                 Step::trouble(TargetState::Unknown, "TargetUnreachable", text)
             }
         };
+        self.tell(Some(step == Step::Done));
         match step {
             Step::Done => {
                 self.observed = goal;
@@ -91,6 +222,17 @@ impl Switch {
             Step::Working(state) => {
                 self.observed = state;
                 Step::Working(state)
+            }
+            Step::Contested(what) => {
+                self.observed = TargetState::Changing;
+                self.fights.add(clock::now());
+                let text = format!(
+                    "target {}: {what} while this cluster stands by; stopped again",
+                    self.name
+                );
+                self.site.warn("StoppedAgain", text);
+                self.contest = what;
+                Step::Working(self.observed)
             }
             Step::Trouble(Trouble { state, reason, text }) => {
                 self.observed = state;
