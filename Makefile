@@ -2,11 +2,11 @@
 # stdout is what a program says.
 
 CARGO ?= cargo
-# Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`.
+# Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`; variables of the soak.
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint generate bench bench-kubernetes build kubernetes clean tools help
+.PHONY: demo test lint generate bench bench-kubernetes soak-targets build kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -30,6 +30,9 @@ bench: tools ## Measure against the floor of bare Redis commands
 
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
+
+soak-targets: ## Two clusters, random faults; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
+	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
 
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release

@@ -6,6 +6,7 @@
 mod error;
 mod in_flight;
 mod kind;
+mod label_pods;
 mod leave;
 mod not_supported;
 mod owner;
@@ -13,6 +14,7 @@ mod pause;
 mod pods;
 mod scale;
 mod shared;
+mod suspend;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -90,7 +92,7 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots, count and label")]
+#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
@@ -153,9 +155,9 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => {
-            Box::new(not_supported::NotSupported(work.action()))
-        }
+        TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
+        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 
@@ -172,7 +174,6 @@ pub(crate) fn is_same(one: &TargetWork, other: &TargetWork) -> bool {
 }
 
 /// Every change of what this watch shows.
-#[expect(dead_code, reason = "for the actions that follow more than one object")]
 fn follow<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = ()> + Send
 where
     K: kube::Resource<DynamicType: Clone + Eq + std::hash::Hash>

@@ -51,12 +51,16 @@ mod rotation;
 mod rules;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/suspend.rs"]
+mod suspend;
 #[path = "rules/table.rs"]
 mod table;
 #[path = "kubernetes/tampering.rs"]
 mod tampering;
 #[path = "kubernetes/targets.rs"]
 mod targets;
+#[path = "kubernetes/two_clusters.rs"]
+mod two_clusters;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]

@@ -124,6 +124,7 @@ async fn hold(quorum: &Quorum, timings: Timings) {
             timings,
             participation: Participation::Contend,
             ordered_delay: Duration::ZERO,
+            guards: false,
         };
         elector.put(lock(&format!("leases/{number}")), terms);
     }

@@ -82,6 +82,7 @@ fn contend(elector: &Elector, name: &str) {
             timings,
             participation,
             ordered_delay: Duration::ZERO,
+            guards: false,
         },
     );
 }

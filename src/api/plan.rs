@@ -72,6 +72,11 @@ impl LockPlan {
         format!("{}/{}", self.namespace, self.name)
     }
 
+    /// Whether some target has to be undone when the lease ends.
+    pub fn guards(&self) -> bool {
+        self.targets.iter().any(|target| target.work.is_undone())
+    }
+
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
     /// is not listed comes after all that are.
     pub fn preference_wait(&self, cluster_name: &str) -> Duration {
@@ -115,6 +120,11 @@ pub enum TargetWork {
 }
 
 impl TargetWork {
+    /// Whether it is undone when the lease ends. A run that was claimed goes on to its end.
+    pub fn is_undone(&self) -> bool {
+        !matches!(self, TargetWork::OncePerSchedule { .. })
+    }
+
     pub fn action(&self) -> Action {
         match self {
             TargetWork::Scale { .. } => Action::Scale,

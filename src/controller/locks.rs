@@ -37,8 +37,27 @@ pub(super) struct LockEntry {
     /// It is being deleted, and what runs is being stopped.
     pub(super) leaving: Option<Leaving>,
     pub(super) changing_finalizer: bool,
+    /// The tokens of the last two holders of this cluster, by the statuses that were seen. Two: a replica that wins at
+    /// once has written its own before it asks whose the last was.
+    pub(super) own_tokens: OwnTokens,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
+}
+
+/// Tokens that this cluster's holders had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OwnTokens([Option<u64>; 2]);
+
+impl OwnTokens {
+    pub(super) fn remember(&mut self, token: u64) {
+        if !self.has(token) {
+            self.0 = [Some(token), self.0[0]];
+        }
+    }
+
+    pub(super) fn has(self, token: u64) -> bool {
+        self.0.contains(&Some(token))
+    }
 }
 
 /// All of them.
@@ -141,6 +160,7 @@ impl Locks {
                     warden: None,
                     leaving: None,
                     changing_finalizer: false,
+                    own_tokens: OwnTokens::default(),
                     put: None,
                 };
                 self.entries.insert(key.clone(), entry);
@@ -188,4 +208,20 @@ impl Locks {
 
 fn name(plan: &LockPlan) -> Name {
     (plan.quorum.clone(), plan.lock_name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_before_is_remembered_when_the_own_token_is_seen() {
+        let mut tokens = OwnTokens::default();
+        for token in [7, 7, 8] {
+            tokens.remember(token);
+        }
+        assert!(tokens.has(7) && tokens.has(8));
+        tokens.remember(9);
+        assert!(tokens.has(8) && tokens.has(9) && !tokens.has(7));
+    }
 }

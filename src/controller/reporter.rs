@@ -106,6 +106,7 @@ impl Reporter {
             timings: self.timings,
             participation,
             ordered_delay: Duration::ZERO,
+            guards: false,
         }
     }
 

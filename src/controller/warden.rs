@@ -20,7 +20,7 @@ pub(super) use handle::{Handle, Hands, Order, Post, Report};
 
 use crate::{
     api::{
-        leader_lock::Enforcement,
+        leader_lock::{Candidates, Enforcement},
         lock_status::{TargetState, TargetStatus},
     },
     clock,
@@ -261,6 +261,7 @@ impl Warden {
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,
+            observes: self.observes(),
             began: self.began,
             ordered: self.halted,
             takeover_delay: self.post.plan.takeover_delay,
@@ -279,11 +280,28 @@ impl Warden {
             .last_holder
             .as_ref()
             .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_token == Some(held) {
+        if own || self.post.own_tokens.has(held) {
             Duration::ZERO
         } else {
             self.post.plan.takeover_delay
         }
+    }
+
+    /// `candidates: Agents`: whoever holds the lock is a process of its own.
+    fn observes(&self) -> bool {
+        self.post.plan.candidates == Candidates::Agents
+    }
+
+    /// The lease under which targets run, and where nobody tells of its end, when it is over.
+    fn leave(&self) -> Option<(Leave, Option<Moment>)> {
+        let standing = self.post.standing.clone();
+        if !self.observes() {
+            return self.seen_token.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
     }
 
     async fn mark(&self, clean: bool) -> bool {
@@ -295,9 +313,11 @@ impl Warden {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
         }
-        let Some(token) = self.seen_token else {
-            return (self.report(Goal::Run, false, false, None), None);
+        let Some((leave, until)) = self.leave() else {
+            // It has ended since.
+            return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
+        let token = leave.token();
         if !self.post.hands.guarded {
             let now = clock::now();
             let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
@@ -305,7 +325,8 @@ impl Warden {
             return (self.report(Goal::Run, false, due.is_none(), None), due);
         }
         self.turn = None;
-        if self.marked != Some(token) {
+        // What an observer does is not told by the registers: they are about those who contend.
+        if !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -317,10 +338,9 @@ impl Warden {
                 );
             }
             self.marked = Some(token);
-            self.post.own_token = Some(token.0);
+            self.post.own_tokens.remember(token.0);
         }
         let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
-        let leave = Leave::new(self.post.standing.clone(), token);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             match step {
@@ -331,6 +351,7 @@ impl Warden {
         }
         let pause = if trouble.is_some() { TROUBLED } else { AGAIN };
         let again = (!settled).then(|| self.due().unwrap_or(clock::now() + pause));
+        let again = again.into_iter().chain(until).min();
         (self.report(Goal::Run, settled, false, trouble), again)
     }
 

@@ -30,6 +30,9 @@ pub struct Terms {
     pub participation: Participation,
     /// Extra wait after the lock became free: rank in `clusterPreference` × `preferenceDelaySeconds`.
     pub ordered_delay: Duration,
+    /// Under the lease something runs, or is marked as active, that has to be undone when it is lost: then a lost lease
+    /// runs out, and is not deleted. Also where undoing takes no time that the timings count.
+    pub guards: bool,
 }
 
 /// One parallel exchange with all masters.

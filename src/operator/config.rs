@@ -64,5 +64,6 @@ pub(crate) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {
         timings: plan.timings,
         participation,
         ordered_delay: plan.preference_wait(cluster.name()),
+        guards: plan.guards(),
     }
 }

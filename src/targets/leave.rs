@@ -2,28 +2,63 @@
 
 use tokio::sync::watch;
 
-use crate::{clock, elector::Standing, lease::FencingToken};
+use crate::{
+    clock,
+    elector::Standing,
+    lease::{FencingToken, Holder},
+};
 
 /// Good for one lease, and for no longer than that one is held.
 #[derive(Clone, Debug)]
 pub(crate) struct Leave {
     standing: watch::Receiver<Standing>,
-    token: FencingToken,
+    lease: Lease,
+}
+
+#[derive(Clone, Debug)]
+enum Lease {
+    /// Of this process.
+    Own(FencingToken),
+    /// Of an agent of this cluster, as this process sees it.
+    Observed(Holder),
 }
 
 impl Leave {
     pub(crate) const fn new(standing: watch::Receiver<Standing>, token: FencingToken) -> Self {
-        Self { standing, token }
+        let lease = Lease::Own(token);
+        Self { standing, lease }
+    }
+
+    pub(crate) const fn observed(standing: watch::Receiver<Standing>, holder: Holder) -> Self {
+        let lease = Lease::Observed(holder);
+        Self { standing, lease }
     }
 
     /// Ask after the last await before the write.
     pub(crate) fn holds(&self) -> bool {
-        let authority = self.standing.borrow().authority_at(clock::now());
-        authority.is_some_and(|authority| authority.token == self.token)
+        let (standing, now) = (self.standing.borrow(), clock::now());
+        match &self.lease {
+            Lease::Own(token) => standing
+                .authority_at(now)
+                .is_some_and(|authority| authority.token == *token),
+            Lease::Observed(holder) => standing
+                .holder_at(now)
+                .is_some_and(|seen| seen.nonce == holder.nonce),
+        }
     }
 
-    #[expect(dead_code, reason = "for the actions that pass the token on")]
     pub(crate) const fn token(&self) -> FencingToken {
-        self.token
+        match &self.lease {
+            Lease::Own(token) => *token,
+            Lease::Observed(holder) => holder.token,
+        }
+    }
+
+    /// Who holds the lock, where that is not the operator.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        match &self.lease {
+            Lease::Own(_) => None,
+            Lease::Observed(holder) => Some(&holder.identity),
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! The pods of a target: whether they are gone, and an end for those that are late.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -13,17 +17,16 @@ use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(4);
-/// Of that, what a kubelet needs to kill and to say so.
+/// Where their controller would still replace them: only when there is nothing left to wait for.
+const DELETE_ANYWAY_BEFORE: Duration = Duration::from_millis(1_500);
+/// Of the time that is left, what a kubelet needs to kill and to say so.
 const TO_CONFIRM: Duration = Duration::from_secs(1);
-/// One that nobody deletes yet is left to its controller until this long before the end: while that has not seen the
-/// number, it would make another one.
-const UNASKED: Duration = Duration::from_millis(1_500);
 
 /// One that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
     name: String,
-    uid: Option<String>,
+    uid: String,
     /// Being deleted, with this grace period.
     going: Option<i64>,
 }
@@ -39,6 +42,8 @@ pub(super) struct Pods {
     api: Api<Pod>,
     /// As in `Deployment billing/report`.
     of: String,
+    /// Those that were given less time: once, since what was left for them is theirs.
+    hurried: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Pods {
@@ -46,29 +51,40 @@ impl Pods {
         Self {
             api: Api::namespaced(client.clone(), namespace),
             of: of.to_owned(),
+            hurried: Arc::default(),
         }
     }
 
     /// Those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
+        self.left_of(selector, |_| true).await
+    }
+
+    /// The same of those that `belong`, where a selector cannot say it.
+    pub(super) async fn left_of(
+        &self,
+        selector: &str,
+        belong: impl Fn(&Pod) -> bool,
+    ) -> Result<Vec<Left>, TargetError> {
         let parameters = ListParams::default()
             .labels(selector)
             .fields("status.phase!=Succeeded,status.phase!=Failed");
         let list = self.api.list(&parameters).await;
         let list =
             list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
-        let pods = list.items.into_iter().map(|pod| Left {
-            name: pod.metadata.name.unwrap_or_default(),
-            uid: pod.metadata.uid,
-            going: pod
-                .metadata
-                .deletion_timestamp
-                .and(pod.metadata.deletion_grace_period_seconds.or(Some(0))),
+        let pods = list.items.into_iter().filter(belong).map(|pod| {
+            let metadata = pod.metadata;
+            let period = metadata.deletion_grace_period_seconds.unwrap_or(0);
+            Left {
+                name: metadata.name.unwrap_or_default(),
+                uid: metadata.uid.unwrap_or_default(),
+                going: metadata.deletion_timestamp.map(|_| period),
+            }
         });
         Ok(pods.collect())
     }
 
-    /// Near the end: deletes these with the grace period that is left until then. Each once, as `hurried` remembers.
+    /// Near the end: deletes these with the grace period that is left until then. `for_good`: nobody will replace them.
     ///
     /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
     /// say nothing. With a second, its kubelet says when they are dead.
@@ -76,7 +92,7 @@ impl Pods {
         &self,
         pods: &[Left],
         by: Option<Moment>,
-        hurried: &mut HashSet<String>,
+        for_good: bool,
     ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
@@ -85,25 +101,28 @@ impl Pods {
             return Ok(());
         }
         let grace = grace(left);
-        for pod in pods {
-            let key = pod.uid.clone().unwrap_or_else(|| pod.name.clone());
-            let late = match pod.going {
-                Some(period) => period > i64::from(grace),
-                None => left <= UNASKED,
-            };
-            if late && !hurried.contains(&key) {
+        let late = |pod: &&Left| match pod.going {
+            Some(period) => period > i64::from(grace),
+            None => for_good || left <= DELETE_ANYWAY_BEFORE,
+        };
+        for pod in pods.iter().filter(late) {
+            if !self.hurried().contains(&pod.uid) {
                 self.delete(pod, grace).await?;
-                hurried.insert(key);
+                self.hurried().insert(pod.uid.clone());
             }
         }
         Ok(())
+    }
+
+    fn hurried(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.hurried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn delete(&self, pod: &Left, grace_seconds: u32) -> Result<(), TargetError> {
         let parameters = DeleteParams::default()
             .grace_period(grace_seconds)
             .preconditions(Preconditions {
-                uid: pod.uid.clone(),
+                uid: Some(pod.uid.clone()),
                 resource_version: None,
             });
         match self.api.delete(&pod.name, &parameters).await {

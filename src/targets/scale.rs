@@ -6,7 +6,7 @@
 
 mod subresource;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::time;
@@ -34,6 +34,8 @@ pub(super) struct Scale {
     sent_over: Option<String>,
     /// What it became by the last start.
     started: Option<String>,
+    /// It was last found to run, or started.
+    runs: bool,
     stopping: Stopping,
     /// Whose number it was said to be.
     left_to: Option<String>,
@@ -46,8 +48,6 @@ struct Stopping {
     written: Option<(Moment, Option<String>)>,
     /// All of it was gone, of this object.
     confirmed: Option<Option<String>>,
-    /// Pods that were given less time.
-    hurried: HashSet<String>,
 }
 
 impl Scale {
@@ -61,6 +61,7 @@ impl Scale {
             in_flight: InFlight::default(),
             sent_over: None,
             started: None,
+            runs: false,
             stopping: Stopping::default(),
             left_to: None,
         }
@@ -99,6 +100,7 @@ impl Scale {
             Step::trouble(TargetState::Standby, "TargetNotFound", text)
         };
         self.stopping = Stopping::default();
+        self.runs = true;
         let sight = object.look().await?;
         self.heed(sight.as_ref());
         let Some(sight) = sight else {
@@ -151,6 +153,10 @@ impl Scale {
     }
 
     async fn try_stop(&mut self, object: &Object, by: Option<Moment>) -> Result<Step, TargetError> {
+        // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
+        // known to run is stopped first.
+        let confirmed = self.stopping.confirmed.clone();
+        let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
         let sight = object.look().await?;
         self.heed(sight.as_ref());
         // A missing target counts as stopped.
@@ -161,25 +167,26 @@ impl Scale {
         if sight.wanted > self.standby {
             return self.write_stop(object, &sight).await;
         }
+        self.runs = false;
+        // What was gone stays so while nobody writes.
+        let gone = confirmed.as_ref() == Some(&sight.uid);
+        self.stopping.confirmed = confirmed.filter(|_| gone);
         let left = match &sight.selector {
             Some(selector) => object.pods().left(selector).await?,
             None => Vec::new(),
         };
         let keep = usize::try_from(self.standby).unwrap_or(0);
-        if sight.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
-            let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
-            let known = self.stopping.confirmed.as_ref() == Some(&sight.uid);
-            if known || (!self.stopping.written.as_ref().is_some_and(recent) && object.is_observed().await?) {
-                self.stopping.confirmed = Some(sight.uid);
-                self.stopping.hurried.clear();
-                return Ok(Step::Done);
-            }
+        let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
+        let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
+        if settled && sight.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
+            self.stopping.confirmed = Some(sight.uid);
+            return Ok(Step::Done);
         }
         let left: Vec<_> = left
             .into_iter()
             .filter(|pod| keep == 0 || pod.is_going())
             .collect();
-        object.pods().hurry(&left, by, &mut self.stopping.hurried).await?;
+        object.pods().hurry(&left, by, heeded).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
@@ -194,6 +201,7 @@ impl Scale {
         }
         self.stopping.written = Some((clock::now(), sight.uid.clone()));
         self.stopping.confirmed = None;
+        self.runs = false;
         if !again {
             return Ok(Step::Working(TargetState::Changing));
         }

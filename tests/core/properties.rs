@@ -196,6 +196,7 @@ fn terms(timings: Timings, entropy: u64) -> Terms {
             _ => Participation::Contend,
         },
         ordered_delay: Duration::from_millis(entropy % 3 * 100),
+        guards: false,
     }
 }
 

@@ -198,6 +198,7 @@ impl World {
             timings,
             participation: Participation::Contend,
             ordered_delay: Duration::ZERO,
+            guards: false,
         }
     }
 

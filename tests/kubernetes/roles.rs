@@ -7,6 +7,7 @@ use kube::api::{Api, ListParams};
 
 use crate::common::eventually;
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
+use crate::suspend;
 use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock};
 
@@ -64,6 +65,12 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     let world = World::small(3).await;
     let namespace = world.namespace.name().to_owned();
     targets::install(&world).await;
+    let gates = [
+        "targetKinds[2].group=test.example",
+        "targetKinds[2].resource=gates",
+    ];
+    let grant = [&suspend::RIGHTS[..], &gates].concat();
+    world.plane.install_rbac_with(&namespace, &grant).await;
     world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
     world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
@@ -73,6 +80,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     world.apply(&lock("report", ""));
     let mut operator = targets::replica(&world, "replica-1").await;
     a_target_with_a_pod_that_does_not_go(&world).await;
+    suspend::use_every_right(&world).await;
     // A request that means nothing is answered, too.
     world.kubectl(&["annotate", "ll", "report", "redlock.dev/hand-over=nothing"]);
     world

@@ -315,3 +315,26 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
         assert_eq!(version(format!("gate-{index}")).await, before, "gate-{index}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_cluster() {
+    let world = world().await;
+    let gates = Gates::of(&world);
+    // A sibling is said to be ready that does not run yet: the lock is reserved for it, and free when it comes.
+    ready_pod(&world, "replica-2");
+    let mut first = replica(&world, "replica-1").await;
+    world.apply(GATE);
+    // Longer than anybody waits here.
+    let lock = guarded("report", "gate").replace("spec: {", "spec: {takeoverDelaySeconds: 600, ");
+    world.apply(&lock);
+    gates.until("gate", 1).await;
+    first.child.signal(Signal::SIGTERM);
+    first.child.wait(BOUND);
+    assert_eq!(gates.replicas("gate").await, 1, "left to the sibling");
+    let _second = replica(&world, "replica-2").await;
+    world
+        .lock_status("report", "is active again", |status| {
+            status["role"] == "Active" && status["holderIdentity"] == "replica-2"
+        })
+        .await;
+}

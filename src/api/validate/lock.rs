@@ -79,10 +79,10 @@ pub fn validate_lock(
         spec.takeover_delay_seconds,
         0..=LONGEST,
     );
-    let default_takeover_delay = if stop.is_zero() {
-        Duration::ZERO
-    } else {
+    let default_takeover_delay = if targets.iter().any(|target| target.work.is_undone()) {
         stop + TAKEOVER_BESIDE_STOP
+    } else {
+        Duration::ZERO
     };
     let failover = problems.seconds(
         "spec.failoverAfterUnreadySeconds",

@@ -73,11 +73,22 @@ impl Core {
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
         self.remember_token(&object);
+        let token = self.own_token(&object);
         self.locks.see(&key, *object, now);
+        if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
+            entry.own_tokens.remember(token);
+        }
         if anew {
             self.touched_locks.insert(key.clone());
         }
         self.writer.push(Item::Lock(key));
+    }
+
+    /// The token in the status of a lock that this cluster holds or held.
+    fn own_token(&self, object: &LeaderLock) -> Option<u64> {
+        let status = object.status.as_ref()?;
+        let own = status.holder_cluster.as_deref() == Some(self.cluster.name());
+        u64::try_from(status.fencing_token.filter(|_| own)?).ok()
     }
 
     /// How a lock stands that is contended for.

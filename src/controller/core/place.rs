@@ -175,7 +175,8 @@ impl Core {
             self.wardens_due.insert(key.clone());
             return;
         }
-        if deleted && stops && self.held_by_us(key, now) && !self.holds(key, now) {
+        let switches = put.candidates == Candidates::Operator && self.held_by_us(key, now);
+        if deleted && stops && switches && !self.holds(key, now) {
             // It stops what runs and removes the finalizer, which here would take the object from under its hands.
             self.wardens_due.insert(key.clone());
             return;

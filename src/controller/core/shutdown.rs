@@ -10,7 +10,10 @@ use tokio::time;
 
 use super::Core;
 use crate::{
-    api::{leader_lock::Enforcement, plan::LockPlan},
+    api::{
+        leader_lock::{Candidates, Enforcement},
+        plan::LockPlan,
+    },
     clock,
     controller::warden::Order,
     lease::LockName,
@@ -35,7 +38,9 @@ impl Core {
         let (mut stopped, mut asked) = (Vec::new(), Vec::new());
         for (key, entry, warden) in self.locks.with_targets() {
             let Some(plan) = &entry.put else { continue };
-            if !self.holds(key, now) || plan.enforcement == Enforcement::Observe {
+            // What an agent has is looked after by every replica: the last one takes it back.
+            let looks_after = plan.candidates == Candidates::Agents || self.holds(key, now);
+            if !looks_after || plan.enforcement == Enforcement::Observe {
                 continue;
             }
             if self.siblings.any() {

@@ -54,8 +54,6 @@ impl Core {
             self.wardens_due.insert(key.clone());
             return;
         };
-        let status = entry.object.status.as_ref();
-        let own = status.filter(|status| status.holder_cluster.as_deref() == Some(self.cluster.name()));
         let post = Post {
             key: key.clone(),
             plan,
@@ -67,7 +65,7 @@ impl Core {
             elector: quorum.elector.clone(),
             telemetry: self.state.telemetry.clone(),
             standing,
-            own_token: own.and_then(|status| u64::try_from(status.fencing_token?).ok()),
+            own_tokens: entry.own_tokens,
         };
         entry.warden = Some(warden::start(post, self.inbox.clone(), Seen::Report));
     }

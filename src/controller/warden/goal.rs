@@ -17,6 +17,8 @@ pub(super) struct Facts {
     pub(super) lost: Option<Moment>,
     /// The end of the last lease of a sibling that was seen.
     pub(super) sibling_until: Option<Moment>,
+    /// Others contend, and this replica only looks at who holds the lock.
+    pub(super) observes: bool,
     /// When this replica began to look at the lock.
     pub(super) began: Moment,
     /// Somebody asked for a stop by then, whoever holds the lock.
@@ -50,6 +52,16 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     if let Some(by) = facts.ordered {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }
+    if facts.observes {
+        return match facts.other {
+            Some(Other::Sibling) => Goal::Run,
+            None if facts.sibling_until.is_none() && now < facts.began + FIRST_ROUND => {
+                Goal::Keep(Some(facts.began + FIRST_ROUND))
+            }
+            // Nobody here can lengthen what was seen, nor adopt what the holder has.
+            Some(Other::Elsewhere) | None => Goal::Stop(None),
+        };
+    }
     if facts.held_until.is_some() {
         return if now < facts.start_after {
             Goal::Keep(Some(facts.start_after))
@@ -58,8 +70,8 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
         };
     }
     match facts.other {
-        // It adopts what runs, and starts the rest.
-        Some(Other::Sibling) => return Goal::Keep(None),
+        // It adopts what runs, and starts the rest. That its lease ends is not always told: not without a majority.
+        Some(Other::Sibling) => return Goal::Keep(facts.sibling_until),
         Some(Other::Elsewhere) => return Goal::Stop(facts.lost),
         None => {}
     }
@@ -96,6 +108,7 @@ mod tests {
             other: None,
             lost: None,
             sibling_until: None,
+            observes: false,
             began: at(100),
             ordered: None,
             takeover_delay: Duration::from_secs(40),
@@ -152,6 +165,11 @@ mod tests {
             ..facts()
         };
         assert_eq!(goal(&sibling, at(101)), Goal::Keep(None));
+        let seen = Facts {
+            sibling_until: Some(at(120)),
+            ..sibling
+        };
+        assert_eq!(goal(&seen, at(101)), Goal::Keep(Some(at(120))), "nobody may tell");
         let ended = Facts {
             sibling_until: Some(at(120)),
             ..facts()
@@ -162,6 +180,52 @@ mod tests {
             "120 + 40 - 35 - 1"
         );
         assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
+    }
+
+    #[test]
+    fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
+        // LabelPods: no stop time, 5 s of delay.
+        let ended = Facts {
+            sibling_until: Some(at(120)),
+            stop: Duration::ZERO,
+            takeover_delay: Duration::from_secs(5),
+            ..facts()
+        };
+        assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
+        assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
+        // Told that another cluster does not wait, this one does not either.
+        let at_once = Facts {
+            takeover_delay: Duration::ZERO,
+            ..ended
+        };
+        assert_eq!(goal(&at_once, at(120)), Goal::Stop(None));
+    }
+
+    #[test]
+    fn who_observes_follows_what_is_seen_and_no_longer() {
+        let seen = |other, sibling_until| Facts {
+            observes: true,
+            other,
+            sibling_until,
+            on_quorum_loss: OnQuorumLoss::KeepRunning,
+            ..facts()
+        };
+        for (other, until, now, expected) in [
+            (Some(Other::Sibling), Some(at(120)), 100, Goal::Run),
+            (Some(Other::Elsewhere), None, 100, Goal::Stop(None)),
+            // Ended, or not seen any more: without any delay.
+            (None, Some(at(120)), 120, Goal::Stop(None)),
+            // Not looked yet.
+            (None, None, 100, Goal::Keep(Some(at(101)))),
+            (None, None, 101, Goal::Stop(None)),
+        ] {
+            assert_eq!(goal(&seen(other, until), at(now)), expected);
+        }
+        let ordered = Facts {
+            ordered: Some(at(150)),
+            ..seen(Some(Other::Sibling), None)
+        };
+        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     api::{lock_status::TargetStatus, plan::LockPlan},
-    controller::{object::ObjectKey, pace::Pace},
+    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace},
     elector::{Elector, Standing},
     lease::{ClusterId, Moment},
     targets::{Note, Shared},
@@ -91,6 +91,6 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) standing: watch::Receiver<Standing>,
-    /// The token of the last holder of this cluster: by the object's status, then by what this warden marked.
-    pub(in crate::controller) own_token: Option<u64>,
+    /// Of this cluster's holders: by the object's statuses, then by what this warden marked.
+    pub(in crate::controller) own_tokens: OwnTokens,
 }

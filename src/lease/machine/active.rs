@@ -109,10 +109,10 @@ impl Machine {
         }
     }
 
-    /// The local end of a lease that was not given up. Where something has to be stopped, that is not done yet, so the
+    /// The local end of a lease that was not given up. Where it guards something, that is not undone yet, so the
     /// lease is left to run out: deleted, it would let another cluster begin beside it.
     pub(super) fn lose(&mut self, reason: EndReason, now: Moment, out: &mut Vec<Action>) {
-        if self.terms.timings.stop.is_zero() {
+        if !self.terms.guards {
             return self.end(reason, out);
         }
         let State::Active(held) = self.state else { return };
@@ -161,7 +161,7 @@ impl Machine {
     /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
     /// Unless something still runs: then the lease, and what is left of the reservation, may run out.
     pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
-        if self.closing && !self.terms.timings.stop.is_zero() {
+        if self.closing && self.terms.guards {
             return self.stop(out);
         }
         self.start(Round::Release, out);

@@ -47,6 +47,7 @@ pub(super) fn terms(lease: u64) -> Terms {
         },
         participation: Participation::Contend,
         ordered_delay: Duration::ZERO,
+        guards: false,
     }
 }
 

@@ -111,18 +111,19 @@ impl Object {
         }
     }
 
-    /// Whether its controllers have seen what it asks for now, where they say so.
-    pub(super) async fn is_observed(&self) -> Result<bool, TargetError> {
+    /// Whether its controller has seen what it asks for now. Until then the count is an old one, no pod is the last, and
+    /// one that is deleted is replaced: a controller that lost its API server may follow it again half a minute later.
+    /// A kind that does not say is believed; those of `apps` say from the first time on that they are seen.
+    pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
         let object = match self.api.get(&self.name).await {
             Ok(object) => object,
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(true),
             Err(error) => return Err(self.failed("reading", &error)),
         };
-        let observed = object.data["status"]["observedGeneration"].as_i64();
-        Ok(match (observed, object.metadata.generation) {
-            (Some(observed), Some(generation)) => observed >= generation,
-            // Those of Kubernetes say it as soon as they have seen an object at all.
-            _ => self.resource.group != "apps",
+        let seen = object.data.pointer("/status/observedGeneration");
+        Ok(match seen.and_then(serde_json::Value::as_i64) {
+            Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
+            None => self.resource.group != "apps",
         })
     }
 

@@ -132,9 +132,23 @@ fn a_hand_over_of_one_lease_leaves_every_other_alone() {
 }
 
 fn with_targets() -> Terms {
-    let mut terms = terms(LEASE);
-    terms.timings.stop = ms(3_000);
-    terms
+    Terms {
+        guards: true,
+        ..terms(LEASE)
+    }
+}
+
+fn releases(rig: &Rig) -> bool {
+    let release = |action: &Action| {
+        matches!(
+            action,
+            Action::StartRound {
+                round: Round::Release,
+                ..
+            }
+        )
+    };
+    rig.actions.iter().any(release)
 }
 
 #[test]
@@ -148,29 +162,25 @@ fn a_lost_lease_is_left_to_run_out_where_something_has_to_be_stopped() {
         rig.timer(5_000);
         rig.outcome(10_000, lost);
         assert!(rig.machine.authority_at(at(10_000)).is_none());
-        assert!(
-            !rig.actions.iter().any(|action| matches!(
-                action,
-                Action::StartRound {
-                    round: Round::Release,
-                    ..
-                }
-            )),
-            "{:?}",
-            rig.actions
-        );
+        assert!(!releases(&rig), "{:?}", rig.actions);
     }
-    // With nothing to stop it is given back at once.
-    let mut rig = Rig::active(terms(LEASE));
+    // What is guarded counts, not how long it takes to stop: with nothing to undo it is given back at once.
+    let mut without = terms(LEASE);
+    without.timings.stop = ms(3_000);
+    let mut rig = Rig::active(without);
     rig.timer(5_000);
     rig.outcome(10_000, Outcome::RenewalUndecided);
-    assert!(rig.actions.iter().any(|action| matches!(
-        action,
-        Action::StartRound {
-            round: Round::Release,
-            ..
-        }
-    )));
+    assert!(releases(&rig), "{:?}", rig.actions);
+}
+
+#[test]
+fn a_reservation_that_failed_at_the_end_leaves_a_guarding_lease_to_run_out() {
+    for (terms, released) in [(with_targets(), false), (terms(LEASE), true)] {
+        let mut rig = Rig::active(terms);
+        rig.event(100, Event::Shutdown(Farewell::Reserve));
+        rig.outcome(101, Outcome::Reserved { majority: false });
+        assert_eq!((releases(&rig), rig.stopped()), (released, !released));
+    }
 }
 
 #[test]

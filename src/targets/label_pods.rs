@@ -1,0 +1,335 @@
+//! LabelPods: one pod of a selector carries the label that a Service selects, and with it the fencing token.
+//!
+//! The label is taken from one pod, and that is confirmed, before another gets it: between two there is a moment without
+//! any, and within a cluster never more than one. Taking it needs no authority; giving it does.
+
+mod choice;
+mod pods;
+mod sight;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, future::join_all};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::{Action, Changes, Leave, Site, Step, TargetError};
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork},
+    clock,
+    lease::Moment,
+};
+use choice::{Choice, Wanted, choose};
+use pods::{Pods, Write};
+use sight::{ROLE, Setter, Sight};
+
+/// Pods change while they are looked at: a kubelet writes to them. Then they are looked at again, so often at most.
+const TRIES: usize = 8;
+/// What was seen is good until something changes, and for no longer than this: a watch may miss something.
+const FRESH: Duration = Duration::from_secs(55);
+/// A label that was given again after this replica took it is left alone for so long, where only this replica thinks
+/// that nobody holds the lock: a sibling sees more.
+const OVERRULED: Duration = Duration::from_secs(60);
+
+pub(super) struct LabelPods {
+    site: Site,
+    pods: Pods,
+    /// Set by the watch.
+    changed: Arc<AtomicBool>,
+    seen: Option<(Moment, Vec<Sight>)>,
+    /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
+    /// long as the pod is in that version.
+    unanswered: Option<Sight>,
+    /// The token of the label that was taken last without an order or a lease.
+    overruled: Option<(Option<u64>, Moment)>,
+}
+
+/// Why a step is made.
+#[derive(Clone, Copy)]
+enum Cause<'a> {
+    /// A lease, own or observed.
+    Lease(&'a Leave),
+    /// What this replica ran, or is told to stop.
+    Ordered,
+    /// Nobody of this cluster is seen to hold the lock.
+    Unheld,
+}
+
+impl LabelPods {
+    pub(super) fn new(site: Site, selector: &LabelSelector) -> Self {
+        Self {
+            pods: Pods::new(&site, selector),
+            site,
+            changed: Arc::new(AtomicBool::new(true)),
+            seen: None,
+            unanswered: None,
+            overruled: None,
+        }
+    }
+
+    /// Whether they were read just now, and they.
+    async fn read(&mut self) -> Result<(bool, Vec<Sight>), TargetError> {
+        let now = clock::now();
+        if self.changed.swap(false, Ordering::Relaxed) || self.unanswered.is_some() {
+            self.seen = None;
+        }
+        if let Some((at, pods)) = &self.seen
+            && now.since(*at) < FRESH
+        {
+            return Ok((false, pods.clone()));
+        }
+        let pods = self.pods.look().await?;
+        self.seen = Some((now, pods.clone()));
+        Ok((true, pods))
+    }
+
+    /// Until nothing is left to be done.
+    async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
+        for _ in 0..TRIES {
+            let (fresh, pods) = self.read().await?;
+            if self.settle(&pods).await? == Write::Late {
+                continue;
+            }
+            let mut choice = choose(&pods, wanted, &self.pods.by);
+            let before = choice.take.len();
+            choice.take.retain(|pod| !self.is_overruled(pod, cause));
+            if choice.take.len() < before {
+                if choice.take.is_empty() {
+                    return Ok(Step::Working(TargetState::Active));
+                }
+                choice.give = None;
+            }
+            if choice.take.is_empty() && !gives(&choice, cause) {
+                return Ok(self.verdict(&choice, wanted, cause));
+            }
+            self.seen = None;
+            if fresh && !self.write(choice, cause).await? {
+                break;
+            }
+        }
+        Ok(Step::Working(TargetState::Changing))
+    }
+
+    /// A label that may still come keeps everything waiting. It cannot come to another version of its pod.
+    async fn settle(&mut self, pods: &[Sight]) -> Result<Write, TargetError> {
+        let Some(waiting) = &self.unanswered else {
+            return Ok(Write::Done);
+        };
+        let is_it = |pod: &&Sight| (&pod.uid, &pod.version) == (&waiting.uid, &waiting.version);
+        if let Some(pod) = pods.iter().find(is_it) {
+            self.pods.touch(pod).await?;
+            return Ok(Write::Late);
+        }
+        self.unanswered = None;
+        Ok(Write::Done)
+    }
+
+    /// False if the authority is gone.
+    async fn write(&mut self, choice: Choice, cause: Cause<'_>) -> Result<bool, TargetError> {
+        if let Cause::Lease(leave) = cause
+            && !leave.holds()
+        {
+            // What is there may be a later holder's.
+            return Ok(false);
+        }
+        let takes = choice.take.iter().map(|pod| self.pods.take(pod));
+        let mut late = false;
+        for (pod, taken) in choice.take.iter().zip(join_all(takes).await) {
+            match taken? {
+                Write::Done => self.on_taken(pod, cause),
+                Write::Late => late = true,
+            }
+        }
+        if late {
+            return Ok(true);
+        }
+        let (Some(pod), Cause::Lease(leave)) = (choice.keep.or(choice.give), cause) else {
+            return Ok(true);
+        };
+        if !leave.holds() {
+            return Ok(false);
+        }
+        self.unanswered = Some(pod.clone());
+        let given = self.pods.give(&pod, leave.token()).await;
+        if given.as_ref().map_or_else(TargetError::is_refusal, |_| true) {
+            self.unanswered = None;
+        }
+        if given? == Write::Done && !pod.labelled {
+            let (target, token) = (&self.site.target, leave.token().0);
+            let text = format!(
+                "target {target}: pod {} is the active one, token {token}",
+                pod.name
+            );
+            self.site.note("PodLabelled", text);
+        }
+        Ok(true)
+    }
+
+    fn on_taken(&mut self, pod: &Sight, cause: Cause<'_>) {
+        if !is_sure(cause) {
+            self.overruled = Some((pod.token, clock::now()));
+        }
+        let target = &self.site.target;
+        match &pod.setter {
+            Setter::Maker(manager) => {
+                let text = template(&self.pods.called(), manager);
+                self.site
+                    .warn("TargetNotSafe", format!("target {target}: {text}"));
+            }
+            Setter::Other(manager) if pod.by.is_none() => {
+                let (pod, role) = (&pod.name, ROLE);
+                let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: taken off");
+                self.site.warn("LabelRemoved", text);
+            }
+            Setter::Own | Setter::Other(_) => {}
+        }
+    }
+
+    /// Taken once before, and given again by a sibling, which sees that the lock is held.
+    fn is_overruled(&self, pod: &Sight, cause: Cause<'_>) -> bool {
+        let Some((token, at)) = self.overruled else {
+            return false;
+        };
+        !is_sure(cause) && pod.token.is_some() && pod.token == token && clock::now().since(at) < OVERRULED
+    }
+
+    /// Of what is as it should be, as far as it can.
+    fn verdict(&self, choice: &Choice, wanted: &Wanted, cause: Cause<'_>) -> Step {
+        let Cause::Lease(leave) = cause else {
+            return Step::Done;
+        };
+        let called = self.pods.called();
+        if let Some(why) = self.pods.problem() {
+            let text = format!("labelPods.selector cannot be read: {why}");
+            return Step::trouble(TargetState::Unknown, "SelectorInvalid", text);
+        }
+        let Some(keep) = &choice.keep else {
+            let (reason, text) = match (wanted, leave.holder()) {
+                (Wanted::Holder { .. }, Some(holder)) => (
+                    "HolderNotSelected",
+                    format!("{holder} holds the lock, and is no pod of {called}"),
+                ),
+                _ => (
+                    "NoReadyPod",
+                    format!("no pod of {called} is Ready: the first that is gets the label"),
+                ),
+            };
+            return Step::trouble(TargetState::Changing, reason, text);
+        };
+        if let Setter::Maker(manager) = &keep.setter {
+            return Step::trouble(TargetState::Active, "TargetNotSafe", template(&called, manager));
+        }
+        if let Some(foreign) = &choice.foreign {
+            let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
+            let text = format!(
+                "pod {pod} of {called} has label {ROLE} by target {by}: no pod may be selected by two; if that lock is \
+                 gone, take the label off"
+            );
+            return Step::trouble(TargetState::Active, "EnforcementConflict", text);
+        }
+        Step::Done
+    }
+
+    async fn try_look(&mut self) -> Result<TargetState, TargetError> {
+        let (_, pods) = self.read().await?;
+        let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by).take.into_iter();
+        Ok(match (labelled.next(), labelled.next()) {
+            (None, _) => TargetState::Standby,
+            (Some(one), None) if one.labelled && one.selected => TargetState::Active,
+            _ => TargetState::Changing,
+        })
+    }
+
+    fn wanted(&self, leave: &Leave) -> Wanted {
+        let Some(holder) = leave.holder() else {
+            return Wanted::Ready;
+        };
+        // As agents call themselves: namespace, name and UID of their pod.
+        let mut parts = holder.split('/');
+        match (parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(namespace), Some(name), Some(uid), None) if namespace == self.site.namespace => {
+                Wanted::Holder {
+                    name: name.to_owned(),
+                    uid: uid.to_owned(),
+                }
+            }
+            // No pod of this namespace, so none gets it.
+            _ => Wanted::Holder {
+                name: String::new(),
+                uid: String::new(),
+            },
+        }
+    }
+}
+
+/// The word of the holder, or of whoever stops what it ran, counts; what only is not seen may be a fault of this
+/// replica's sight.
+fn is_sure(cause: Cause<'_>) -> bool {
+    match cause {
+        Cause::Lease(leave) => leave.holder().is_none(),
+        Cause::Ordered => true,
+        Cause::Unheld => false,
+    }
+}
+
+/// Whether there is a label to give, or a token to bring up to date.
+fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
+    let Cause::Lease(leave) = cause else { return false };
+    let token = leave.token().0;
+    let old = |keep: &Sight| match leave.holder() {
+        None => keep.token != Some(token),
+        // An observer that does not see all masters may see a smaller token than another one.
+        Some(_) => keep.token.is_none_or(|known| known < token),
+    };
+    choice.give.is_some()
+        || choice
+            .keep
+            .as_ref()
+            .is_some_and(|keep| old(keep) || keep.by.is_none())
+}
+
+fn template(called: &str, manager: &str) -> String {
+    format!(
+        "pods of {called} are made with label {ROLE} (by {manager:?}): each is selected until the label is taken off; \
+         take it out of their template"
+    )
+}
+
+impl Action for LabelPods {
+    /// Another selector is another target.
+    fn declare(&mut self, _: &TargetWork) {}
+
+    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        self.try_look().boxed()
+    }
+
+    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+        async move {
+            let wanted = self.wanted(leave);
+            self.enforce(&wanted, Cause::Lease(leave)).await
+        }
+        .boxed()
+    }
+
+    /// Done when no pod has the label.
+    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+        let cause = match by {
+            Some(_) => Cause::Ordered,
+            None => Cause::Unheld,
+        };
+        async move { self.enforce(&Wanted::Nobody, cause).await }.boxed()
+    }
+
+    fn changes(&self) -> Changes {
+        let changed = self.changed.clone();
+        let changes = self.pods.follow();
+        changes
+            .inspect(move |()| changed.store(true, Ordering::Relaxed))
+            .boxed()
+    }
+}

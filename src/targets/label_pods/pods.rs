@@ -1,0 +1,146 @@
+//! The pods of a selector, and the writes to them. Each is for one version of one pod: what comes late does nothing.
+
+use futures_util::{StreamExt, stream};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use kube::{
+    Api,
+    api::{ListParams, PartialObjectMeta, Patch, PatchParams},
+    core::{ParseExpressionError, Selector},
+    runtime::watcher,
+};
+use serde_json::json;
+
+use super::sight::{ACTIVE, BY, ROLE, Sight, TOKEN};
+use crate::{
+    lease::FencingToken,
+    targets::{Changes, Site, TargetError, follow},
+};
+
+/// Owns the label, and what goes with it.
+pub(super) const MANAGER: &str = "redlock-operator-label-pods";
+
+#[derive(Clone, Debug)]
+pub(super) struct Pods {
+    pods: Api<Pod>,
+    metadata: Api<PartialObjectMeta<Pod>>,
+    /// As in `app=web,tier in (a,b)`.
+    selector: Result<String, String>,
+    /// As in `billing/report/web`.
+    pub(super) by: String,
+    namespace: String,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Done,
+    /// The pod is another by now, or gone: look again.
+    Late,
+}
+
+impl Pods {
+    pub(super) fn new(site: &Site, selector: &LabelSelector) -> Self {
+        let selector = Selector::try_from(selector.clone());
+        Self {
+            pods: Api::namespaced(site.client.clone(), &site.namespace),
+            metadata: Api::namespaced(site.client.clone(), &site.namespace),
+            selector: selector
+                .map(|selector| selector.to_string())
+                .map_err(|error: ParseExpressionError| error.to_string()),
+            by: format!("{}/{}", site.lock, site.target),
+            namespace: site.namespace.clone(),
+        }
+    }
+
+    /// In words.
+    pub(super) fn called(&self) -> String {
+        let selector = self.selector.as_deref().unwrap_or_else(|error| error);
+        format!("selector \"{selector}\" in namespace {}", self.namespace)
+    }
+
+    /// Why it selects nothing, if it cannot.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.selector.as_ref().err().map(String::as_str)
+    }
+
+    /// Whatever changes of them, without what they hold.
+    pub(super) fn follow(&self) -> Changes {
+        let Ok(selector) = &self.selector else {
+            return stream::pending().boxed();
+        };
+        let config = watcher::Config::default().labels(selector);
+        follow(self.metadata.clone(), config).boxed()
+    }
+
+    /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second
+    /// list if it has it.
+    pub(super) async fn look(&self) -> Result<Vec<Sight>, TargetError> {
+        let Ok(selector) = &self.selector else {
+            return Ok(Vec::new());
+        };
+        let selected = self.list(selector).await?;
+        let labelled = self.list(&format!("{ROLE}={ACTIVE}")).await?;
+        let mut sights: Vec<Sight> = selected.into_iter().map(|pod| Sight::of(pod, true)).collect();
+        for pod in labelled {
+            let sight = Sight::of(pod, false);
+            if sights.iter().all(|known| known.uid != sight.uid) {
+                sights.push(sight);
+            }
+        }
+        Ok(sights)
+    }
+
+    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
+        let list = self.pods.list(&ListParams::default().labels(selector)).await;
+        let what = || format!("listing pods by \"{selector}\" in namespace {}", self.namespace);
+        list.map(|list| list.items)
+            .map_err(|error| TargetError::of(what(), &error))
+    }
+
+    /// The label, and what says who gave it and under which token.
+    pub(super) async fn give(&self, pod: &Sight, token: FencingToken) -> Result<Write, TargetError> {
+        let token = token.0.to_string();
+        let change = json!({
+            "labels": { ROLE: ACTIVE },
+            "annotations": { TOKEN: token, BY: self.by },
+        });
+        self.patch(pod, change, "labelling").await
+    }
+
+    pub(super) async fn take(&self, pod: &Sight) -> Result<Write, TargetError> {
+        let change = json!({
+            "labels": { ROLE: null },
+            "annotations": { TOKEN: null, BY: null },
+        });
+        self.patch(pod, change, "taking the label off").await
+    }
+
+    /// Makes it another version, for which nothing is under way.
+    pub(super) async fn touch(&self, pod: &Sight) -> Result<Write, TargetError> {
+        let change = json!({ "annotations": { BY: self.by } });
+        self.patch(pod, change, "marking").await
+    }
+
+    async fn patch(
+        &self,
+        pod: &Sight,
+        mut metadata: serde_json::Value,
+        what: &str,
+    ) -> Result<Write, TargetError> {
+        metadata["uid"] = json!(pod.uid);
+        metadata["resourceVersion"] = json!(pod.version);
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match self.pods.patch_metadata(&pod.name, &parameters, &patch).await {
+            Ok(_) => Ok(Write::Done),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(Write::Late),
+            Err(error) => Err(TargetError::of(
+                format!("{what} pod {}/{}", self.namespace, pod.name),
+                &error,
+            )),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Suspend: `spec.suspend` of a CronJob or a Job, and with a CronJob what it has made.
+
+mod cron_job;
+mod job;
+mod jobs;
+mod write;
+
+use super::{Action, Site, Step};
+use crate::api::{lock_status::TargetState, target::TargetRef};
+
+/// Which of the two kinds of `batch/v1` it is was checked when the lock was read.
+pub(super) fn of(site: Site, reference: &TargetRef) -> Box<dyn Action> {
+    if reference.kind == "Job" {
+        Box::new(job::OneJob::new(site, &reference.name))
+    } else {
+        Box::new(cron_job::Schedule::new(site, &reference.name))
+    }
+}
+
+/// What no API server has cannot be started; it is waited for.
+fn missing(called: &str) -> Step {
+    let text = format!("{called} does not exist");
+    Step::trouble(TargetState::Standby, "TargetNotFound", text)
+}
+
+/// Somebody else wants it suspended.
+fn conflict(called: &str, owner: &str) -> Step {
+    let text = format!(
+        "{called}: spec.suspend: true belongs to {owner:?}: set it to false in the same way, or take suspend out of what \
+         is applied, so that the lock may set it"
+    );
+    Step::trouble(TargetState::Standby, "EnforcementConflict", text)
+}

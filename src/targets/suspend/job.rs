@@ -1,0 +1,243 @@
+//! A Job that runs where the lock is held and is suspended everywhere else.
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
+use serde_json::{Value, json};
+
+use super::{
+    conflict, missing,
+    write::{Write, patch},
+};
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork},
+    lease::Moment,
+    targets::{
+        Action, Changes, Leave, Site, Step, TargetError, follow,
+        in_flight::InFlight,
+        owner::declared_by,
+        pods::{Left, Pods},
+    },
+};
+
+/// On every pod of a Job, whose name it has as its value.
+pub(super) const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Tells the pods under which lease they were started.
+const TOKEN: &str = "redlock.dev/fencing-token";
+
+pub(super) struct OneJob {
+    site: Site,
+    name: String,
+    /// As in `Job billing/report`.
+    called: String,
+    jobs: Api<Job>,
+    pods: Pods,
+    in_flight: InFlight,
+    /// The one whose end was told.
+    ended: Option<String>,
+}
+
+impl OneJob {
+    pub(super) fn new(site: Site, name: &str) -> Self {
+        let called = format!("Job {}/{name}", site.namespace);
+        Self {
+            name: name.to_owned(),
+            jobs: Api::namespaced(site.client.clone(), &site.namespace),
+            pods: Pods::new(&site.client, &site.namespace, &called),
+            called,
+            in_flight: InFlight::default(),
+            ended: None,
+            site,
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Job>, TargetError> {
+        let found = self.jobs.get_opt(&self.name).await;
+        found.map_err(|error| TargetError::of(format!("reading {}", self.called), &error))
+    }
+
+    async fn left(&self, job: Option<&Job>) -> Result<Vec<Left>, TargetError> {
+        self.pods.left(&selector(&self.name, job)).await
+    }
+
+    async fn try_look(&self) -> Result<TargetState, TargetError> {
+        let job = self.read().await?;
+        if job
+            .as_ref()
+            .is_some_and(|job| finished(job).is_none() && !is_suspended(job))
+        {
+            return Ok(TargetState::Active);
+        }
+        Ok(if self.left(job.as_ref()).await?.is_empty() {
+            TargetState::Standby
+        } else {
+            TargetState::Changing
+        })
+    }
+
+    async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+        let Some(job) = self.read().await? else {
+            return Ok(missing(&self.called));
+        };
+        if let Some(how) = finished(&job) {
+            self.tell_end(&job, how);
+        } else if is_suspended(&job) {
+            return self.resume(&job, leave).await;
+        }
+        self.in_flight.settle();
+        Ok(Step::Done)
+    }
+
+    async fn resume(&mut self, job: &Job, leave: &Leave) -> Result<Step, TargetError> {
+        if let Some(owner) = declared_by(&job.metadata, &["spec", "suspend"]) {
+            return Ok(conflict(&self.called, &owner));
+        }
+        let mut change = json!({
+            "metadata": { "resourceVersion": job.metadata.resource_version },
+            "spec": { "suspend": false },
+        });
+        if may_carry_token(job) {
+            let annotations = json!({ TOKEN: leave.token().0.to_string() });
+            change["spec"]["template"] = json!({ "metadata": { "annotations": annotations } });
+        }
+        if !leave.holds() {
+            return Ok(Step::Working(TargetState::Standby));
+        }
+        let before = self.in_flight.send();
+        let written = patch(
+            &self.jobs,
+            &self.name,
+            &change,
+            &format!("resuming {}", self.called),
+        )
+        .await;
+        self.in_flight.answered(before, &written, |write| {
+            matches!(write, Write::Done(_) | Write::Missing)
+        });
+        Ok(match written? {
+            Write::Done(_) => Step::Done,
+            Write::Missing => missing(&self.called),
+            Write::Late => Step::Working(TargetState::Standby),
+        })
+    }
+
+    async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
+        let job = self.read().await?;
+        let runs = |job: &&Job| finished(job).is_none() && !is_suspended(job);
+        if job.as_ref().is_some_and(|job| runs(&job)) {
+            let what = format!("suspending {}", self.called);
+            let written = patch(&self.jobs, &self.name, &suspension(), &what).await?;
+            if matches!(written, Write::Done(_)) {
+                // A start that is still under way was for an earlier version.
+                self.in_flight.settle();
+            }
+            return Ok(Step::Working(TargetState::Changing));
+        }
+        let left = self.left(job.as_ref()).await?;
+        if left.is_empty() && !self.in_flight.is_open() {
+            self.in_flight.settle();
+            return Ok(Step::Done);
+        }
+        self.pods.hurry(&left, by, true).await?;
+        Ok(Step::Working(TargetState::Changing))
+    }
+
+    /// Once a Job: it will not run again, whoever holds the lock.
+    fn tell_end(&mut self, job: &Job, how: &str) {
+        if self.ended == job.metadata.uid {
+            return;
+        }
+        self.ended.clone_from(&job.metadata.uid);
+        let text = format!("{} has ended ({how}): nothing is to be started", self.called);
+        self.site.note("TargetEnded", text);
+    }
+}
+
+impl Action for OneJob {
+    fn declare(&mut self, _: &TargetWork) {}
+
+    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        self.try_look().boxed()
+    }
+
+    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_start(leave).boxed()
+    }
+
+    /// Done when the pods are gone, not when the field is written.
+    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+        self.try_stop(by).boxed()
+    }
+
+    fn changes(&self) -> Changes {
+        let jobs = Api::<PartialObjectMeta<Job>>::namespaced(self.site.client.clone(), &self.site.namespace);
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        follow(jobs, only).boxed()
+    }
+}
+
+pub(super) fn suspension() -> Value {
+    json!({ "spec": { "suspend": true } })
+}
+
+pub(super) fn is_suspended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
+}
+
+/// `Complete` or `Failed`, once it is one of them.
+pub(super) fn finished(job: &Job) -> Option<&str> {
+    let conditions = job.status.as_ref()?.conditions.as_deref().unwrap_or_default();
+    let ends = conditions
+        .iter()
+        .find(|condition| condition.status == "True" && ["Complete", "Failed"].contains(&&*condition.type_));
+    ends.map(|condition| &*condition.type_)
+}
+
+/// Of a Job that runs, or ran before it was suspended, the API server accepts no other template.
+fn may_carry_token(job: &Job) -> bool {
+    job.status
+        .as_ref()
+        .is_none_or(|status| status.start_time.is_none())
+}
+
+/// Its pods; also those of one that is gone or was made anew under its name.
+fn selector(name: &str, job: Option<&Job>) -> String {
+    let spec = job.and_then(|job| job.spec.as_ref());
+    let own = spec.filter(|spec| spec.manual_selector == Some(true));
+    let own = own.and_then(|spec| Selector::try_from(spec.selector.clone()?).ok());
+    own.map_or_else(|| format!("{JOB_NAME}={name}"), |own| own.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(value: Value) -> Job {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn it_has_ended_when_a_condition_says_so() {
+        let with = |kind: &str, status: &str| {
+            job(json!({ "status": { "conditions": [{ "type": kind, "status": status }] } }))
+        };
+        assert_eq!(finished(&with("Complete", "True")), Some("Complete"));
+        assert_eq!(finished(&with("Failed", "True")), Some("Failed"));
+        assert_eq!(finished(&with("Complete", "False")), None);
+        assert_eq!(
+            finished(&with("FailureTarget", "True")),
+            None,
+            "its pods still go"
+        );
+        assert_eq!(finished(&Job::default()), None);
+    }
+
+    #[test]
+    fn its_pods_are_found_also_when_it_is_gone() {
+        assert_eq!(selector("work", None), "batch.kubernetes.io/job-name=work");
+        let own = job(json!({ "spec": {
+            "manualSelector": true, "selector": { "matchLabels": { "app": "work" } }, "template": {},
+        } }));
+        assert_eq!(selector("work", Some(&own)), "app=work");
+    }
+}

@@ -1,0 +1,295 @@
+//! CronJobs and Jobs that run where the lock is held, with the real controllers of both and pods that take their time.
+
+#[path = "suspend/cron_jobs.rs"]
+mod cron_jobs;
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use kube::ResourceExt;
+use kube::api::Api;
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::kubelet::{RUN_SECONDS, Recorder};
+use crate::fixture::{BOUND, Kubelet, seed};
+use crate::targets::replica;
+use crate::world::{World, condition, lock, timed};
+
+/// The values of the chart that grant it.
+pub const RIGHTS: [&str; 4] = [
+    "targetKinds[0].group=batch",
+    "targetKinds[0].resource=cronjobs",
+    "targetKinds[1].group=batch",
+    "targetKinds[1].resource=jobs",
+];
+/// Never in the time of a test.
+const NEVER: &str = "0 0 29 2 *";
+const ABANDONED: &str = "redlock.dev/abandoned";
+
+struct Place<'a> {
+    world: &'a World,
+    recorder: Recorder,
+}
+
+fn guarded(name: &str, kind: &str) -> String {
+    let target = format!(
+        ", targets: [{{name: it, action: Suspend, stopSeconds: 1, \
+         ref: {{apiVersion: batch/v1, kind: {kind}, name: {name}}}}}]"
+    );
+    lock(name, &target).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
+}
+
+/// A pod that takes up to two seconds to go.
+fn template(annotations: &str) -> String {
+    format!(
+        "template: {{metadata: {{annotations: {{{annotations}}}}}, spec: {{restartPolicy: Never, \
+         terminationGracePeriodSeconds: 2, containers: [{{name: work, image: work}}]}}}}"
+    )
+}
+
+fn job(name: &str, annotations: &str) -> String {
+    format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{{}}}\n",
+        template(annotations)
+    )
+}
+
+fn cron_job(name: &str, schedule: &str, more: &str) -> String {
+    format!(
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: {name}}}\nspec: {{schedule: '{schedule}', \
+         concurrencyPolicy: Forbid{more}, jobTemplate: {{spec: {{{}}}}}}}\n",
+        template("")
+    )
+}
+
+impl<'a> Place<'a> {
+    fn of(world: &'a World) -> Self {
+        Self {
+            world,
+            recorder: Recorder::default(),
+        }
+    }
+
+    fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.world.plane.admin(), self.world.namespace.name())
+    }
+
+    fn cron_jobs(&self) -> Api<CronJob> {
+        Api::namespaced(self.world.plane.admin(), self.world.namespace.name())
+    }
+
+    async fn is(&self, lock: &str, state: &str) -> Value {
+        let what = format!("has its target {state}");
+        let status = self.world.lock_status(lock, &what, |status| {
+            status["targets"][0]["observed"] == state && status["targets"][0]["desired"] == state
+        });
+        status.await
+    }
+
+    /// This cluster's candidates give the lock up, or want it again.
+    async fn wants(&self, lock: &str, wanted: bool) -> Value {
+        let spec = if wanted {
+            json!({"state": "Enabled", "reason": null})
+        } else {
+            json!({"state": "SteppedDown", "reason": "test"})
+        };
+        self.patch("leaderlock", lock, &json!({"spec": spec}));
+        self.is(lock, if wanted { "Active" } else { "Standby" }).await
+    }
+
+    fn patch(&self, kind: &str, name: &str, patch: &Value) {
+        self.world
+            .kubectl(&["patch", kind, name, "--type=merge", "--patch", &patch.to_string()]);
+    }
+
+    /// As somebody would by hand.
+    fn suspend(&self, kind: &str, name: &str, suspend: bool) {
+        self.patch(kind, name, &json!({"spec": {"suspend": suspend}}));
+    }
+
+    fn run(&self, cron_job: &str, name: &str) {
+        self.world
+            .kubectl(&["create", "job", name, &format!("--from=cronjob/{cron_job}")]);
+    }
+
+    async fn until_job(&self, name: &str, what: &str, wanted: impl Fn(&Job) -> bool) -> Duration {
+        let jobs = self.jobs();
+        let (_, took) = timed(&format!("Job {name} {what}"), async || {
+            let found = jobs.get(name).await.unwrap();
+            if wanted(&found) { Ok(()) } else { Err(found) }
+        })
+        .await;
+        took
+    }
+
+    async fn until_cron_job(&self, name: &str, suspended: bool) -> CronJob {
+        let cron_jobs = self.cron_jobs();
+        let what = format!("CronJob {name} has suspend: {suspended}");
+        let (found, _) = timed(&what, async || {
+            let found = cron_jobs.get(name).await.unwrap();
+            let spec = found.spec.as_ref().unwrap();
+            if spec.suspend == Some(suspended) {
+                Ok(found)
+            } else {
+                Err(())
+            }
+        })
+        .await;
+        found
+    }
+
+    /// The processes that a Job has now, and those that it ever had.
+    fn processes(&self, job: &str) -> (usize, usize) {
+        let runs = self.recorder.runs();
+        let of = runs.iter().filter(|run| run.owner == format!("Job {job}"));
+        let all: Vec<_> = of.collect();
+        (all.iter().filter(|run| run.end.is_none()).count(), all.len())
+    }
+
+    async fn until_it_runs(&self, job: &str) {
+        eventually(BOUND, &format!("Job {job} runs"), async || {
+            let found = self.processes(job);
+            if found.0 == 1 { Ok(()) } else { Err(found) }
+        })
+        .await;
+    }
+}
+
+fn is_suspended(job: &Job) -> bool {
+    job.spec.as_ref().unwrap().suspend == Some(true)
+}
+
+fn is_abandoned(job: &Job) -> bool {
+    is_suspended(job) && job.labels().contains_key(ABANDONED)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_suspended_runs_only_where_the_lock_is_held() {
+    let world = World::new(3).await;
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &RIGHTS)
+        .await;
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    let place = Place::of(&world);
+    let _kubelet = Kubelet::start(&world.plane, "here", seed(), &place.recorder);
+    let _operator = replica(&world, "replica-1").await;
+    tokio::join!(
+        a_job(&place),
+        a_job_that_ends(&place),
+        cron_jobs::it_and_what_it_makes(&place),
+        cron_jobs::a_missed_slot(&place),
+        somebody_who_wants_it_suspended(&place),
+    );
+}
+
+async fn a_job(place: &Place<'_>) {
+    place.world.apply(&job("work", ""));
+    place.world.apply(&guarded("work", "Job"));
+    place.is("work", "Active").await;
+    place.until_it_runs("work").await;
+
+    // Stopped: its process has ended when the status says so.
+    place.wants("work", false).await;
+    assert_eq!(place.processes("work").0, 0);
+    // Started again, under another lease.
+    let status = place.wants("work", true).await;
+    place.until_it_runs("work").await;
+    let found = place.jobs().get("work").await.unwrap();
+    let annotations = found.spec.unwrap().template.metadata.unwrap().annotations;
+    assert_eq!(
+        annotations.unwrap()["redlock.dev/fencing-token"],
+        status["fencingToken"].to_string()
+    );
+
+    place.wants("work", false).await;
+    // Resumed by hand.
+    let before = Instant::now();
+    place.suspend("job", "work", false);
+    place
+        .until_job("work", "resumed by hand is suspended again", is_suspended)
+        .await;
+    println!("            the command included: {:?}", before.elapsed());
+    place.is("work", "Standby").await;
+    // Made anew by somebody else.
+    place.world.kubectl(&["delete", "job", "work"]);
+    place.world.apply(&job("work", ""));
+    place
+        .until_job("work", "made anew is suspended", is_suspended)
+        .await;
+    place.is("work", "Standby").await;
+    assert_eq!(place.processes("work").0, 0);
+}
+
+async fn a_job_that_ends(place: &Place<'_>) {
+    place
+        .world
+        .apply(&job("short", &format!("{RUN_SECONDS}: \"0.2\"")));
+    place
+        .until_job("short", "is complete", |job| {
+            let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
+            conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Complete"))
+        })
+        .await;
+    place.world.apply(&guarded("short", "Job"));
+    let status = place.is("short", "Active").await;
+    assert_eq!(condition(&status, "Enforced").0, "True", "{status:#}");
+    let note = place.world.told("short", "TargetEnded").await;
+    assert!(note.contains("Complete"), "{note}");
+    place.wants("short", false).await;
+    let found = place.jobs().get("short").await.unwrap();
+    assert!(!is_suspended(&found), "what has ended is left as it is");
+}
+
+async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
+    let manifest = cron_job("declared", NEVER, ", suspend: true");
+    let apply = |manifest: &str| {
+        let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        std::fs::write(file.path(), manifest).unwrap();
+        let path = file.path().display().to_string();
+        let arguments = [
+            "apply",
+            "--server-side",
+            "--field-manager=gitops",
+            "--filename",
+            &path,
+        ];
+        place.world.kubectl(&arguments);
+    };
+    apply(&manifest);
+    place.world.apply(&guarded("declared", "CronJob"));
+    let note = place.world.told("declared", "EnforcementConflict").await;
+    assert!(
+        note.contains("\"gitops\"") && note.contains("spec.suspend"),
+        "{note}"
+    );
+    let found = place.cron_jobs().get("declared").await.unwrap();
+    assert_eq!(found.spec.unwrap().suspend, Some(true));
+    apply(&manifest.replace("suspend: true", "suspend: false"));
+    place.is("declared", "Active").await;
+    // Taken when it is to be stopped.
+    place.wants("declared", false).await;
+    place.until_cron_job("declared", true).await;
+}
+
+/// All that the operator does to such targets, in a cluster without controllers.
+pub async fn use_every_right(world: &World) {
+    let place = Place::of(world);
+    world.apply(&cron_job("report", NEVER, ""));
+    world.apply(&job("work", ""));
+    for (name, kind) in [("report", "CronJob"), ("work", "Job")] {
+        world.apply(&guarded(name, kind).replace(
+            &format!("{{name: {name}}}\nspec"),
+            &format!("{{name: switching-{name}}}\nspec"),
+        ));
+    }
+    place.is("switching-report", "Active").await;
+    place.run("report", "half-done");
+    for wanted in [false, true] {
+        place.wants("switching-report", wanted).await;
+        place.wants("switching-work", wanted).await;
+    }
+    world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);
+}

@@ -1,0 +1,150 @@
+//! CronJobs, and the Jobs that their controller makes of them.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use serde_json::json;
+
+use super::{NEVER, Place, cron_job, guarded, is_abandoned, is_suspended};
+use crate::common::eventually;
+use crate::fixture::BOUND;
+
+/// On a Job: the slot that it is for.
+const SLOT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+const EVERY_MINUTE: &str = "* * * * *";
+
+fn made_by(cron_job: &str, job: &Job) -> bool {
+    job.owner_references().iter().any(|owner| owner.name == cron_job)
+}
+
+async fn made(place: &Place<'_>, cron_job: &str) -> Vec<Job> {
+    let mut jobs = place.jobs().list(&ListParams::default()).await.unwrap().items;
+    jobs.retain(|job| made_by(cron_job, job));
+    jobs
+}
+
+pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
+    let world = place.world;
+    world.apply(&cron_job("report", NEVER, ""));
+    world.apply(&guarded("report", "CronJob"));
+    place.is("report", "Active").await;
+    let note = world.told("report", "NoStartingDeadline").await;
+    assert!(note.contains("startingDeadlineSeconds: 60"), "{note}");
+    place.run("report", "half-done");
+    place.until_it_runs("half-done").await;
+
+    // Its process has ended when the status says that it is stopped.
+    place.wants("report", false).await;
+    assert_eq!(place.processes("half-done"), (0, 1));
+    place.until_cron_job("report", true).await;
+    place.until_job("half-done", "is abandoned", is_abandoned).await;
+    world.told("report", "JobAbandoned").await;
+
+    // Resumed by hand, and one that its controller made a little late.
+    place.suspend("cronjob", "report", false);
+    place.until_cron_job("report", true).await;
+    place.suspend("job", "half-done", false);
+    place
+        .until_job("half-done", "resumed by hand is suspended again", is_suspended)
+        .await;
+    place.run("report", "late");
+    place.until_job("late", "is abandoned", is_abandoned).await;
+    place.is("report", "Standby").await;
+
+    // On return it has no Job that would keep it from running, and none of them ran again.
+    place.wants("report", true).await;
+    let found = place.until_cron_job("report", false).await;
+    assert_eq!(owners(&found), ["redlock-operator-suspend"]);
+    let left: Vec<String> = made(place, "report")
+        .await
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
+    assert_eq!(left, Vec::<String>::new());
+    println!(
+        "            processes of the late Job: {}",
+        place.processes("late").1
+    );
+    place.patch("cronjob", "report", &json!({"spec": {"schedule": "@every 1s"}}));
+    until_it_ran(place, "report").await;
+}
+
+/// Of `spec.suspend`.
+fn owners(found: &CronJob) -> Vec<&str> {
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0["f:spec"].get("f:suspend").is_some())
+    };
+    let entries = found.managed_fields().iter().filter(owns);
+    entries.filter_map(|entry| entry.manager.as_deref()).collect()
+}
+
+/// Although it says `concurrencyPolicy: Forbid`.
+async fn until_it_ran(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
+    eventually(BOUND, &format!("CronJob {name} runs"), async || {
+        let found = slots(place, name).await;
+        if found.is_empty() { Err(()) } else { Ok(found) }
+    })
+    .await
+}
+
+/// The last run that it had, long ago.
+fn long_ago(place: &Place<'_>, name: &str) {
+    let time = Timestamp::now() - SignedDuration::from_mins(10);
+    let status = json!({"status": {"lastScheduleTime": time.to_string()}}).to_string();
+    place.world.kubectl(&[
+        "patch",
+        "cronjob",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        &status,
+    ]);
+}
+
+/// The slots that it has run.
+async fn slots(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
+    let jobs = made(place, name).await;
+    let slots = jobs.iter().map(|job| job.annotations()[SLOT].parse().unwrap());
+    slots.collect()
+}
+
+pub(super) async fn a_missed_slot(place: &Place<'_>) {
+    let world = place.world;
+    for name in ["missed", "control"] {
+        world.apply(&cron_job(name, NEVER, ""));
+    }
+    world.apply(&guarded("missed", "CronJob"));
+    place.is("missed", "Active").await;
+    place.wants("missed", false).await;
+    place.suspend("cronjob", "control", true);
+    // Both have missed ten slots now, and run none.
+    for name in ["missed", "control"] {
+        long_ago(place, name);
+        place.patch("cronjob", name, &json!({"spec": {"schedule": EVERY_MINUTE}}));
+    }
+
+    let before = Timestamp::now();
+    place.wants("missed", true).await;
+    place.until_cron_job("missed", false).await;
+    // Resumed later, in the same state, without the lock: it runs at once what it missed.
+    place.suspend("cronjob", "control", false);
+    let control = until_it_ran(place, "control").await;
+    println!("            without a lock it ran {control:?}, resumed after {before}");
+    let ran = slots(place, "missed").await;
+    assert!(
+        ran.iter().all(|slot| *slot > before),
+        "missed slots were run: {ran:?}, resumed after {before}"
+    );
+
+    // What comes due from now on it runs.
+    place.patch("cronjob", "missed", &json!({"spec": {"schedule": "@every 1s"}}));
+    let next = until_it_ran(place, "missed").await;
+    assert!(
+        next.iter().all(|slot| *slot > before),
+        "{next:?}, resumed after {before}"
+    );
+}

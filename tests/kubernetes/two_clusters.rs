@@ -1,0 +1,82 @@
+//! Two clusters, five masters between them, and one piece of work: it never runs in both at once.
+//!
+//! Every pod's run is recorded by this process on one clock. A short run stands among the tests; `make soak-targets`
+//! makes the long one.
+
+#[path = "two_clusters/cluster.rs"]
+mod cluster;
+#[path = "two_clusters/episode.rs"]
+mod episode;
+#[path = "two_clusters/faults.rs"]
+mod faults;
+#[path = "two_clusters/leases.rs"]
+mod leases;
+#[path = "two_clusters/pair.rs"]
+mod pair;
+#[path = "two_clusters/soak.rs"]
+mod soak;
+#[path = "two_clusters/work.rs"]
+mod work;
+
+use fastrand::Rng;
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, kubelet, seed};
+use episode::Episode;
+use faults::{Fault, bring_about};
+use pair::{Held, Pair};
+use work::Work;
+
+/// The work overlaps while nothing is enforced: what is asserted later can be seen.
+async fn unguarded(pair: &Pair) {
+    eventually(
+        BOUND,
+        "the work runs in both clusters, and that is seen",
+        async || {
+            let runs = pair.recorder.runs();
+            if kubelet::overlaps(&runs).is_empty() {
+                Err(runs)
+            } else {
+                Ok(())
+            }
+        },
+    )
+    .await;
+}
+
+/// One fault, from a settled world to a settled world.
+async fn episode(pair: &mut Pair, fault: Fault, before: Held, random: &mut Rng) -> Episode {
+    let marks = bring_about(pair, fault, before, random).await;
+    let after = pair.settled(fault.title()).await;
+    Episode::of(pair, fault, before, after, marks)
+}
+
+/// Tokens of leases strictly increase, in the order in which they were won.
+fn assert_tokens_increase(pair: &Pair) {
+    let mut won = pair.leases();
+    won.retain(leases::Lease::is_acquired);
+    for pair in won.windows(2) {
+        assert!(pair[0].token < pair[1].token, "{pair:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_never_runs_in_both_clusters() {
+    let seed = seed();
+    let mut random = Rng::with_seed(seed);
+    let mut pair = Pair::new(Work::Deployment, seed).await;
+    unguarded(&pair).await;
+    let mut held = pair.enforce().await;
+    for fault in [Fault::CutFromMasters, Fault::Rollout, Fault::StepDown] {
+        let episode = episode(&mut pair, fault, held, &mut random).await;
+        println!("{}", episode.timeline());
+        let overlaps = episode.overlaps();
+        assert!(overlaps.is_empty(), "{overlaps:#?}");
+        if fault.is_unnoticed() {
+            assert!(!episode.is_noticed(), "a pod was restarted: {}", fault.title());
+        }
+        held = episode.after;
+    }
+    assert_tokens_increase(&pair);
+    assert!(pair.overlaps().is_empty());
+}

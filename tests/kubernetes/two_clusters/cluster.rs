@@ -1,0 +1,231 @@
+//! One of the two clusters: a control plane, its kubelet, two replicas of the operator, and the networks between them.
+
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use nix::sys::signal::Signal;
+use redlock::api::LeaderLock;
+use redlock::demo::redis_server::RedisServers;
+use serde_json::{Value, json};
+
+use super::work::Work;
+use crate::common::{Mode, Proxy, eventually};
+use crate::fixture::kubelet::Recorder;
+use crate::fixture::{BOUND, ControlPlane, Kubelet, Operator, SERVICE_ACCOUNT};
+
+/// Where the operator is; its pods are of another node, and these processes.
+const OPERATOR: &str = "redlock";
+/// Where the lock and its target are: by that name it is one lock in both clusters.
+pub const NAMESPACE: &str = "billing";
+pub const LOCK: &str = "report";
+const REPLICAS: usize = 2;
+
+/// A replica of the operator, and its way to the API server.
+pub struct Replica {
+    pub name: String,
+    pub api: Proxy,
+    cluster: &'static str,
+    kubeconfig: PathBuf,
+    running: Option<Operator>,
+    /// What its processes wrote that are gone.
+    said: Vec<String>,
+}
+
+impl Replica {
+    pub fn is_ready(&self) -> bool {
+        let ready = |operator: &Operator| operator.get("/readyz").0 == 200;
+        self.running.as_ref().is_some_and(ready)
+    }
+
+    /// The lock as it sees it; null if it does not run.
+    pub fn lock(&self) -> Value {
+        let running = self.running.as_ref();
+        running.map_or(Value::Null, |operator| operator.lock(LOCK))
+    }
+
+    /// All that it wrote, of processes that are gone, too.
+    pub fn said(&self) -> Vec<String> {
+        let running = self.running.as_ref().map(|operator| operator.child.stderr());
+        [self.said.clone(), running.unwrap_or_default()].concat()
+    }
+
+    pub fn start(&mut self) {
+        let cluster = self.cluster;
+        let started = Operator::start_with(&self.kubeconfig, OPERATOR, &self.name, |command| {
+            command
+                .env("REDLOCK_CLUSTER", cluster)
+                .args(["--pod-selector", "app=redlock"]);
+        });
+        self.running = Some(started);
+    }
+
+    pub fn kill(&mut self) {
+        let Some(mut operator) = self.running.take() else {
+            return;
+        };
+        operator.child.kill();
+        self.said.append(&mut operator.child.stderr());
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let running = self.running.as_ref().expect("it runs");
+        running.child.signal(signal);
+    }
+
+    /// After SIGTERM.
+    pub fn wait(&mut self) {
+        let mut operator = self.running.take().expect("it runs");
+        let (exit, took) = operator.child.wait(BOUND);
+        assert!(exit.success(), "{}: {exit} after {took:?}", self.name);
+        self.said.append(&mut operator.child.stderr());
+    }
+}
+
+pub struct Cluster {
+    pub name: &'static str,
+    pub plane: ControlPlane,
+    pub client: Client,
+    /// One before each master.
+    pub masters: Vec<Proxy>,
+    pub replicas: Vec<Replica>,
+    _kubelet: Kubelet,
+}
+
+impl Cluster {
+    /// With the work and its lock, and no replica running.
+    pub async fn new(
+        name: &'static str,
+        plane: ControlPlane,
+        servers: &RedisServers,
+        work: Work,
+        seed: u64,
+        recorder: &Recorder,
+    ) -> Self {
+        plane.install_crds().await;
+        let kubelet = Kubelet::start(&plane, name, seed, recorder);
+        let mut masters = Vec::new();
+        for server in servers.iter() {
+            masters.push(Proxy::to_port(server.port()).await);
+        }
+        let namespace = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let mut cluster = Self {
+            name,
+            client: plane.admin(),
+            plane,
+            masters,
+            replicas: Vec::new(),
+            _kubelet: kubelet,
+        };
+        for name in [OPERATOR, NAMESPACE] {
+            cluster.apply(&namespace(name));
+        }
+        cluster.plane.install_rbac_with(OPERATOR, work.rights()).await;
+        for index in 0..REPLICAS {
+            cluster.add_replica(index).await;
+        }
+        cluster
+    }
+
+    async fn add_replica(&mut self, index: usize) {
+        let name = format!("{}-{index}", self.name);
+        let api = Proxy::to(self.plane.address()).await;
+        let server = format!("https://127.0.0.1:{}", api.port());
+        let kubeconfig = self
+            .plane
+            .service_account_kubeconfig(OPERATOR, SERVICE_ACCOUNT, Some(server))
+            .await;
+        self.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": OPERATOR, "labels": {"app": "redlock"}},
+            "spec": {
+                "nodeName": "elsewhere",
+                "serviceAccountName": SERVICE_ACCOUNT,
+                "containers": [{"name": "operator", "image": "redlock"}],
+            },
+        }));
+        self.replicas.push(Replica {
+            name,
+            api,
+            cluster: self.name,
+            kubeconfig,
+            running: None,
+            said: Vec::new(),
+        });
+    }
+
+    /// The quorum as this cluster reaches it.
+    pub fn quorum(&self) -> Value {
+        let masters = self.masters.iter().enumerate();
+        let masters: Vec<Value> = masters
+            .map(|(index, proxy)| json!({"name": format!("m{index}"), "url": proxy.url()}))
+            .collect();
+        json!({
+            "apiVersion": "redlock.dev/v1alpha1",
+            "kind": "RedisQuorum",
+            "metadata": {"name": "default"},
+            "spec": {"masters": masters, "maxLeaseDurationSeconds": 5},
+        })
+    }
+
+    pub fn apply(&self, object: &Value) {
+        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let path = file.path().display().to_string();
+        let said = self.plane.kubectl(&["apply", "--filename", &path]);
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{}: {error}\n{object:#}", self.name);
+    }
+
+    pub fn locks(&self) -> Api<LeaderLock> {
+        Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    pub async fn status(&self) -> Value {
+        let lock = self.locks().get(LOCK).await;
+        lock.ok()
+            .and_then(|lock| serde_json::to_value(lock.status).ok())
+            .unwrap_or_default()
+    }
+
+    /// As a user would, and until the API server takes it.
+    pub async fn set_lock(&self, spec: &Value) {
+        let (locks, patch) = (self.locks(), Patch::Merge(json!({"spec": spec})));
+        eventually(BOUND, "the lock is changed", async || {
+            locks.patch(LOCK, &PatchParams::default(), &patch).await
+        })
+        .await;
+    }
+
+    /// What the kubelet would say of a replica's pod, if it reached the API server.
+    pub async fn tell_pod(&self, replica: usize, ready: bool) {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR);
+        let status = if ready { "True" } else { "False" };
+        let patch =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}});
+        let name = &self.replicas[replica].name;
+        let parameters = PatchParams::default();
+        let _ = pods.patch_status(name, &parameters, &Patch::Merge(&patch)).await;
+    }
+
+    pub async fn start(&mut self, replica: usize) {
+        self.replicas[replica].start();
+        self.tell_pod(replica, true).await;
+    }
+
+    /// Both ways of all bytes between this cluster and the masters.
+    pub fn set_masters(&self, mode: Mode) {
+        for proxy in &self.masters {
+            proxy.set(mode);
+        }
+    }
+
+    /// Between the replicas and their API server.
+    pub fn set_api(&self, mode: Mode) {
+        for replica in &self.replicas {
+            replica.api.set(mode);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One fault and what followed: what is counted of it, and its timeline.
+
+use std::time::Duration;
+
+use redlock::clock;
+use redlock::lease::Moment;
+
+use super::faults::{Fault, Mark};
+use super::leases::Lease;
+use super::pair::{Held, Pair};
+use crate::fixture::kubelet::{Overlap, Run, overlaps};
+
+pub struct Episode {
+    pub fault: Fault,
+    pub before: Held,
+    pub after: Held,
+    pub marks: Vec<Mark>,
+    /// Those that were won.
+    pub leases: Vec<Lease>,
+    /// What ran at some time from the first mark to the end.
+    pub runs: Vec<Run>,
+    began: Moment,
+    ended: Moment,
+}
+
+impl Episode {
+    pub fn of(pair: &Pair, fault: Fault, before: Held, after: Held, marks: Vec<Mark>) -> Self {
+        let began = marks[0].0;
+        let mut leases = pair.leases();
+        leases.retain(|lease| lease.at >= began);
+        let mut runs = pair.runs();
+        runs.retain(|run| run.end.is_none_or(|end| end >= began));
+        Self {
+            fault,
+            before,
+            after,
+            marks,
+            leases,
+            runs,
+            began,
+            ended: clock::now(),
+        }
+    }
+
+    pub fn transitions(&self) -> usize {
+        self.leases.iter().filter(|lease| lease.is_acquired()).count()
+    }
+
+    pub fn has_moved(&self) -> bool {
+        self.before.cluster != self.after.cluster
+    }
+
+    /// Whether a pod ended.
+    pub fn is_noticed(&self) -> bool {
+        self.runs.iter().any(|run| run.end.is_some())
+    }
+
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        overlaps(&self.runs)
+    }
+
+    /// How long nothing ran, in all.
+    pub fn gap(&self) -> Duration {
+        let (mut gap, mut until) = (Duration::ZERO, self.began);
+        for run in &self.runs {
+            gap += run.start.since(until);
+            until = until.max(run.end.unwrap_or(self.ended));
+        }
+        gap
+    }
+
+    /// As a table in Markdown.
+    pub fn timeline(&self) -> String {
+        let mut lines: Vec<Mark> = self.marks.clone();
+        for lease in &self.leases {
+            let what = format!("{}: lease {}, token {}", lease.replica, lease.what, lease.token);
+            lines.push((lease.at, what));
+        }
+        for run in &self.runs {
+            if run.start >= self.began {
+                lines.push((run.start, format!("a pod of {} runs", run.cluster)));
+            }
+            if let Some(end) = run.end {
+                lines.push((end, format!("a pod of {} has ended", run.cluster)));
+            }
+        }
+        lines.sort();
+        let mut text = format!("**{}**\n\n| ms | |\n|---:|---|\n", self.fault.title());
+        for (at, what) in lines {
+            let after = at.since(self.began).as_millis();
+            text += &format!("| {after} | {what} |\n");
+        }
+        text
+    }
+}

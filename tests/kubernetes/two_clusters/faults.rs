@@ -1,0 +1,306 @@
+//! What goes wrong: each fault is brought about at whoever holds the lock, lasts for a time of the seed's choice, and is
+//! healed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use nix::sys::signal::Signal;
+use redlock::clock;
+use redlock::lease::Moment;
+use serde_json::json;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use super::pair::{BOUND, Held, Pair};
+use crate::common::{Mode, eventually};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    KillHolder,
+    KillSibling,
+    Rollout,
+    StopApiServer,
+    CutFromMasters,
+    CutFromApiServer,
+    PauseMasters,
+    EmptyMasters,
+    RestartOperators,
+    StepDown,
+    /// Not to be closed from outside of the pod.
+    KillAll,
+    /// The same.
+    CutFromAll,
+}
+
+impl Fault {
+    /// Those under which nothing may overlap.
+    pub const CLOSED: [Self; 10] = [
+        Self::KillHolder,
+        Self::KillSibling,
+        Self::Rollout,
+        Self::StopApiServer,
+        Self::CutFromMasters,
+        Self::CutFromApiServer,
+        Self::PauseMasters,
+        Self::EmptyMasters,
+        Self::RestartOperators,
+        Self::StepDown,
+    ];
+    pub const OPEN: [Self; 2] = [Self::KillAll, Self::CutFromAll];
+
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::KillHolder => "kill -9 of the replica that holds the lock",
+            Self::KillSibling => "kill -9 of its sibling",
+            Self::Rollout => "SIGTERM to the replica that holds it, with a ready sibling",
+            Self::StopApiServer => "the active cluster's API server is killed and started again",
+            Self::CutFromMasters => "the active cluster is cut off from the masters",
+            Self::CutFromApiServer => "the active cluster's replicas are cut off from their API server",
+            Self::PauseMasters => "three to five masters hang",
+            Self::EmptyMasters => "all masters are killed and started again without memory",
+            Self::RestartOperators => "all four replicas are restarted, in any order",
+            Self::StepDown => "planned: state SteppedDown",
+            Self::KillAll => "kill -9 of all replicas of the active cluster at once",
+            Self::CutFromAll => {
+                "the active cluster's replicas are cut off from the masters and their API server"
+            }
+        }
+    }
+
+    /// Whether the work must go on where it is, untouched.
+    pub const fn is_unnoticed(self) -> bool {
+        matches!(
+            self,
+            Self::KillSibling | Self::Rollout | Self::StopApiServer | Self::CutFromApiServer
+        )
+    }
+}
+
+/// Something that was done, for the timeline.
+pub type Mark = (Moment, String);
+
+/// Brings it about and heals it. What it leads to is for whoever calls to wait for.
+pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut Rng) -> Vec<Mark> {
+    let mut acts = Acts {
+        held,
+        marks: Vec::new(),
+        pair,
+        random,
+    };
+    match fault {
+        Fault::KillHolder => acts.kill_holder().await,
+        Fault::KillSibling => acts.kill_sibling().await,
+        Fault::Rollout => acts.rollout().await,
+        Fault::StopApiServer => acts.stop_api_server().await,
+        Fault::CutFromMasters => acts.cut_from_masters().await,
+        Fault::CutFromApiServer => acts.cut_from_api_server().await,
+        Fault::PauseMasters => acts.pause_masters().await,
+        Fault::EmptyMasters => acts.empty_masters().await,
+        Fault::RestartOperators => acts.restart_operators().await,
+        Fault::StepDown => acts.step_down().await,
+        Fault::KillAll => acts.kill_all().await,
+        Fault::CutFromAll => acts.cut_from_all().await,
+    }
+    acts.marks
+}
+
+struct Acts<'a> {
+    pair: &'a mut Pair,
+    held: Held,
+    random: &'a mut Rng,
+    marks: Vec<Mark>,
+}
+
+impl Acts<'_> {
+    fn mark(&mut self, what: impl Into<String>) {
+        self.marks.push((clock::now(), what.into()));
+    }
+
+    /// How long a fault lasts.
+    async fn last(&mut self, milliseconds: std::ops::Range<u64>) {
+        sleep(Duration::from_millis(self.random.u64(milliseconds))).await;
+    }
+
+    fn name(&self, replica: usize) -> String {
+        self.pair.clusters[self.held.cluster].replicas[replica]
+            .name
+            .clone()
+    }
+
+    async fn kill(&mut self, replica: usize) {
+        let name = self.name(replica);
+        self.mark(format!("kill -9 of {name}"));
+        let cluster = &mut self.pair.clusters[self.held.cluster];
+        cluster.replicas[replica].kill();
+        cluster.tell_pod(replica, false).await;
+    }
+
+    async fn start(&mut self, replica: usize) {
+        let name = self.name(replica);
+        self.mark(format!("{name} is started"));
+        self.pair.clusters[self.held.cluster].start(replica).await;
+    }
+
+    async fn kill_holder(&mut self) {
+        self.kill(self.held.replica).await;
+        self.last(0..8_000).await;
+        self.start(self.held.replica).await;
+    }
+
+    async fn kill_sibling(&mut self) {
+        let sibling = 1 - self.held.replica;
+        self.kill(sibling).await;
+        self.last(0..3_000).await;
+        self.start(sibling).await;
+    }
+
+    async fn rollout(&mut self) {
+        let name = self.name(self.held.replica);
+        self.mark(format!("SIGTERM to {name}"));
+        let cluster = &mut self.pair.clusters[self.held.cluster];
+        cluster.tell_pod(self.held.replica, false).await;
+        cluster.replicas[self.held.replica].signal(Signal::SIGTERM);
+        block_in_place(|| cluster.replicas[self.held.replica].wait());
+        self.mark(format!("{name} has ended"));
+        self.start(self.held.replica).await;
+    }
+
+    async fn stop_api_server(&mut self) {
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        self.mark(format!("the API server of {cluster} is killed"));
+        self.pair.clusters[self.held.cluster].plane.stop_api_server();
+        self.last(500..6_000).await;
+        block_in_place(|| self.pair.clusters[self.held.cluster].plane.start_api_server());
+        self.mark(format!("the API server of {cluster} is back"));
+    }
+
+    async fn cut_from_masters(&mut self) {
+        let mode = self.any_mode();
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        self.mark(format!("{cluster} is cut off from the masters ({mode:?})"));
+        self.pair.clusters[self.held.cluster].set_masters(mode);
+        self.wait_for_other().await;
+        self.mark(format!("{cluster} reaches the masters again"));
+        self.pair.clusters[self.held.cluster].set_masters(Mode::Pass);
+    }
+
+    async fn cut_from_api_server(&mut self) {
+        let mode = self.any_mode();
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        self.mark(format!(
+            "the replicas of {cluster} are cut off from their API server ({mode:?})"
+        ));
+        self.pair.clusters[self.held.cluster].set_api(mode);
+        self.last(500..6_000).await;
+        self.mark("they reach it again");
+        self.pair.clusters[self.held.cluster].set_api(Mode::Pass);
+    }
+
+    async fn pause_masters(&mut self) {
+        let count = self.random.usize(3..=5);
+        self.mark(format!("{count} masters hang"));
+        for server in &self.pair.servers[..count] {
+            server.pause().unwrap();
+        }
+        self.last(500..9_000).await;
+        self.mark("they go on");
+        for server in &self.pair.servers[..count] {
+            server.resume().unwrap();
+        }
+    }
+
+    async fn empty_masters(&mut self) {
+        self.mark("all masters are killed");
+        for server in self.pair.servers.iter() {
+            server.kill();
+        }
+        for server in self.pair.servers.iter() {
+            server.restart_empty().unwrap();
+        }
+        self.mark("all are back, without memory");
+        let holder = &self.pair.clusters[self.held.cluster].replicas[self.held.replica];
+        eventually(BOUND, "the lease is lost", async || {
+            let lock = holder.lock();
+            if lock["role"] == "Active" {
+                Err(lock)
+            } else {
+                Ok(())
+            }
+        })
+        .await;
+    }
+
+    async fn restart_operators(&mut self) {
+        let mut order: Vec<(usize, usize)> = vec![(0, 0), (0, 1), (1, 0), (1, 1)];
+        self.random.shuffle(&mut order);
+        for (cluster, replica) in order {
+            self.held.cluster = cluster;
+            if self.random.bool() {
+                self.kill(replica).await;
+                self.start(replica).await;
+            } else {
+                self.held.replica = replica;
+                self.rollout().await;
+            }
+            // As a Deployment does, or like somebody who cannot wait.
+            if self.random.bool() {
+                let replica = &self.pair.clusters[cluster].replicas[replica];
+                eventually(BOUND, "the replica is ready", async || {
+                    if replica.is_ready() { Ok(()) } else { Err(()) }
+                })
+                .await;
+            }
+        }
+    }
+
+    async fn step_down(&mut self) {
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        self.mark(format!("{cluster}: state SteppedDown"));
+        let spec = json!({"state": "SteppedDown", "reason": "the test says so"});
+        self.pair.clusters[self.held.cluster].set_lock(&spec).await;
+        self.wait_for_other().await;
+        self.mark(format!("{cluster}: state Enabled"));
+        let spec = json!({"state": "Enabled", "reason": null});
+        self.pair.clusters[self.held.cluster].set_lock(&spec).await;
+    }
+
+    async fn kill_all(&mut self) {
+        for replica in 0..2 {
+            self.kill(replica).await;
+        }
+        self.wait_for_other().await;
+        self.last(1_000..3_000).await;
+        for replica in 0..2 {
+            self.start(replica).await;
+        }
+    }
+
+    async fn cut_from_all(&mut self) {
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        self.mark(format!(
+            "{cluster} is cut off from the masters and its API server"
+        ));
+        self.pair.clusters[self.held.cluster].set_masters(Mode::BlackHole);
+        self.pair.clusters[self.held.cluster].set_api(Mode::BlackHole);
+        self.wait_for_other().await;
+        self.last(1_000..3_000).await;
+        self.mark(format!("{cluster} reaches both again"));
+        self.pair.clusters[self.held.cluster].set_masters(Mode::Pass);
+        self.pair.clusters[self.held.cluster].set_api(Mode::Pass);
+    }
+
+    fn any_mode(&mut self) -> Mode {
+        let modes = [Mode::BlackHole, Mode::Reset, Mode::LoseReplies];
+        modes[self.random.usize(..modes.len())]
+    }
+
+    /// Until the work goes on in the other cluster.
+    async fn wait_for_other(&mut self) {
+        let other = &self.pair.clusters[self.held.other_cluster()];
+        eventually(BOUND, "the work goes on in the other cluster", async || {
+            let runs = self.pair.work.runs(other, &self.pair.recorder);
+            if runs { Ok(()) } else { Err(self.pair.leases()) }
+        })
+        .await;
+    }
+}

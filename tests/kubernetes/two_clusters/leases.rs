@@ -1,0 +1,48 @@
+//! What the replicas write of their leases.
+
+use redlock::clock;
+use redlock::lease::Moment;
+use serde_json::Value;
+
+/// One thing that became of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub at: Moment,
+    pub replica: String,
+    pub token: u64,
+    /// `acquired`, `given up` or `lost`.
+    pub what: String,
+}
+
+impl Lease {
+    pub fn is_acquired(&self) -> bool {
+        self.what == "acquired"
+    }
+}
+
+/// Those of the lock in what a replica wrote. The wall clock of its lines is set off against the boot-time clock.
+pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
+    let (now, unix) = (clock::now(), clock::unix_time());
+    let parse = |line: &String| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let what = line["message"].as_str()?.strip_prefix("lease ")?;
+        if !matches!(what, "acquired" | "given up" | "lost") {
+            return None;
+        }
+        // What replicas elect among themselves is no lock of a user.
+        if line["lock"].as_str()?.starts_with('_') {
+            return None;
+        }
+        let at: jiff::Timestamp = line["timestamp"].as_str()?.parse().ok()?;
+        let ago = unix
+            .as_nanos()
+            .saturating_sub(u128::try_from(at.as_nanosecond()).ok()?);
+        Some(Lease {
+            at: now - std::time::Duration::from_nanos(u64::try_from(ago).ok()?),
+            replica: replica.to_owned(),
+            token: line["token"].as_u64()?,
+            what: what.to_owned(),
+        })
+    };
+    lines.iter().filter_map(parse).collect()
+}

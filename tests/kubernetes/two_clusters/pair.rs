@@ -1,0 +1,165 @@
+//! Two clusters that share five masters.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use redlock::clock;
+use redlock::demo::redis_server::{RedisServers, ServerOptions};
+use redlock::lease::Moment;
+use serde_json::json;
+
+use super::cluster::{Cluster, NAMESPACE};
+use super::leases::{Lease, leases};
+use super::work::Work;
+use crate::common::eventually;
+use crate::fixture::kubelet::{Overlap, Recorder, Run, overlaps};
+use crate::fixture::{ControlPlane, Options};
+use crate::program::redlock;
+
+/// An API server that comes back is followed again after up to half a minute, by its own controllers, too.
+pub const BOUND: std::time::Duration = std::time::Duration::from_secs(120);
+
+pub struct Pair {
+    pub clusters: [Cluster; 2],
+    pub servers: RedisServers,
+    pub recorder: Recorder,
+    pub work: Work,
+    /// What ran before was not guarded.
+    since: Moment,
+}
+
+/// Who holds the lock: a cluster and a replica of it, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub cluster: usize,
+    pub replica: usize,
+    pub token: u64,
+}
+
+impl Held {
+    pub const fn other_cluster(self) -> usize {
+        1 - self.cluster
+    }
+}
+
+impl Pair {
+    /// With the work running in both and the lock only observed, so that the work overlaps.
+    pub async fn new(work: Work, seed: u64) -> Self {
+        let servers = RedisServers::start(5, &ServerOptions::default()).unwrap();
+        let urls = servers.urls().join(",");
+        redlock(&["init", "--masters", &urls, "--max-lease-duration", "5s"]).expect(0, &[]);
+        let [one, other] = thread::scope(|scope| {
+            let start = || scope.spawn(|| ControlPlane::start(Options::default()));
+            [start(), start()].map(|plane| plane.join().unwrap())
+        });
+        let recorder = Recorder::default();
+        let clusters = [
+            Cluster::new("eu", one, &servers, work, seed, &recorder).await,
+            Cluster::new("us", other, &servers, work, seed + 1, &recorder).await,
+        ];
+        let mut pair = Self {
+            clusters,
+            servers,
+            recorder,
+            work,
+            since: Moment::NEVER,
+        };
+        for cluster in &mut pair.clusters {
+            for object in [cluster.quorum(), work.object(), work.lock()] {
+                cluster.apply(&object);
+            }
+            for replica in 0..cluster.replicas.len() {
+                cluster.start(replica).await;
+            }
+        }
+        pair
+    }
+
+    /// From here on the lock is enforced, and nothing may overlap.
+    pub async fn enforce(&mut self) -> Held {
+        for cluster in &self.clusters {
+            cluster.set_lock(&json!({"enforcement": "Enforce"})).await;
+        }
+        let held = self.settled("the lock is enforced").await;
+        self.since = clock::now();
+        held
+    }
+
+    /// The runs since then, those that began before included where they still went on.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = self.recorder.runs();
+        runs.retain(|run| run.namespace == NAMESPACE && run.end.is_none_or(|end| end > self.since));
+        runs
+    }
+
+    /// All that the replicas wrote, each in a file of its own.
+    pub fn keep_logs(&self, name: &str) {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let unix = clock::unix_time().saturating_sub(clock::now().since(Moment::default()));
+        fs::write(folder.join("boot"), format!("{unix:?}\n{:#?}", self.runs())).unwrap();
+        for replica in self.clusters.iter().flat_map(|cluster| &cluster.replicas) {
+            let file = folder.join(format!("{}.log", replica.name));
+            fs::write(file, replica.said().join("\n")).unwrap();
+        }
+        println!("the logs of the replicas are in {}", folder.display());
+    }
+
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        overlaps(&self.runs())
+    }
+
+    /// All leases of the lock, by their time.
+    pub fn leases(&self) -> Vec<Lease> {
+        let replicas = self.clusters.iter().flat_map(|cluster| &cluster.replicas);
+        let mut all: Vec<Lease> = replicas
+            .flat_map(|replica| leases(&replica.name, &replica.said()))
+            .collect();
+        all.sort_by_key(|lease| lease.at);
+        all
+    }
+
+    /// One replica holds the lock, its work runs, that of the other cluster does not, and everybody says so.
+    pub async fn settled(&self, what: &str) -> Held {
+        eventually(BOUND, &format!("settled: {what}"), async || self.look().await).await
+    }
+
+    async fn look(&self) -> Result<Held, String> {
+        let mut held = Vec::new();
+        for (index, cluster) in self.clusters.iter().enumerate() {
+            for (replica, of) in cluster.replicas.iter().enumerate() {
+                if !of.is_ready() {
+                    return Err(format!("{} is not ready", of.name));
+                }
+                let lock = of.lock();
+                if lock["role"] == "Active" {
+                    held.push(Held {
+                        cluster: index,
+                        replica,
+                        token: lock["fencingToken"].as_u64().unwrap_or(0),
+                    });
+                }
+            }
+        }
+        let [held] = held[..] else {
+            return Err(format!("held by {held:?}"));
+        };
+        let holder = &self.clusters[held.cluster].replicas[held.replica].name;
+        for (index, cluster) in self.clusters.iter().enumerate() {
+            let runs = self.work.runs(cluster, &self.recorder);
+            if runs != (index == held.cluster) {
+                return Err(format!(
+                    "held by {holder}, and the work of {}: {runs}",
+                    cluster.name
+                ));
+            }
+            let status = cluster.status().await;
+            let role = if runs { "Active" } else { "Standby" };
+            if status["role"] != role || status["holderIdentity"] != holder.as_str() {
+                return Err(format!("held by {holder}, and {} says {status}", cluster.name));
+            }
+        }
+        Ok(held)
+    }
+}

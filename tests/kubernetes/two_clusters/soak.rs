@@ -1,0 +1,116 @@
+//! The long run: faults in a random order until so many leases have been won.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::episode::Episode;
+use super::faults::Fault;
+use super::pair::Pair;
+use super::work::Work;
+use super::{assert_tokens_increase, episode, unguarded};
+use crate::fixture::seed;
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_deployment() {
+    soak(Work::Deployment).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_stubborn_deployment() {
+    soak(Work::StubbornDeployment).await;
+}
+
+async fn soak(work: Work) {
+    let (seed, wanted) = (seed(), number("REDLOCK_TRANSITIONS", 200));
+    let mut random = Rng::with_seed(seed);
+    let mut pair = Pair::new(work, seed).await;
+    unguarded(&pair).await;
+    let mut held = pair.enforce().await;
+    let mut done = Vec::new();
+    let mut transitions = 0;
+    // Each kind once, then any.
+    let mut due = Fault::CLOSED.to_vec();
+    random.shuffle(&mut due);
+    while transitions < wanted {
+        let any = Fault::CLOSED[random.usize(..Fault::CLOSED.len())];
+        let fault = due.pop().unwrap_or(any);
+        let episode = episode(&mut pair, fault, held, &mut random).await;
+        held = episode.after;
+        transitions += episode.transitions();
+        let overlaps = episode.overlaps();
+        println!(
+            "{transitions:4}  {}{}",
+            fault.title(),
+            if episode.has_moved() { ", moved" } else { "" }
+        );
+        if !overlaps.is_empty() {
+            println!("OVERLAP {overlaps:#?}\n{}", episode.timeline());
+        }
+        done.push(episode);
+    }
+    // These overlap, and that ends when the operator is back: nothing of it may be left when all is settled.
+    for fault in Fault::OPEN {
+        let episode = episode(&mut pair, fault, held, &mut random).await;
+        held = episode.after;
+        done.push(episode);
+    }
+    report(work, &done);
+    pair.keep_logs(&format!("soak-{work:?}-{seed}"));
+    assert_tokens_increase(&pair);
+    let closed = done
+        .iter()
+        .filter(|episode| !Fault::OPEN.contains(&episode.fault));
+    let overlaps: Vec<_> = closed.flat_map(Episode::overlaps).collect();
+    assert!(overlaps.is_empty(), "REDLOCK_SEED={seed}: {overlaps:#?}");
+}
+
+/// Tables in Markdown.
+fn report(work: Work, done: &[Episode]) {
+    let mut kinds: BTreeMap<Fault, Vec<&Episode>> = BTreeMap::new();
+    for episode in done {
+        kinds.entry(episode.fault).or_default().push(episode);
+    }
+    println!("\n### {work:?}\n");
+    println!(
+        "| fault | times | leases won | moved to the other cluster | a pod ended | without work: median, longest (s) | overlaps: number, longest (s) |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    for (fault, episodes) in &kinds {
+        let count = |is: &dyn Fn(&Episode) -> bool| episodes.iter().filter(|one| is(one)).count();
+        let mut gaps: Vec<Duration> = episodes.iter().map(|one| one.gap()).collect();
+        gaps.sort();
+        let lengths: Vec<Duration> = episodes
+            .iter()
+            .flat_map(|one| one.overlaps())
+            .map(|o| o.length)
+            .collect();
+        println!(
+            "| {} | {} | {} | {} | {} | {:.1}, {:.1} | {}, {:.1} |",
+            fault.title(),
+            episodes.len(),
+            episodes.iter().map(|one| one.transitions()).sum::<usize>(),
+            count(&Episode::has_moved),
+            count(&Episode::is_noticed),
+            gaps[gaps.len() / 2].as_secs_f64(),
+            gaps[gaps.len() - 1].as_secs_f64(),
+            lengths.len(),
+            lengths.iter().max().map_or(0.0, Duration::as_secs_f64),
+        );
+    }
+    for episodes in kinds.values() {
+        // One in which something happened, if there was one.
+        let shown = episodes
+            .iter()
+            .find(|one| one.has_moved())
+            .unwrap_or(&episodes[0]);
+        println!("\n{}", shown.timeline());
+    }
+}
