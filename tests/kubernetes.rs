@@ -22,6 +22,8 @@ mod election;
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
+#[path = "kubernetes/guard.rs"]
+mod guard;
 #[path = "rules/judge.rs"]
 mod judge;
 #[path = "kubernetes/leftovers.rs"]

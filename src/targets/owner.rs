@@ -23,14 +23,22 @@ pub(super) fn last_writer(metadata: &ObjectMeta, path: &[&str]) -> Option<String
     Some(manager(last).to_owned())
 }
 
-fn foreign<'a>(metadata: &'a ObjectMeta, path: &[&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+/// Whether this field is one that the operator wrote last, as far as that is known.
+pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
+    owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
+}
+
+fn foreign<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+    owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
+}
+
+fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     let fields = metadata.managed_fields.as_deref().unwrap_or_default();
     let owns = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| has(fields, path))
     };
-    let foreign = |entry: &&ManagedFieldsEntry| !manager(entry).starts_with(OWN);
-    fields.iter().filter(owns).filter(foreign)
+    fields.iter().filter(owns)
 }
 
 fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {

@@ -1,12 +1,13 @@
 //! Scale: the replicas of anything with a scale subresource, and of that subresource only.
 //!
 //! A start raises what asks for `standbyReplicas` or fewer to `activeReplicas`. Above that it runs: another number is
-//! left to whoever wrote it, such as a HorizontalPodAutoscaler or somebody with `kubectl scale`; only its own number
-//! follows the lock. A stop is done when the pods are gone, not when the number is written.
+//! left to whoever wrote it, such as a HorizontalPodAutoscaler or somebody with `kubectl scale`; only its own number, or
+//! a default, follows the lock. A stop is done when the pods are gone, not when the number is written.
 
+mod stop;
 mod subresource;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::time;
@@ -14,13 +15,10 @@ use tokio::time;
 use super::{Action, Changes, Leave, Pause, Site, Step, TargetError, in_flight::InFlight};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
-    clock,
-    lease::Moment,
+    lease::{FencingToken, Moment},
 };
+use stop::Stopping;
 use subresource::{Object, Owner, Sight, Write};
-
-/// After the number was written: a controller that acts on what it saw before may still make a pod.
-const SETTLE: Duration = Duration::from_millis(500);
 
 pub(super) struct Scale {
     site: Site,
@@ -36,18 +34,13 @@ pub(super) struct Scale {
     started: Option<String>,
     /// It was last found to run, or started.
     runs: bool,
+    /// Under which lease it ran, and which object that was.
+    ran: Option<(FencingToken, Option<String>)>,
+    /// What `activeReplicas` was before.
+    before: Option<i32>,
     stopping: Stopping,
     /// Whose number it was said to be.
     left_to: Option<String>,
-}
-
-/// What was done of a stop since the last start.
-#[derive(Default)]
-struct Stopping {
-    /// When the number was written, and of which object.
-    written: Option<(Moment, Option<String>)>,
-    /// All of it was gone, of this object.
-    confirmed: Option<Option<String>>,
 }
 
 impl Scale {
@@ -62,6 +55,8 @@ impl Scale {
             sent_over: None,
             started: None,
             runs: false,
+            ran: None,
+            before: None,
             stopping: Stopping::default(),
             left_to: None,
         }
@@ -106,21 +101,32 @@ impl Scale {
         let Some(sight) = sight else {
             return Ok(missing());
         };
-        let runs = sight.wanted > self.standby;
+        let this = (leave.token(), sight.uid.clone());
         if sight.wanted == self.active {
+            self.ran = Some(this);
             return Ok(Step::Done);
         }
-        match object.owner(&sight).await? {
-            Owner::Other(owner) if runs => {
+        let owner = object.owner(&sight).await?;
+        if owner == Owner::Late {
+            return Ok(Step::Working(self.state(Some(&sight))));
+        }
+        if sight.wanted > self.standby {
+            self.ran = Some(this.clone());
+            // Of whom nothing is known, the number may be what the lock asked for before.
+            let ours = owner == Owner::Ours || self.before == Some(sight.wanted);
+            if let Owner::Other(owner) = owner {
                 self.leave_to(object, sight.wanted, owner);
                 return Ok(Step::Done);
             }
-            Owner::Other(owner) => {
-                let text = conflict(object, sight.wanted, &owner, self.active);
-                return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
+            if !ours {
+                return Ok(Step::Done);
             }
-            Owner::Late => return Ok(Step::Working(self.state(Some(&sight)))),
-            Owner::Nobody => {}
+        } else if let Owner::Other(owner) = owner {
+            let text = conflict(object, sight.wanted, &owner, self.active);
+            return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
+        } else if self.ran.as_ref() == Some(&this) {
+            let text = conflict(object, sight.wanted, BY_HAND, self.active);
+            return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
         }
         let before = self.in_flight.send();
         self.sent_over.clone_from(&sight.version);
@@ -130,7 +136,7 @@ impl Scale {
         });
         Ok(match written? {
             Write::Done(version) => {
-                self.started = version;
+                (self.started, self.ran) = (version, Some(this));
                 Step::Done
             }
             Write::Missing => missing(),
@@ -151,86 +157,28 @@ impl Scale {
         }
         self.left_to = Some(owner);
     }
-
-    async fn try_stop(&mut self, object: &Object, by: Option<Moment>) -> Result<Step, TargetError> {
-        // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
-        // known to run is stopped first.
-        let confirmed = self.stopping.confirmed.clone();
-        let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
-        let sight = object.look().await?;
-        self.heed(sight.as_ref());
-        // A missing target counts as stopped.
-        let Some(sight) = sight else {
-            self.stopping = Stopping::default();
-            return Ok(Step::Done);
-        };
-        if sight.wanted > self.standby {
-            return self.write_stop(object, &sight).await;
-        }
-        self.runs = false;
-        // What was gone stays so while nobody writes.
-        let gone = confirmed.as_ref() == Some(&sight.uid);
-        self.stopping.confirmed = confirmed.filter(|_| gone);
-        let left = match &sight.selector {
-            Some(selector) => object.pods().left(selector).await?,
-            None => Vec::new(),
-        };
-        let keep = usize::try_from(self.standby).unwrap_or(0);
-        let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
-        let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
-        if settled && sight.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
-            self.stopping.confirmed = Some(sight.uid);
-            return Ok(Step::Done);
-        }
-        let left: Vec<_> = left
-            .into_iter()
-            .filter(|pod| keep == 0 || pod.is_going())
-            .collect();
-        object.pods().hurry(&left, by, heeded).await?;
-        Ok(Step::Working(TargetState::Changing))
-    }
-
-    async fn write_stop(&mut self, object: &Object, sight: &Sight) -> Result<Step, TargetError> {
-        let of_it = |uid: &Option<String>| *uid == sight.uid;
-        let written = self.stopping.written.as_ref().map(|(_, uid)| uid);
-        let again = written.is_some_and(of_it) || self.stopping.confirmed.as_ref().is_some_and(of_it);
-        // Before it is overwritten.
-        let writer = object.followed().known().and_then(|known| known.writer);
-        if object.stop(self.standby).await? == Write::Missing {
-            return Ok(Step::Done);
-        }
-        self.stopping.written = Some((clock::now(), sight.uid.clone()));
-        self.stopping.confirmed = None;
-        self.runs = false;
-        if !again {
-            return Ok(Step::Working(TargetState::Changing));
-        }
-        let writer = writer.map_or_else(|| "somebody".to_owned(), |writer| format!("{writer:?}"));
-        Ok(Step::Contested(format!(
-            "{} was scaled to {} by {writer}",
-            object.called(),
-            sight.wanted
-        )))
-    }
 }
 
 /// The field manager of a HorizontalPodAutoscaler.
 const AUTOSCALER: &str = "kube-controller-manager";
 
+/// Who is not known: see [`Owner`].
+const BY_HAND: &str = "somebody, by /scale, as kubectl scale does";
+
 /// The line to change.
 fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
     let name = owner.to_lowercase();
-    let what = if name.contains("argocd") {
+    let what = if owner == BY_HAND || name == "kubectl" {
+        "to keep it off on purpose, annotate the lock with redlock.dev/paused, or set its state: SteppedDown"
+    } else if name.contains("argocd") {
         "list /spec/replicas in the Application's ignoreDifferences with RespectIgnoreDifferences=true, \
          or take the line `replicas:` out of the manifest"
-    } else if name == "kubectl" {
-        "it was scaled by hand"
     } else {
         "take the line `replicas:` out of the manifest that it applies"
     };
     format!(
-        "{} is kept at {wanted} replicas by {owner:?}, and a start does not take spec.replicas from anybody: {what}; \
-         or start it yourself this once: kubectl scale --replicas={active}",
+        "{} is kept at {wanted} replicas by {owner}, and a start takes spec.replicas from nobody: {what}; \
+         it goes on with: kubectl scale --replicas={active}",
         object.called()
     )
 }
@@ -243,6 +191,9 @@ impl Action for Scale {
             ..
         } = work
         {
+            if self.active != *active_replicas {
+                self.before = Some(self.active);
+            }
             (self.active, self.standby) = (*active_replicas, *standby_replicas);
             (self.started, self.stopping.confirmed) = (None, None);
         }
@@ -298,7 +249,7 @@ impl Action for Scale {
                 if let Ok(object) = find(&site, &reference).await {
                     return object.followed().clone();
                 }
-                time::sleep(pause.next().unwrap_or(SETTLE)).await;
+                time::sleep(pause.next().unwrap_or_default()).await;
             }
         });
         let events = found.flat_map(|followed| {

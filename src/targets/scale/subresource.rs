@@ -1,10 +1,13 @@
 //! The scale subresource of one object.
 
+use std::time::Duration;
+
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ObjectMeta, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
+use tokio::time;
 
 use crate::{
     api::target::TargetRef,
@@ -17,6 +20,8 @@ use crate::{
 
 /// Owns `spec.replicas` of what it scales.
 const MANAGER: &str = "redlock-operator-scale";
+/// For a name in a message.
+const BRIEFLY: Duration = Duration::from_millis(250);
 
 /// One object.
 #[derive(Clone)]
@@ -44,10 +49,15 @@ pub(super) struct Sight {
 }
 
 /// Whose word its replicas are.
+///
+/// An API server loses track of the owner when zero is written by the scale subresource (a zero is left out of what it
+/// compares), and of every later write by it: until somebody writes the object itself, nobody is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    Nobody,
     Other(String),
+    /// The operator's, or a default.
+    Ours,
+    Unknown,
     /// The object is another by now: look again.
     Late,
 }
@@ -106,7 +116,8 @@ impl Object {
                     selector: status.selector.filter(|selector| !selector.is_empty()),
                 }))
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            // Also where the kind is gone.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(self.failed("reading the scale of", &error)),
         }
     }
@@ -129,21 +140,31 @@ impl Object {
 
     /// Who else has a say in its replicas, in the version that was seen.
     pub(super) async fn owner(&self, sight: &Sight) -> Result<Owner, TargetError> {
-        let current = |known: &Known| known.version.is_some() && known.version == sight.version;
-        let known = match self.followed.known().filter(current) {
-            Some(known) => known,
-            None => match self.metadata().await?.map(|metadata| Known::of(&metadata)) {
-                Some(known) if current(&known) => known,
-                _ => return Ok(Owner::Late),
-            },
+        let Some(known) = self.known(sight).await? else {
+            return Ok(Owner::Late);
         };
-        Ok(known.declared_by.map_or(Owner::Nobody, Owner::Other))
+        Ok(match known.declared_by {
+            Some(owner) => Owner::Other(owner),
+            None if known.is_own || known.writer.is_some() => Owner::Ours,
+            None => Owner::Unknown,
+        })
     }
 
-    async fn metadata(&self) -> Result<Option<ObjectMeta>, TargetError> {
+    /// Who else wrote its replicas; asked before they are overwritten, and not for long.
+    pub(super) async fn writer(&self, sight: &Sight) -> Option<String> {
+        let known = time::timeout(BRIEFLY, self.known(sight)).await;
+        known.ok()?.ok()??.writer
+    }
+
+    /// The version that was seen: as the watch has it, or asked for. None if it is another by now.
+    async fn known(&self, sight: &Sight) -> Result<Option<Known>, TargetError> {
+        let current = |known: &Known| known.version.is_some() && known.version == sight.version;
+        if let Some(known) = self.followed.known().filter(current) {
+            return Ok(Some(known));
+        }
         match self.api.get_metadata(&self.name).await {
-            Ok(object) => Ok(Some(object.metadata)),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Ok(object) => Ok(Some(Known::of(&object.metadata)).filter(current)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(self.failed("reading", &error)),
         }
     }

@@ -20,7 +20,7 @@ use tokio::{sync::watch, task::JoinHandle, time};
 
 use crate::targets::{
     Pause, TargetError,
-    owner::{declared_by, last_writer},
+    owner::{declared_by, is_own, last_writer},
 };
 
 /// Objects in one page of a list.
@@ -38,6 +38,8 @@ pub(in crate::targets) struct Known {
     pub(in crate::targets) declared_by: Option<String>,
     /// Who else wrote its replicas last.
     pub(in crate::targets) writer: Option<String>,
+    /// The operator did.
+    pub(in crate::targets) is_own: bool,
 }
 
 impl Known {
@@ -49,6 +51,7 @@ impl Known {
             going: metadata.deletion_timestamp.is_some(),
             declared_by: declared_by(metadata, &REPLICAS),
             writer: last_writer(metadata, &REPLICAS),
+            is_own: is_own(metadata, &REPLICAS),
         }
     }
 
