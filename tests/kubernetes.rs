@@ -26,6 +26,8 @@ mod fixture;
 mod guard;
 #[path = "rules/judge.rs"]
 mod judge;
+#[path = "kubernetes/late_pod.rs"]
+mod late_pod;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]

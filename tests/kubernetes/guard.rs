@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ fn standing_by(name: &str, gate: &str) -> String {
 }
 
 /// The value of a series, if it is there.
-fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
+pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
     let mut lines = text.lines();
     let line = lines.find(|line| line.starts_with(name) && line.contains(label))?;
     line.rsplit(' ').next()?.parse().ok()
@@ -99,7 +100,7 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
 }
 
 /// Every write to what is switched is for one version, or stops; each under a manager of the operator's.
-fn assert_writes(world: &World) {
+pub fn assert_writes(world: &World) {
     let writes: Vec<_> = world
         .requests()
         .into_iter()
@@ -272,6 +273,19 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     world.apply(&declared(""));
     until(2).await;
     enforced(("True", "AsDeclared")).await;
+    let entries = deployments
+        .get("web")
+        .await
+        .unwrap()
+        .metadata
+        .managed_fields
+        .unwrap();
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().unwrap();
+        fields.0["f:spec"].get("f:replicas").is_some()
+    };
+    let owners: Vec<_> = entries.iter().filter(owns).map(|entry| &entry.manager).collect();
+    assert_eq!(owners, [&Some("redlock-operator-scale".to_owned())]);
 
     world.apply(AUTOSCALER);
     until(3).await;
@@ -289,10 +303,6 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     world.apply(&declared(""));
     until(3).await;
 
-    println!(
-        "{}",
-        world.kubectl(&["get", "deployment", "web", "--show-managed-fields", "-o", "yaml"])
-    );
     // By hand to zero: that is not taken from anybody.
     scale(0);
     let status = enforced(("False", "EnforcementConflict")).await;
