@@ -6,7 +6,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint generate bench bench-kubernetes soak-targets build kubernetes clean tools help
+.PHONY: demo test lint generate bench bench-kubernetes soak-targets soak-slots build kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -31,8 +31,11 @@ bench: tools ## Measure against the floor of bare Redis commands
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
 
-soak-targets: ## Two clusters, random faults; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
+soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
+
+soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well
+	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 once_per_schedule::soak
 
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release

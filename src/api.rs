@@ -4,6 +4,7 @@
 //! [`validate`] for everybody else) and what they come down to once checked ([`plan`]). The types stay lenient: a field of a later version is passed over, so that
 //! old and new run side by side. Refuses to talk to Kubernetes or Redis.
 
+pub mod abstention;
 mod crds;
 pub mod hand_over;
 pub mod leader_lock;

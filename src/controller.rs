@@ -23,6 +23,7 @@ mod roll;
 mod secrets;
 mod siblings;
 mod status;
+mod switched;
 mod warden;
 mod writer;
 

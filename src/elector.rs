@@ -22,8 +22,10 @@ pub use standing::Standing;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
-    lease::{ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Terms},
-    masters::{Closed, Masters, Notices},
+    lease::{
+        Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Participation, SlotView, Terms,
+    },
+    masters::{Closed, Delivery, Masters, Notices, Request},
 };
 
 /// What the elector is told from outside.
@@ -35,6 +37,8 @@ enum Command {
     HandOver(LockName, ClusterId, Option<FencingToken>),
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
     Mark(LockName, bool, oneshot::Sender<bool>),
+    /// Of the slots of a target: past the machine, whether or not the lock is contended for.
+    Ask(LockName, Request, oneshot::Sender<Delivery>),
     Ping(oneshot::Sender<()>),
     /// Those named are reserved for siblings, the others released.
     Shutdown(HashSet<LockName>),
@@ -71,6 +75,18 @@ impl Elector {
         )
     }
 
+    /// One that knows no masters, and a lock that stands as if nobody were known to hold it: for as long as the sender is
+    /// kept.
+    #[must_use]
+    pub fn detached() -> (Self, watch::Sender<Standing>) {
+        let (commands, _) = mpsc::unbounded_channel();
+        let board = Board::default();
+        (
+            Self { commands, board },
+            watch::Sender::new(Standing::new(Participation::Observe)),
+        )
+    }
+
     /// Contends for a lock on these terms, or changes the terms; new timings take effect at the next renewal.
     pub fn put(&self, lock: LockName, terms: Terms) {
         self.send(Command::Put(lock, terms));
@@ -87,6 +103,32 @@ impl Elector {
         let (sender, receiver) = oneshot::channel();
         self.send(Command::Mark(lock, clean, sender));
         receiver.await.unwrap_or(false)
+    }
+
+    /// One attempt to claim a slot of a target for a job; with the same job it may be tried again. Nothing of it depends
+    /// on who holds the lock: only a holder may ask for a slot that is not the job's yet.
+    pub async fn claim(&self, lock: &LockName, target: &str, slot: u64, job: &str) -> Claim {
+        let (target, job) = (target.into(), job.into());
+        match self.ask(lock, Request::Claim { target, slot, job }).await {
+            Some(Delivery::Done { majority: true, .. }) => Claim::Granted,
+            Some(Delivery::Done { refused: true, .. }) => Claim::Refused,
+            _ => Claim::Undecided,
+        }
+    }
+
+    /// What the masters show of the slots of a target; none without an elector.
+    pub async fn slots(&self, lock: &LockName, target: &str) -> Option<SlotView> {
+        let target = target.into();
+        match self.ask(lock, Request::Slots { target }).await {
+            Some(Delivery::Slots(view)) => Some(view),
+            _ => None,
+        }
+    }
+
+    async fn ask(&self, lock: &LockName, request: Request) -> Option<Delivery> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(Command::Ask(lock.clone(), request, sender));
+        receiver.await.ok()
     }
 
     /// Gives a lock up and does not take it for so long.

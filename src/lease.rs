@@ -8,6 +8,7 @@ pub mod identity;
 pub mod machine;
 pub mod moment;
 pub mod obstacle;
+pub mod slot;
 pub mod timing;
 pub mod token;
 pub mod value;
@@ -20,6 +21,7 @@ pub use machine::{
 };
 pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
+pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView};
 pub use timing::Timings;
 pub use token::{Authority, FencingToken};
 pub use value::{LeaseStem, LeaseValue, Nonce};

@@ -4,11 +4,12 @@
 //! an action asks for it after the last await before a write that starts something.
 
 mod error;
+mod grace;
 mod in_flight;
 mod kind;
 mod label_pods;
 mod leave;
-mod not_supported;
+mod once_per_schedule;
 mod owner;
 mod pause;
 mod pods;
@@ -16,9 +17,12 @@ mod scale;
 mod shared;
 mod suspend;
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{Stream, StreamExt, future::BoxFuture};
+use futures_util::{
+    FutureExt, Stream, StreamExt,
+    future::{self, BoxFuture},
+};
 use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
@@ -27,6 +31,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
+pub(crate) use grace::grace;
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
 pub(crate) use shared::Shared;
@@ -38,6 +43,9 @@ use crate::{
     telemetry::Telemetry,
 };
 
+/// Until the end of pods is seen.
+pub(crate) const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
+
 /// Something about the object changed.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 
@@ -46,6 +54,8 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 pub(crate) enum Step {
     /// It is as it should be: it runs, or all of it is gone.
     Done,
+    /// The same; something else is to be done, and looked for again after so long.
+    Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
     /// Somebody started it again after it was stopped; stopped once more. Says who did what.
@@ -64,6 +74,15 @@ pub(crate) struct Trouble {
 }
 
 impl Step {
+    /// Nothing of it runs, whatever else there is to say.
+    pub(crate) fn is_stopped(&self) -> bool {
+        match self {
+            Self::Done | Self::Waiting(_) => true,
+            Self::Working(_) | Self::Contested(_) => false,
+            Self::Trouble(why) => why.state == TargetState::Standby,
+        }
+    }
+
     pub(crate) fn trouble(state: TargetState, reason: &'static str, text: String) -> Self {
         Self::Trouble(Trouble { state, reason, text })
     }
@@ -86,13 +105,17 @@ pub(crate) trait Action: Send + Sync {
     /// Everything of it must be gone by then, where there is a bound.
     fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>>;
 
+    /// Whether what runs of it is ready; none where nothing of it can be.
+    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
+        future::ready(Ok(None)).boxed()
+    }
+
     /// Follows the object, so that somebody else's hand is noticed at once.
     fn changes(&self) -> Changes;
 }
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-#[expect(dead_code, reason = "for the actions that claim slots and count")]
 pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
@@ -156,8 +179,10 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             (*active_replicas, *standby_replicas),
         )),
         TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
+            once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
+        ),
         TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
-        TargetWork::OncePerSchedule { .. } => Box::new(not_supported::NotSupported(work.action())),
     }
 }
 

@@ -49,6 +49,22 @@ pub struct Unreadable {
     pub name: String,
 }
 
+/// What became of a slot of a CronJob in this cluster, in the order of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotResult {
+    /// Its Job was started.
+    Claimed,
+    /// Another cluster's Job has it.
+    Elsewhere,
+    /// A later one was claimed before.
+    Passed,
+    /// No Job can have it.
+    Lost,
+    TooOld,
+    /// An attempt to claim it that no majority decided; it is tried again.
+    Undecided,
+}
+
 /// Who gives the metrics.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -105,6 +121,15 @@ impl Telemetry {
     /// A target was confirmed stopped, so many seconds before it had to be; negative if that was too late.
     pub fn stopped(&self, action: Action, margin: f64) {
         self.events.stopped(action, margin);
+    }
+
+    /// Counts what became of a slot of a lock that is declared under this name.
+    pub fn slot(&self, namespace: &str, name: &str, result: SlotResult) {
+        let names: Names = (namespace.into(), name.into());
+        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counts) = locks.get(&names) {
+            counts.slot_decided(result);
+        }
     }
 
     /// The text of one scrape.

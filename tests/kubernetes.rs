@@ -3,6 +3,8 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+#[path = "kubernetes/adoption.rs"]
+mod adoption;
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
 #[path = "kubernetes/bad_input.rs"]
@@ -18,20 +20,28 @@ mod crds;
 mod cut_off;
 #[path = "kubernetes/election.rs"]
 mod election;
+#[path = "kubernetes/examples.rs"]
+mod examples;
 #[path = "kubernetes/first_start.rs"]
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
 #[path = "kubernetes/guard.rs"]
 mod guard;
+#[path = "kubernetes/handed_on.rs"]
+mod handed_on;
 #[path = "rules/judge.rs"]
 mod judge;
+#[path = "kubernetes/label_pods.rs"]
+mod label_pods;
 #[path = "kubernetes/late_pod.rs"]
 mod late_pod;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
 mod lifecycle;
+#[path = "kubernetes/once_per_schedule.rs"]
+mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
 mod outage;
 #[path = "kubernetes/pods.rs"]
@@ -43,6 +53,8 @@ mod program;
 mod quorum_loss;
 #[path = "kubernetes/readme.rs"]
 mod readme;
+#[path = "kubernetes/remains.rs"]
+mod remains;
 #[path = "kubernetes/replicas.rs"]
 mod replicas;
 #[path = "kubernetes/rights.rs"]
@@ -65,6 +77,8 @@ mod tampering;
 mod targets;
 #[path = "kubernetes/two_clusters.rs"]
 mod two_clusters;
+#[path = "kubernetes/typed.rs"]
+mod typed;
 #[path = "kubernetes/unreadable.rs"]
 mod unreadable;
 #[path = "kubernetes/urls.rs"]

@@ -32,6 +32,8 @@ mod retire;
 mod seal;
 #[path = "redis/seal_gate.rs"]
 mod seal_gate;
+#[path = "redis/slots.rs"]
+mod slots;
 #[path = "redis/specification.rs"]
 mod specification;
 #[path = "redis/unknown.rs"]

@@ -13,6 +13,9 @@ use super::target::{Action, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
+/// Longer than any cluster abstains: whoever does is told when it is over.
+const ABSTENTION: Duration = Duration::from_secs(86_400);
+
 /// A valid `RedisQuorum`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuorumPlan {
@@ -64,12 +67,20 @@ pub struct LockPlan {
     pub failover_after_unready: Option<Duration>,
     pub deletion_policy: DeletionPolicy,
     pub targets: Vec<TargetPlan>,
+    /// This cluster leaves it to the others for a time: it takes it only if it is reserved for it. Nothing that a
+    /// manifest says.
+    pub abstains: bool,
 }
 
 impl LockPlan {
     /// `namespace/name` of the object, which is not always the name of the lock.
     pub fn object(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// It has targets, and they are switched.
+    pub fn switches(&self) -> bool {
+        !self.targets.is_empty() && self.enforcement == Enforcement::Enforce
     }
 
     /// Whether some target has to be undone when the lease ends.
@@ -80,6 +91,9 @@ impl LockPlan {
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
     /// is not listed comes after all that are.
     pub fn preference_wait(&self, cluster_name: &str) -> Duration {
+        if self.abstains {
+            return ABSTENTION;
+        }
         let listed = &self.cluster_preference;
         let place = listed
             .iter()
@@ -97,6 +111,8 @@ pub struct TargetPlan {
     pub work: TargetWork,
     /// How long it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
+    /// Somebody wrote that down.
+    pub stop_given: bool,
 }
 
 /// What is switched and how.

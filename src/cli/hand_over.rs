@@ -16,8 +16,9 @@ use crate::{
 
 /// Pass a held lock on to another cluster.
 ///
-/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to end its lease with a
-/// reservation for the other cluster; nobody else may enter meanwhile. A request is for the present lease only, and is
+/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to stop its targets and then to end
+/// its lease with a reservation for the other cluster; nobody else may enter meanwhile. What cannot be stopped in time
+/// runs on, and the lock stays. A request is for the present lease only, and is
 /// withdrawn when nobody answers. Needs a kubeconfig of the cluster that holds the lock, and get and patch on
 /// leaderlocks. Exits with 1 when the cluster did not get it.
 #[derive(Args, Debug)]
@@ -34,9 +35,9 @@ pub(super) struct HandOverArgs {
     /// Also to a cluster that is not seen to be alive: then nobody holds the lock until the old lease would have ended.
     #[arg(long)]
     force: bool,
-    /// How long to wait for the other cluster to hold it.
-    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "30s")]
-    wait: Duration,
+    /// How long to wait for the other cluster to hold it. Default: 30s, and as long as its targets may take to stop.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration)]
+    wait: Option<Duration>,
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Which object has a lock name: the oldest of those that may have it.
+//! Which object has a name, or may switch something: the oldest of those that claim it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,40 +10,60 @@ pub(super) type Name = (String, LockName);
 /// See [`super::object::age`].
 pub(super) type Age = (i64, String, String);
 
-#[derive(Debug, Default)]
-pub(super) struct Claims {
-    by_name: BTreeMap<Name, BTreeSet<(Age, ObjectKey)>>,
-    by_object: BTreeMap<ObjectKey, (Name, Age)>,
+/// Of objects on what only one of them may have.
+#[derive(Debug)]
+pub(super) struct Claims<N> {
+    claimants: BTreeMap<N, BTreeSet<(Age, ObjectKey)>>,
+    by_object: BTreeMap<ObjectKey, (BTreeSet<N>, Age)>,
 }
 
-impl Claims {
-    /// The object may have this name, or (`None`) none. Returns the other objects for which that changes something.
-    pub(super) fn set(&mut self, key: &ObjectKey, claim: Option<(Name, Age)>) -> Vec<ObjectKey> {
-        if self.by_object.get(key) == claim.as_ref() {
+impl<N> Default for Claims<N> {
+    fn default() -> Self {
+        Self {
+            claimants: BTreeMap::new(),
+            by_object: BTreeMap::new(),
+        }
+    }
+}
+
+impl<N: Ord + Clone> Claims<N> {
+    /// The object claims these, and nothing else. Returns the other objects for which that changes something.
+    pub(super) fn set(&mut self, key: &ObjectKey, names: BTreeSet<N>, age: Age) -> Vec<ObjectKey> {
+        let before = self.by_object.get(key);
+        if before.map_or(names.is_empty(), |before| before.0 == names && before.1 == age) {
             return Vec::new();
         }
-        let mut touched = Vec::new();
-        if let Some((name, age)) = self.by_object.remove(key)
-            && let Some(claimants) = self.by_name.get_mut(&name)
-        {
-            claimants.remove(&(age, key.clone()));
-            touched.extend(claimants.iter().map(|(_, other)| other.clone()));
-            if claimants.is_empty() {
-                self.by_name.remove(&name);
+        let mut touched = BTreeSet::new();
+        if let Some((names, age)) = self.by_object.remove(key) {
+            for name in names {
+                if let Some(claimants) = self.claimants.get_mut(&name) {
+                    claimants.remove(&(age.clone(), key.clone()));
+                    touched.extend(claimants.iter().map(|(_, other)| other.clone()));
+                    if claimants.is_empty() {
+                        self.claimants.remove(&name);
+                    }
+                }
             }
         }
-        if let Some((name, age)) = claim {
-            let claimants = self.by_name.entry(name.clone()).or_default();
+        for name in &names {
+            let claimants = self.claimants.entry(name.clone()).or_default();
             touched.extend(claimants.iter().map(|(_, other)| other.clone()));
             claimants.insert((age.clone(), key.clone()));
-            self.by_object.insert(key.clone(), (name, age));
         }
-        touched
+        if !names.is_empty() {
+            self.by_object.insert(key.clone(), (names, age));
+        }
+        touched.into_iter().collect()
     }
 
-    /// The object that has the name.
-    pub(super) fn first(&self, name: &Name) -> Option<&ObjectKey> {
-        self.by_name.get(name)?.first().map(|(_, key)| key)
+    /// Those that claim it, the oldest first.
+    pub(super) fn of(&self, name: &N) -> impl Iterator<Item = &ObjectKey> {
+        self.claimants.get(name).into_iter().flatten().map(|(_, key)| key)
+    }
+
+    /// The object that has it.
+    pub(super) fn first(&self, name: &N) -> Option<&ObjectKey> {
+        self.of(name).next()
     }
 }
 
@@ -58,24 +78,22 @@ mod tests {
         }
     }
 
-    fn claim(lock: &str, created: i64, name: &str) -> Option<(Name, Age)> {
-        let lock = LockName::parse(lock).unwrap();
-        Some((("q".into(), lock), (created, "n".into(), name.into())))
-    }
-
     #[test]
     fn the_oldest_has_the_name_until_it_gives_it_up() {
-        let mut claims = Claims::default();
-        let name = claim("x", 0, "").unwrap().0;
-        assert_eq!(claims.set(&key("young"), claim("x", 9, "young")), []);
-        assert_eq!(claims.first(&name), Some(&key("young")));
+        let mut claims = Claims::<&str>::default();
+        let mut set = |object: &str, created: i64, names: &[&'static str]| {
+            let age = (created, "n".into(), object.into());
+            let touched = claims.set(&key(object), names.iter().copied().collect(), age);
+            let touched: Vec<String> = touched.into_iter().map(|key| key.name).collect();
+            (touched, claims.first(&"x").map(|key| key.name.clone()))
+        };
+        let first = |name: &str| Some(name.to_owned());
+        assert_eq!(set("young", 9, &["x"]), (vec![], first("young")));
         // Seen later, but older.
-        assert_eq!(claims.set(&key("old"), claim("x", 5, "old")), [key("young")]);
-        assert_eq!(claims.first(&name), Some(&key("old")));
-        assert_eq!(claims.set(&key("old"), claim("x", 5, "old")), [], "nothing new");
-        assert_eq!(claims.set(&key("old"), claim("y", 5, "old")), [key("young")]);
-        assert_eq!(claims.first(&name), Some(&key("young")));
-        assert_eq!(claims.set(&key("young"), None), []);
-        assert_eq!(claims.first(&name), None);
+        assert_eq!(set("old", 5, &["w", "x"]), (vec!["young".into()], first("old")));
+        assert_eq!(set("old", 5, &["w", "x"]), (vec![], first("old")), "nothing new");
+        assert_eq!(set("old", 5, &["w", "y"]), (vec!["young".into()], first("young")));
+        assert_eq!(set("young", 9, &[]), (vec![], None));
+        assert_eq!(set("young", 9, &[]), (vec![], None));
     }
 }

@@ -1,8 +1,12 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+pub(super) mod drain;
+mod failover;
 mod hand_over;
+pub(super) mod happened;
 mod initialize;
+mod leftover;
 mod locks;
 pub(super) mod place;
 mod quorum_view;
@@ -41,7 +45,7 @@ use super::{
 use crate::{
     api::{LeaderLock, RedisQuorum, lock_status::Role},
     clock,
-    lease::{ClusterId, FencingToken, HolderIdentity},
+    lease::{ClusterId, FencingToken, HolderIdentity, Moment},
     masters::{InitError, InitReport, Reporters, RetireOutcome},
     operator::{
         fleet::Fleet,
@@ -99,8 +103,10 @@ pub(super) struct Core {
     /// Locks whose place or warden, and those whose finalizer, could not be seen to yet.
     wardens_due: BTreeSet<ObjectKey>,
     finalizers_due: BTreeSet<ObjectKey>,
-    /// The caches were filled, and what they hold was applied.
-    ready: bool,
+    /// Locks that this cluster leaves to the others for a time.
+    abstaining: BTreeSet<ObjectKey>,
+    /// Since when the caches are filled, and what they hold is applied.
+    ready: Option<Moment>,
 }
 
 /// What was begun beside the work of the elector.
@@ -112,8 +118,18 @@ enum Job {
     Clusters(String, Reporters),
     /// A request for a hand-over.
     Answered(ObjectKey),
+    /// Nothing hangs on how it ended.
+    Over,
     /// Whether everything of a lock that is being deleted was stopped.
     Stopped(ObjectKey, bool),
+    /// The same of one that is to be passed on.
+    Drained(ObjectKey, drain::Purpose, Box<drain::Drained>),
+    /// That this cluster abstains is in the object, or not.
+    Abstains(
+        ObjectKey,
+        Box<failover::Failover>,
+        Result<Box<LeaderLock>, String>,
+    ),
     Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
     Retired {
         quorum: String,
@@ -157,7 +173,8 @@ impl Core {
             siblings: Ready::new(own_pod),
             wardens_due: BTreeSet::new(),
             finalizers_due: BTreeSet::new(),
-            ready: false,
+            abstaining: BTreeSet::new(),
+            ready: None,
         }
     }
 
@@ -204,7 +221,10 @@ impl Core {
             Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
             Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
             Ok(Job::Answered(key)) => self.on_answered(&key),
+            Ok(Job::Over) => {}
             Ok(Job::Stopped(key, stopped)) => self.on_stopped(&key, stopped),
+            Ok(Job::Drained(key, purpose, drained)) => self.on_drained(&key, purpose, &drained),
+            Ok(Job::Abstains(key, failover, end)) => self.on_abstains(&key, *failover, end),
             Ok(Job::Finalizer(key, end)) => self.on_finalizer(&key, end),
             Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
             Ok(Job::Retired {
@@ -237,11 +257,11 @@ impl Core {
         // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
         // not missing, and the oldest of two with one name may come last.
         let touched = !self.touched_quorums.is_empty() || !self.touched_locks.is_empty();
-        if self.synced() && (touched || !self.ready) {
-            self.ready = true;
+        if self.synced() && (touched || self.ready.is_none()) {
+            self.ready.get_or_insert_with(clock::now);
             self.apply();
         }
-        if !self.ready {
+        if self.ready.is_none() {
             // What is not judged yet has nothing to be told, and another replica may have told better.
             return;
         }

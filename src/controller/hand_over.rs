@@ -1,5 +1,6 @@
 //! Whether the holder of a lock passes it on, as an annotation of its object asks. Pure but for the answer's write.
 //!
+//! What runs is stopped before: the request is decided again then, and stays on the object until it is answered.
 //! A request names the lease by its token, so it acts once at most: the hand-over itself ends that lease, and no other
 //! ever has the token. It is acted on before it is answered, and an answer that is lost changes nothing.
 
@@ -37,45 +38,54 @@ pub(super) fn request(metadata: &ObjectMeta) -> Option<&String> {
 pub(super) struct Decision {
     /// Where the lease goes; nowhere if it is refused.
     pub(super) to: Option<ClusterId>,
+    /// Whoever asked waits no longer than this.
+    pub(super) patience: Duration,
     pub(super) answer: HandOverAnswer,
+}
+
+/// What was asked for is done.
+pub(super) fn acceptance(text: &str, held: FencingToken, to: &ClusterId) -> HandOverAnswer {
+    let message = format!("the lease with token {} ends with a reservation for {to}", held.0);
+    reply(text, HandOverResult::Reserving, message)
+}
+
+/// What was asked for is not done.
+pub(super) fn refusal(text: &str, message: String) -> HandOverAnswer {
+    reply(text, HandOverResult::Refused, message)
+}
+
+fn reply(text: &str, result: HandOverResult, message: String) -> HandOverAnswer {
+    let request: Option<HandOverRequest> = read(text);
+    HandOverAnswer {
+        id: request.map_or_else(String::new, |request| request.id),
+        result,
+        message,
+    }
 }
 
 /// Decides, as the holder of the lease with token `held`.
 pub(super) fn decide(
     text: &str,
     held: FencingToken,
-    plan: &LockPlan,
+    (plan, paused): (&LockPlan, Option<&str>),
     own: &ClusterId,
     unix_now: Duration,
 ) -> Decision {
     let request: Option<HandOverRequest> = read(text);
-    let id = request
-        .as_ref()
-        .map_or_else(String::new, |request| request.id.clone());
-    match judge(request.as_ref(), held, plan, own, unix_now) {
-        Ok(to) => Decision {
-            answer: HandOverAnswer {
-                id,
-                result: HandOverResult::Reserving,
-                message: format!("the lease with token {} ends with a reservation for {to}", held.0),
-            },
-            to: Some(to),
-        },
-        Err(message) => Decision {
-            answer: HandOverAnswer {
-                id,
-                result: HandOverResult::Refused,
-                message,
-            },
-            to: None,
-        },
-    }
+    let patience = request.as_ref().map_or(Duration::ZERO, |request| {
+        Duration::from_secs(request.not_after).saturating_sub(unix_now)
+    });
+    let (to, answer) = match judge(request.as_ref(), held, (plan, paused), own, unix_now) {
+        Ok(to) => (Some(to.clone()), acceptance(text, held, &to)),
+        Err(message) => (None, refusal(text, message)),
+    };
+    Decision { to, patience, answer }
 }
 
 fn judge(
     request: Option<&HandOverRequest>,
     held: FencingToken,
-    plan: &LockPlan,
+    (plan, paused): (&LockPlan, Option<&str>),
     own: &ClusterId,
     unix_now: Duration,
 ) -> Result<ClusterId, String> {
@@ -98,21 +108,12 @@ fn judge(
     if to.uid() == own.uid() {
         return Err(format!("cluster {own} holds the lock already"));
     }
-    stop_targets_first(plan)?;
-    Ok(to)
-}
-
-/// The lease must not end before what runs under it has. Whoever switches targets stops them here, and has the
-/// request decided again when they are confirmed stopped: it stays on the object until it is answered.
-fn stop_targets_first(plan: &LockPlan) -> Result<(), String> {
-    if plan.targets.is_empty() {
-        return Ok(());
+    if let Some(why) = paused.filter(|_| plan.switches()) {
+        return Err(format!(
+            "its targets are paused ({why}), and what runs must be stopped first: remove the annotation redlock.dev/paused"
+        ));
     }
-    Err(
-        "the lock has targets, which this version of the operator does not stop for a hand-over: set state: \
-         SteppedDown with a reason instead"
-            .to_owned(),
-    )
+    Ok(to)
 }
 
 /// Takes the request off the object, and puts the answer there. Gives up when somebody else has changed the request,
@@ -179,12 +180,12 @@ mod tests {
         validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap()
     }
 
-    fn decided(text: &str, targets: &str) -> Decision {
+    fn decided(text: &str, targets: &str, paused: Option<&str>) -> Decision {
         let own = ClusterId::new("eu-1", "here").unwrap();
         decide(
             text,
             FencingToken(7),
-            &plan(targets),
+            (&plan(targets), paused),
             &own,
             Duration::from_secs(100),
         )
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn only_the_lease_that_was_asked_for_is_passed_on_and_in_time() {
         let good = r#"{"id":"x","to":"us-1/there","token":7,"notAfter":100}"#;
-        let decision = decided(good, "[]");
+        let decision = decided(good, "[]", Some("x"));
         assert_eq!(decision.to.unwrap().to_string(), "us-1/there");
         assert_eq!(decision.answer.id, "x");
         for (text, why) in [
@@ -204,7 +205,7 @@ mod tests {
             (good.replace("us-1/there", "eu-0/here"), "holds the lock already"),
             ("us-1".to_owned(), "cannot be read"),
         ] {
-            let refused = decided(&text, "[]");
+            let refused = decided(&text, "[]", None);
             assert_eq!(refused.to, None, "{text}");
             assert_eq!(refused.answer.result, HandOverResult::Refused);
             assert!(refused.answer.message.contains(why), "{refused:?}");
@@ -212,10 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_with_targets_is_not_passed_on_by_this_version() {
-        let good = r#"{"id":"x","to":"us-1/there","token":7,"notAfter":100}"#;
+    fn paused_targets_cannot_be_stopped_for_it() {
+        let good = r#"{"id":"x","to":"us-1/there","token":7,"notAfter":130}"#;
         let targets = "[{name: t, ref: {apiVersion: apps/v1, kind: Deployment, name: d}, action: Scale, stopSeconds: 5}]";
-        let refused = decided(good, targets);
-        assert!(refused.answer.message.contains("targets"), "{refused:?}");
+        let stopped = decided(good, targets, None);
+        assert!(stopped.to.is_some(), "{stopped:?}");
+        assert_eq!(stopped.patience, Duration::from_secs(30));
+        let refused = decided(good, targets, Some("night shift"));
+        assert_eq!(refused.to, None);
+        assert!(refused.answer.message.contains("night shift"), "{refused:?}");
     }
 }

@@ -64,3 +64,14 @@ pub(super) fn taken(plan: &LockPlan, first: &super::object::ObjectKey) -> Proble
         ),
     )
 }
+
+/// Another object switches one of its targets, or has not stopped it yet.
+pub(super) fn target_taken(what: &super::switched::Switched, other: &super::object::ObjectKey) -> Problem {
+    Problem::new(
+        Reason::TargetTaken,
+        format!(
+            "spec.targets: {what} is a target of LeaderLock {other} already: two locks cannot switch one object; take it \
+             out of one of them"
+        ),
+    )
+}

@@ -1,15 +1,19 @@
 //! What this replica knows of each `LeaderLock`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
-    claims::{Claims, Name},
-    core::place::Leaving,
+    claims::{Age, Claims, Name},
+    core::{drain::Purpose, place::Leaving},
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::Problem,
     roll::Roll,
+    switched::{Switched, switched},
     warden::Handle,
 };
 use crate::{
@@ -34,14 +38,33 @@ pub(super) struct LockEntry {
     pub(super) unheld_since: Option<Moment>,
     /// Switches its targets, if it has some.
     pub(super) warden: Option<Handle>,
+    /// What runs is being stopped, to pass the lock on.
+    pub(super) draining: Option<Purpose>,
     /// It is being deleted, and what runs is being stopped.
     pub(super) leaving: Option<Leaving>,
     pub(super) changing_finalizer: bool,
     /// The tokens of the last two holders of this cluster, by the statuses that were seen. Two: a replica that wins at
     /// once has written its own before it asks whose the last was.
     pub(super) own_tokens: OwnTokens,
+    /// What was switched on its behalf when it was judged last.
+    in_force_before: BTreeSet<Switched>,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
+    /// Where it cannot be: what an operator before this one may have left running, which is stopped.
+    pub(super) remains: Option<Arc<LockPlan>>,
+}
+
+impl LockEntry {
+    /// What is switched on its behalf, or may still be.
+    fn in_force(&self) -> BTreeSet<Switched> {
+        let put = self.put.as_ref().or(self.remains.as_ref());
+        let mut all = put.map(|plan| switched(plan)).unwrap_or_default();
+        let report = self.warden.as_ref().and_then(|warden| warden.last.as_ref());
+        let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
+        let has = report.into_iter().flat_map(|report| &report.has);
+        all.extend(has.map(|work| Switched::of(namespace, work)));
+        all
+    }
 }
 
 /// Tokens that this cluster's holders had.
@@ -64,7 +87,8 @@ impl OwnTokens {
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     entries: BTreeMap<ObjectKey, LockEntry>,
-    claims: Claims,
+    names: Claims<Name>,
+    targets: Claims<Switched>,
     /// Those that this version cannot read.
     pub(super) unreadable: BTreeMap<ObjectKey, String>,
     /// By the namespace that a watch follows; empty for all.
@@ -158,10 +182,13 @@ impl Locks {
                     said_unknown: false,
                     unheld_since: None,
                     warden: None,
+                    draining: None,
                     leaving: None,
                     changing_finalizer: false,
                     own_tokens: OwnTokens::default(),
+                    in_force_before: BTreeSet::new(),
                     put: None,
+                    remains: None,
                 };
                 self.entries.insert(key.clone(), entry);
             }
@@ -171,15 +198,30 @@ impl Locks {
     /// Judges an object anew. Returns the others that have to be judged again because of it.
     pub(super) fn judge(&mut self, key: &ObjectKey, quorum: QuorumView<'_>) -> Vec<ObjectKey> {
         let Some(entry) = self.entries.get_mut(key) else {
-            return self.claims.set(key, None);
+            let mut others = self.names.set(key, BTreeSet::new(), Age::default());
+            others.extend(self.targets.set(key, BTreeSet::new(), Age::default()));
+            return others;
         };
         entry.plan = judge::plan(&entry.object, quorum);
-        let claim = entry
-            .plan
-            .as_ref()
-            .ok()
-            .map(|plan| (name(plan), age(&entry.object.metadata)));
-        self.claims.set(key, claim)
+        let age = age(&entry.object.metadata);
+        let name = entry.plan.as_ref().ok().map(|plan| name(plan));
+        let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());
+        let in_force = entry.in_force();
+        let before = std::mem::replace(&mut entry.in_force_before, in_force.clone());
+        let mut claimed = in_force.clone();
+        // What is on its way out gets nothing new, and what has no name nothing at all.
+        if let (Ok(plan), Some(name)) = (&entry.plan, name)
+            && entry.object.metadata.deletion_timestamp.is_none()
+            && self.names.first(&name) == Some(key)
+        {
+            claimed.extend(switched(plan));
+        }
+        others.extend(self.targets.set(key, claimed, age));
+        // Somebody may have waited for what is stopped by now.
+        for what in before.difference(&in_force) {
+            others.extend(self.targets.of(what).filter(|other| *other != key).cloned());
+        }
+        others
     }
 
     /// What the object comes down to, beside the others.
@@ -188,10 +230,27 @@ impl Locks {
             Ok(plan) => plan,
             Err(problem) => return Some(Err(problem.clone())),
         };
-        Some(match self.claims.first(&name(plan)) {
-            Some(first) if first != key => Err(judge::taken(plan, first)),
-            _ => Ok(plan.clone()),
+        if let Some(first) = self.names.first(&name(plan))
+            && first != key
+        {
+            return Some(Err(judge::taken(plan, first)));
+        }
+        let mut wanted = switched(plan).into_iter();
+        let taken = wanted.find_map(|what| Some((self.taken(key, &what)?.clone(), what)));
+        Some(match taken {
+            Some((other, what)) => Err(judge::target_taken(&what, &other)),
+            None => Ok(plan.clone()),
         })
+    }
+
+    /// The other object that has this target: an older one, or one that still has to stop it.
+    pub(super) fn taken(&self, key: &ObjectKey, what: &Switched) -> Option<&ObjectKey> {
+        let in_force = |other: &&ObjectKey| {
+            let entry = self.entries.get(other);
+            *other != key && entry.is_some_and(|entry| entry.in_force().contains(what))
+        };
+        let older = self.targets.first(what).filter(|first| *first != key);
+        older.or_else(|| self.targets.of(what).find(in_force))
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {

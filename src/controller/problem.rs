@@ -10,6 +10,8 @@ pub(super) enum Reason {
     ImmutableField,
     StopBudgetTooShort,
     DuplicateLockName,
+    /// Another lock switches one of its targets.
+    TargetTaken,
     QuorumNotFound,
     QuorumNotUsable,
     ClusterNameNotUnique,
@@ -31,6 +33,7 @@ impl Reason {
             Self::ImmutableField => "ImmutableField",
             Self::StopBudgetTooShort => "StopBudgetTooShort",
             Self::DuplicateLockName => "DuplicateLockName",
+            Self::TargetTaken => "TargetTaken",
             Self::QuorumNotFound => "QuorumNotFound",
             Self::QuorumNotUsable => "QuorumNotUsable",
             Self::ClusterNameNotUnique => "ClusterNameNotUnique",
@@ -46,7 +49,24 @@ impl Reason {
 
     /// Whether a lock that was contended for before goes on: a slip of the pen must not stop the work that it guards.
     pub(super) const fn leaves_in_force(self) -> bool {
-        matches!(self, Self::InvalidSpec | Self::StopBudgetTooShort)
+        matches!(
+            self,
+            Self::InvalidSpec | Self::StopBudgetTooShort | Self::TargetTaken
+        )
+    }
+
+    /// Whether what is missing may come by itself within moments of a start.
+    pub(super) const fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Self::Opening
+                | Self::ChangingUrl
+                | Self::QuorumNotFound
+                | Self::QuorumNotUsable
+                | Self::SecretNotFound
+                | Self::SecretKeyMissing
+                | Self::SecretNotReadable
+        )
     }
 
     /// Whether somebody has to change this very object; otherwise what is missing may still come.
@@ -57,6 +77,7 @@ impl Reason {
                 | Self::ImmutableField
                 | Self::StopBudgetTooShort
                 | Self::DuplicateLockName
+                | Self::TargetTaken
                 | Self::MastersShared
                 | Self::ClusterNameNotUnique
         )

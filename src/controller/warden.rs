@@ -3,40 +3,46 @@
 //! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
+mod facts;
 mod fights;
 mod goal;
+mod halt;
 mod handle;
+mod outcome;
+mod patience;
+mod ready;
 mod target;
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, future::join_all, stream::SelectAll};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time,
+use futures_util::{
+    StreamExt,
+    future::{self, join_all},
+    stream::SelectAll,
 };
+use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Handle, Hands, Order, Post, Report};
+pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
 
 use crate::{
     api::{
-        leader_lock::{Candidates, Enforcement},
+        leader_lock::Enforcement,
         lock_status::{TargetState, TargetStatus},
     },
     clock,
-    elector::Standing,
-    lease::{FencingToken, Holder, Moment},
-    targets::{Changes, Leave, Note, Site, Step},
+    lease::{FencingToken, Moment},
+    targets::{Changes, Note, Site, Step},
 };
-use goal::{Facts, Goal, Other, goal};
+use goal::{Goal, goal};
+use halt::Halts;
+use outcome::Outcome;
+use ready::Readiness;
 use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
 /// Between two looks at pods that take their time: a thousand of them must not be a thousand looks every [`AGAIN`].
 const SELDOM: Duration = Duration::from_secs(1);
-/// Between two tries where somebody has to do something first.
-const TROUBLED: Duration = Duration::from_secs(2);
 /// Things are looked at again this often although nothing was heard: messages get lost.
 const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
@@ -54,10 +60,12 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         last_until: None,
         sibling_until: None,
         began: now,
-        stop: Vec::new(),
-        halted: None,
+        stop_began: None,
         stopping: None,
         turn: None,
+        halts: Halts::default(),
+        readiness: Readiness::default(),
+        patience_checked: false,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -67,6 +75,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         orders,
         task,
         last: None,
+        detached: None,
     }
 }
 
@@ -83,13 +92,16 @@ struct Warden {
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
     began: Moment,
-    stop: Vec<oneshot::Sender<bool>>,
-    /// Once told to stop, it starts nothing any more: the lock is still held until whoever asked gives it up.
-    halted: Option<Moment>,
+    /// Since when it stops without a bound.
+    stop_began: Option<Moment>,
     /// Since when it stops what still runs.
     stopping: Option<Moment>,
     /// When the finalizer may be asked for.
     turn: Option<Moment>,
+    halts: Halts,
+    readiness: Readiness,
+    /// Of what is declared now.
+    patience_checked: bool,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -118,10 +130,8 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(by, done)) => {
-                        self.halted = Some(by);
-                        self.stop.push(done);
-                    }
+                    Some(Order::Stop(halt, done)) => self.halts.add(halt, done),
+                    Some(Order::GoOn) => self.halts.lift(),
                     Some(Order::Plan(plan, hands)) => {
                         let anew = plan.targets != self.post.plan.targets;
                         (self.post.plan, self.post.hands) = (plan, hands);
@@ -143,6 +153,7 @@ impl Warden {
     /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
         let plan = self.post.plan.clone();
+        self.patience_checked = false;
         let mut before = std::mem::take(&mut self.switches);
         before.append(&mut self.removed);
         for target in &plan.targets {
@@ -152,7 +163,9 @@ impl Warden {
                 None => Switch::new(self.site(&target.name), self.post.pace.clone(), target),
             });
         }
-        before.retain(|switch| switch.observed != TargetState::Standby);
+        // Where nothing is switched, nothing is left to be stopped either.
+        let enforced = plan.enforcement == Enforcement::Enforce;
+        before.retain(|switch| enforced && switch.is_undone() && switch.observed != TargetState::Standby);
         self.removed = before.into_iter().map(Switch::undeclared).collect();
     }
 
@@ -172,9 +185,9 @@ impl Warden {
     }
 
     /// Stops what is not declared any more. True if nothing of it is left.
-    async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
-        let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps.into_iter().map(|step| matches!(step, Step::Done));
+    async fn stop_removed(&mut self, by: Option<Moment>, promised: bool) -> bool {
+        let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by, promised))).await;
+        let mut done = steps.iter().map(Step::is_stopped);
         self.removed.retain(|_| !done.next().unwrap_or(false));
         self.removed.is_empty()
     }
@@ -198,110 +211,62 @@ impl Warden {
         let goal = goal(&self.facts(now), now);
         if self.post.hands.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
-            self.stop.clear();
-            let paused = self.post.plan.enforcement != Enforcement::Observe;
-            self.switches
-                .iter()
-                .for_each(|switch| switch.is_left_alone(paused));
-            return (self.report(goal, true, false, None), None);
+            self.halts.refuse();
+            let paused = self.post.plan.enforcement == Enforcement::Enforce;
+            return self.look(goal, None, paused.then_some(false)).await;
+        }
+        if goal != Goal::Stop(None) {
+            self.stop_began = None;
+        }
+        if !matches!(goal, Goal::Stop(_)) {
+            self.stopping = None;
         }
         match goal {
             Goal::Run => {
-                self.stopping = None;
-                self.run_targets().await
-            }
-            Goal::Stop(by) => self.stop_targets(by).await,
-            Goal::Keep(until) => {
-                for switch in &mut self.switches {
-                    switch.look().await;
+                let leave = self.leave().map(|(leave, _)| leave);
+                let ended = async {
+                    match leave {
+                        Some(leave) => leave.ended().await,
+                        None => future::pending().await,
+                    }
+                };
+                // A start that hangs must not take the time that stopping needs.
+                tokio::select! {
+                    biased;
+                    turn = self.run_targets() => turn,
+                    () = ended => (self.report(goal, false, false, None), Some(clock::now())),
                 }
-                let due = self.due().into_iter().chain(until).min();
-                (self.report(goal, true, false, None), due)
             }
+            Goal::Stop(by) => {
+                let bound = self.stop_bound(by, now);
+                self.stop_targets(bound, by.is_some()).await
+            }
+            Goal::Keep(until) => self.look(goal, until, None).await,
         }
+    }
+
+    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
+    }
+
+    async fn look(
+        &mut self,
+        goal: Goal,
+        again: Option<Moment>,
+        enforced: Option<bool>,
+    ) -> (Report, Option<Moment>) {
+        self.readiness.forget();
+        join_all(self.switches.iter_mut().map(|switch| switch.look(enforced))).await;
+        let again = self.due().into_iter().chain(again).min();
+        (self.report(goal, true, false, None), again)
     }
 
     /// When the first may go on that waits for its turn.
     fn due(&self) -> Option<Moment> {
         let all = self.switches.iter().chain(&self.removed);
         all.filter_map(Switch::due).min()
-    }
-
-    /// What is known now, also of leases that have ended since.
-    fn facts(&mut self, now: Moment) -> Facts {
-        let standing = self.post.standing.borrow_and_update().clone();
-        let authority = standing.authority_at(now);
-        if let Some(authority) = authority {
-            if self.seen_token != Some(authority.token) {
-                self.seen_token = Some(authority.token);
-                self.start_after = now + self.delay(&standing);
-            }
-            self.last_until = Some(authority.valid_until);
-            (self.lost, self.sibling_until) = (None, None);
-        } else if let Some(until) = self.last_until.take() {
-            self.lost = Some(until);
-        }
-        // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
-        let others = |holder: &&Holder| Some(holder.token) != self.seen_token;
-        let holder = standing.holder_at(now).filter(others);
-        let other = holder.map(|holder| {
-            if holder.cluster.uid() == self.post.cluster.uid() {
-                Other::Sibling
-            } else {
-                Other::Elsewhere
-            }
-        });
-        if other == Some(Other::Sibling) {
-            self.lost = None;
-            self.sibling_until = holder.map(|holder| holder.ends);
-        }
-        Facts {
-            held_until: authority.map(|authority| authority.valid_until),
-            start_after: self.start_after,
-            other,
-            lost: self.lost,
-            sibling_until: self.sibling_until,
-            observes: self.observes(),
-            began: self.began,
-            ordered: self.halted,
-            takeover_delay: self.post.plan.takeover_delay,
-            stop: self.post.plan.timings.stop,
-            on_quorum_loss: self.post.plan.on_quorum_loss,
-        }
-    }
-
-    /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.
-    fn delay(&self, standing: &Standing) -> Duration {
-        if !standing.marks.ended_uncleanly() {
-            return Duration::ZERO;
-        }
-        let held = standing.marks.held;
-        let own = standing
-            .last_holder
-            .as_ref()
-            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_tokens.has(held) {
-            Duration::ZERO
-        } else {
-            self.post.plan.takeover_delay
-        }
-    }
-
-    /// `candidates: Agents`: whoever holds the lock is a process of its own.
-    fn observes(&self) -> bool {
-        self.post.plan.candidates == Candidates::Agents
-    }
-
-    /// The lease under which targets run, and where nobody tells of its end, when it is over.
-    fn leave(&self) -> Option<(Leave, Option<Moment>)> {
-        let standing = self.post.standing.clone();
-        if !self.observes() {
-            return self.seen_token.map(|token| (Leave::new(standing, token), None));
-        }
-        let holder = standing.borrow().holder_at(clock::now()).cloned();
-        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
-        let until = holder.ends;
-        Some((Leave::observed(standing, holder), Some(until)))
     }
 
     async fn mark(&self, clean: bool) -> bool {
@@ -318,7 +283,8 @@ impl Warden {
             return (self.report(Goal::Run, false, false, None), Some(clock::now()));
         };
         let token = leave.token();
-        if !self.post.hands.guarded {
+        let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
+        if guards && !self.post.hands.guarded {
             let now = clock::now();
             let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
             let due = (turn > now).then_some(turn);
@@ -326,7 +292,7 @@ impl Warden {
         }
         self.turn = None;
         // What an observer does is not told by the registers: they are about those who contend.
-        if !self.observes() && self.marked != Some(token) {
+        if guards && !self.observes() && self.marked != Some(token) {
             if !self.mark(false).await {
                 let trouble = (
                     "NotMarked",
@@ -340,55 +306,62 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let (mut settled, mut trouble) = (self.stop_removed(None).await, None);
+        let mut outcome = Outcome::new(self.stop_removed(None, false).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) | Step::Contested(_) => settled = false,
-                Step::Trouble(why) => (settled, trouble) = (false, Some((why.reason, why.text))),
-            }
+            outcome.take(step, true);
         }
-        let pause = if trouble.is_some() { TROUBLED } else { AGAIN };
-        let again = (!settled).then(|| self.due().unwrap_or(clock::now() + pause));
+        if outcome.settled {
+            self.check_patience().await;
+        }
+        let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
+        let mut again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
+        if outcome.settled
+            && let Some(after) = self.post.plan.failover_after_unready
+        {
+            let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
+            let look = self.readiness.take(&found, token, after, clock::now());
+            again = Some(again.map_or(look, |again| again.min(look)));
+        }
         let again = again.into_iter().chain(until).min();
-        (self.report(Goal::Run, settled, false, trouble), again)
+        (
+            self.report(Goal::Run, outcome.settled, false, outcome.trouble),
+            again,
+        )
     }
 
-    async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
-        let goal = Goal::Stop(by);
-        let (mut settled, mut trouble) = (self.stop_removed(by).await, None);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
-        for step in steps.await {
-            match step {
-                Step::Done => {}
-                Step::Working(_) | Step::Contested(_) => settled = false,
-                Step::Trouble(why) => {
-                    // It is stopped, and there is something to say nevertheless.
-                    settled &= why.state == TargetState::Standby;
-                    trouble = Some((why.reason, why.text));
-                }
-            }
-        }
+    /// `promised`: another cluster may begin after `by`.
+    async fn stop_targets(&mut self, by: Moment, promised: bool) -> (Report, Option<Moment>) {
+        let goal = Goal::Stop(Some(by));
         let since = *self.stopping.get_or_insert_with(clock::now);
-        if settled {
-            (self.lost, self.stopping) = (None, None);
-            if !self.stop.is_empty() {
+        let mut outcome = Outcome::new(self.stop_removed(Some(by), promised).await);
+        let steps = self
+            .switches
+            .iter_mut()
+            .map(|switch| switch.stop(Some(by), promised));
+        let steps = join_all(steps).await;
+        for (switch, step) in self.switches.iter().zip(steps) {
+            let awaited = switch.is_undone() && !step.is_stopped();
+            outcome.take(step, awaited);
+        }
+        self.readiness.forget();
+        if outcome.settled {
+            (self.lost, self.stop_began, self.stopping) = (None, None, None);
+            if self.halts.begin_answer() {
                 let held = self.marked.is_some() && self.marked == self.seen_token;
                 let clean = !held || self.mark(true).await;
-                for done in self.stop.drain(..) {
-                    // Whoever asked may have given up.
-                    let _ = done.send(clean);
-                }
+                self.halts.answer(clean);
                 self.marked = None;
             }
         }
-        let again = match (settled, by) {
-            (true, _) => trouble.is_some().then(|| clock::now() + TROUBLED),
-            (false, None) if trouble.is_some() => Some(clock::now() + TROUBLED),
-            (false, _) => Some(self.due().unwrap_or_else(|| look_again(since, by, clock::now()))),
+        let unsettled = if promised || outcome.trouble.is_none() {
+            between_looks(since, by, clock::now())
+        } else {
+            AGAIN * 8
         };
-        (self.report(goal, settled, false, trouble), again)
+        let pause = outcome.pause(unsettled);
+        let again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
+        (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
 
     fn report(
@@ -407,25 +380,26 @@ impl Warden {
             },
             observed: switch.observed,
         };
+        let all = || self.switches.iter().chain(&self.removed);
         Report {
             key: self.post.key.clone(),
             targets: self.switches.iter().map(status).collect(),
-            runs: self
-                .switches
-                .iter()
-                .chain(&self.removed)
-                .any(|switch| switch.observed != TargetState::Standby),
+            has: all()
+                .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
+                .map(|switch| switch.work.clone())
+                .collect(),
+            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
             wants_guard,
             settled,
             trouble,
+            unready: self.readiness.too_long,
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }
 }
 
-/// When what is stopping is looked at again: an eighth of its time late, and closely towards its end.
-fn look_again(since: Moment, by: Option<Moment>, now: Moment) -> Moment {
-    let left = by.map_or(Duration::MAX, |by| by.left(now));
-    let pause = now.since(since).min(left) / 8;
-    now + pause.clamp(AGAIN, SELDOM)
+/// How long what is stopping is left alone: an eighth of the time that it takes, and less towards its end.
+fn between_looks(since: Moment, by: Moment, now: Moment) -> Duration {
+    let pause = now.since(since).min(by.left(now)) / 8;
+    pause.clamp(AGAIN, SELDOM)
 }

@@ -133,6 +133,10 @@ impl Driver {
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to, token) => self.named(&lock, Event::HandOver { to, token }),
             Command::Mark(lock, clean, asked) => self.mark(&lock, clean, asked),
+            Command::Ask(lock, request, asked) => {
+                let keys = self.masters.lock(&lock);
+                self.masters.submit(Call::asking(keys, request, asked))
+            }
             Command::Ping(asked) => {
                 // Whoever asked may have given up.
                 let _ = asked.send(());

@@ -70,7 +70,10 @@ impl Plan {
         let lock = session.masters.lock(&self.lock);
         let delivery = session.masters.ask(&lock, request).await?;
         let after = clock::unix_time();
-        let Delivery::Done { majority, answers } = delivery else {
+        let Delivery::Done {
+            majority, answers, ..
+        } = delivery
+        else {
             return Err(Closed);
         };
         let mut text = format!("broken: lock {}, reason: {reason}\n", self.lock);
@@ -79,7 +82,7 @@ impl Plan {
                 Some(Answer::Granted { .. }) => "reserved for nobody".to_owned(),
                 Some(Answer::Refused(_)) => "not reserved: refused".to_owned(),
                 Some(Answer::Unknown(why)) => format!("not reserved: {why}"),
-                None => "not reserved: no answer".to_owned(),
+                Some(Answer::Slot(_)) | None => "not reserved: no answer".to_owned(),
             };
             let _ = writeln!(text, "  {} ({}): {done}", master.name, master.url);
         }

@@ -18,13 +18,15 @@ use super::{
     cluster::{Blame, Cluster, ClusterError, DeclaredLock, Given},
 };
 use crate::{
-    api::{RedisQuorum, leader_lock::Candidates, lock_status::Role},
+    api::{LeaderLock, RedisQuorum, leader_lock::Candidates, lock_status::Role},
     lease::ClusterId,
 };
 
 const COMMAND: &str = "redlock hand-over";
 /// The walk through the keys of a master, for the clusters that report: some hundred thousand keys.
 const WALK: Duration = Duration::from_secs(2);
+/// Where nothing has to be stopped, it is a matter of milliseconds.
+const WAIT: Duration = Duration::from_secs(30);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ pub struct Wish {
     pub to: String,
     /// Also to a cluster that is not seen to be alive.
     pub force: bool,
-    pub wait: Duration,
+    pub wait: Option<Duration>,
 }
 
 /// Why nothing was asked of the holder.
@@ -166,6 +168,16 @@ async fn open(cluster: &Cluster, given: &Given, quorum: &RedisQuorum) -> (Option
     }
 }
 
+/// Until the holder must have given it up or refused, and another cluster taken it.
+fn long_enough(lock: &LeaderLock) -> Duration {
+    let timings = lock.status.as_ref().and_then(|status| status.timings.as_ref());
+    let stops = timings.filter(|_| !lock.spec.targets.is_empty());
+    let milliseconds = stops.map_or(0, |timings| {
+        timings.stop_milliseconds + timings.lease_duration_milliseconds
+    });
+    WAIT + Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}
+
 impl Plan {
     /// Looks at the lock, at its holder and at the cluster that is to have it; asks nobody for anything.
     ///
@@ -215,13 +227,13 @@ impl Plan {
             }
         };
         Ok(Self {
-            lock,
             called,
             from: format!("{identity} of cluster {from}"),
             from_cluster: from,
             token,
             to,
-            wait: wish.wait,
+            wait: wish.wait.unwrap_or_else(|| long_enough(&lock.object)),
+            lock,
             session,
             away,
         })

@@ -20,7 +20,7 @@ pub(crate) use run::Courier;
 pub use tenure::Tenure;
 
 use super::{keys::LockKeys, reply::Answer};
-use crate::lease::{ClusterId, FencingToken, Loss, Moment, View, Won, vote::MAX_MASTERS};
+use crate::lease::{ClusterId, FencingToken, Loss, Moment, SlotView, View, Won, vote::MAX_MASTERS};
 
 /// Locks in one script call. Measured: 100 to 200 have the throughput of one big call and block the master for a
 /// tenth of its time.
@@ -67,6 +67,10 @@ pub enum Request {
         slot: u64,
         job: Arc<str>,
     },
+    /// Look at the claimed slot of a target.
+    Slots {
+        target: Arc<str>,
+    },
     #[doc(hidden)]
     Confirm {
         tenure: Arc<Tenure>,
@@ -91,9 +95,12 @@ pub enum Delivery {
     RenewalRefused,
     RenewalUndecided,
     Observed(View),
-    /// Of the other requests: whether a majority did it in this one round, and each master's answer.
+    Slots(SlotView),
+    /// Of the other requests: whether a majority did it in this one round, whether so many refused that none could, and
+    /// each master's answer.
     Done {
         majority: bool,
+        refused: bool,
         answers: Box<[Option<Answer>; MAX_MASTERS]>,
     },
 }
@@ -155,6 +162,19 @@ impl Call {
         }
     }
 
+    /// The sender gets the delivery.
+    pub(crate) const fn asking(
+        lock: Arc<LockKeys>,
+        request: Request,
+        sender: oneshot::Sender<Delivery>,
+    ) -> Self {
+        Self {
+            lock,
+            request,
+            sink: Sink::One(sender),
+        }
+    }
+
     /// The delivery goes to `sender`, marked with `tag`.
     #[must_use]
     pub fn tagged(
@@ -184,10 +204,11 @@ pub enum Operation {
     Break,
     Mark,
     Claim,
+    Slots,
 }
 
 impl Operation {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Grant,
         Self::Confirm,
         Self::Renew,
@@ -198,6 +219,7 @@ impl Operation {
         Self::Break,
         Self::Mark,
         Self::Claim,
+        Self::Slots,
     ];
 
     #[must_use]
@@ -213,6 +235,7 @@ impl Operation {
             Self::Break => "break",
             Self::Mark => "mark",
             Self::Claim => "claim",
+            Self::Slots => "slots",
         }
     }
 }
@@ -235,6 +258,7 @@ impl Request {
             Self::Break { .. } => Operation::Break,
             Self::Mark { .. } => Operation::Mark,
             Self::Claim { .. } => Operation::Claim,
+            Self::Slots { .. } => Operation::Slots,
         }
     }
 
@@ -247,7 +271,9 @@ impl Request {
             | Self::Undo { tenure, .. }
             | Self::Reserve { tenure, .. }
             | Self::Mark { tenure, .. } => Some(tenure),
-            Self::Observe | Self::Inspect | Self::Break { .. } | Self::Claim { .. } => None,
+            Self::Observe | Self::Inspect | Self::Break { .. } | Self::Claim { .. } | Self::Slots { .. } => {
+                None
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::unknown::Unknown;
-use crate::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting};
+use crate::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister};
 
 /// A script's reply: the same beginning in all of them.
 #[derive(Debug, PartialEq)]
@@ -31,6 +31,7 @@ pub(crate) enum Code {
 pub enum Answer {
     Granted { number: u64, marks: Marks },
     Refused(Sighting),
+    Slot(SlotRegister),
     Unknown(Unknown),
 }
 
@@ -127,6 +128,16 @@ fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
         ("reserved", [cluster, left]) => {
             let obstacle = Obstacle::Reserved(text(cluster)?.chars().take(200).collect());
             Ok(Answer::Refused(Sighting::blocked(obstacle, ends(left, now)?)))
+        }
+        ("slot", [last, floor]) => {
+            let (slot, job) = text(last)?
+                .split_once('|')
+                .ok_or_else(|| bad("slot and job", last))?;
+            Ok(Answer::Slot(SlotRegister {
+                slot: slot.parse().map_err(|_| bad("slot", last))?,
+                job: job.to_owned(),
+                floor: number(floor)?,
+            }))
         }
         ("ours", []) => Ok(Answer::Refused(Sighting::OURS)),
         ("error", []) => Err(Unknown::Server {

@@ -45,6 +45,7 @@ scripts! {
     BREAK = "fields_none.lua" "preamble.lua" "break.lua";
     MARK = "fields_none.lua" "preamble.lua" "mark.lua";
     CLAIM = "fields_none.lua" "preamble.lua" "claim.lua";
+    SLOTS = "fields_none.lua" "preamble.lua" "slots.lua";
     LOOK = "look.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";

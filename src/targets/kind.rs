@@ -55,7 +55,6 @@ fn is_api_version(text: &str) -> bool {
 }
 
 /// The same for one that needs no more than that.
-#[expect(dead_code, reason = "for the actions that switch one kind")]
 pub(super) async fn resource(client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
     Ok(kind(client, reference).await?.resource)
 }

@@ -32,8 +32,8 @@ use sight::{ROLE, Setter, Sight};
 const TRIES: usize = 8;
 /// What was seen is good until something changes, and for no longer than this: a watch may miss something.
 const FRESH: Duration = Duration::from_secs(55);
-/// A label that was given again after this replica took it is left alone for so long, where only this replica thinks
-/// that nobody holds the lock: a sibling sees more.
+/// A label that was given again after this replica took it, or under a later lease than it has seen, is left alone for so
+/// long, where this replica only does not see who holds the lock: a sibling sees more.
 const OVERRULED: Duration = Duration::from_secs(60);
 
 pub(super) struct LabelPods {
@@ -45,8 +45,8 @@ pub(super) struct LabelPods {
     /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
     /// long as the pod is in that version.
     unanswered: Option<Sight>,
-    /// The token of the label that was taken last without an order or a lease.
-    overruled: Option<(Option<u64>, Moment)>,
+    /// The token of a label that a sibling knows better of, and since when.
+    overruled: Option<(u64, Moment)>,
 }
 
 /// Why a step is made.
@@ -97,12 +97,14 @@ impl LabelPods {
             }
             let mut choice = choose(&pods, wanted, &self.pods.by);
             let before = choice.take.len();
-            choice.take.retain(|pod| !self.is_overruled(pod, cause));
+            choice
+                .take
+                .retain(|pod| is_sure(cause) || !self.is_overruled(pod));
             if choice.take.len() < before {
+                choice.give = None;
                 if choice.take.is_empty() {
                     return Ok(Step::Working(TargetState::Active));
                 }
-                choice.give = None;
             }
             if choice.take.is_empty() && !gives(&choice, cause) {
                 return Ok(self.verdict(&choice, wanted, cause));
@@ -171,8 +173,11 @@ impl LabelPods {
     }
 
     fn on_taken(&mut self, pod: &Sight, cause: Cause<'_>) {
-        if !is_sure(cause) {
-            self.overruled = Some((pod.token, clock::now()));
+        if let Some(token) = pod.token
+            && !is_sure(cause)
+        {
+            // If it comes back, then by a sibling.
+            self.overruled = Some((token, clock::now()));
         }
         let target = &self.site.target;
         match &pod.setter {
@@ -190,12 +195,22 @@ impl LabelPods {
         }
     }
 
-    /// Taken once before, and given again by a sibling, which sees that the lock is held.
-    fn is_overruled(&self, pod: &Sight, cause: Cause<'_>) -> bool {
-        let Some((token, at)) = self.overruled else {
+    /// Given by a sibling that sees more: by a later lease than this replica has seen, or again after this one took it.
+    fn is_overruled(&mut self, pod: &Sight) -> bool {
+        let Some(token) = pod.token.filter(|_| pod.labelled) else {
             return false;
         };
-        !is_sure(cause) && pod.token.is_some() && pod.token == token && clock::now().since(at) < OVERRULED
+        if self.overruled.is_none_or(|(known, _)| known != token) {
+            let standing = self.site.elector.watch(&self.site.lock);
+            let seen = standing.and_then(|standing| standing.borrow().last_token());
+            // One that has just started has seen nothing, and takes what nobody is known to hold.
+            if seen.is_none_or(|seen| token <= seen.0) {
+                return false;
+            }
+            self.overruled = Some((token, clock::now()));
+        }
+        self.overruled
+            .is_some_and(|(_, at)| clock::now().since(at) < OVERRULED)
     }
 
     /// Of what is as it should be, as far as it can.

@@ -47,6 +47,27 @@ impl Leave {
         }
     }
 
+    /// Returns when it is not good any more.
+    pub(crate) async fn ended(mut self) {
+        loop {
+            let now = clock::now();
+            let until = {
+                let standing = self.standing.borrow_and_update();
+                match &self.lease {
+                    Lease::Own(_) => standing.authority_at(now).map(|authority| authority.valid_until),
+                    Lease::Observed(_) => standing.holder_at(now).map(|holder| holder.ends),
+                }
+            };
+            let Some(until) = until.filter(|_| self.holds()) else {
+                return;
+            };
+            tokio::select! {
+                changed = self.standing.changed() => if changed.is_err() { return },
+                () = clock::sleep_until(until) => {}
+            }
+        }
+    }
+
     pub(crate) const fn token(&self) -> FencingToken {
         match &self.lease {
             Lease::Own(token) => *token,

@@ -17,8 +17,8 @@ use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(4);
-/// Where their controller would still replace them: only when there is nothing left to wait for.
-const DELETE_ANYWAY_BEFORE: Duration = Duration::from_millis(1_500);
+/// What its controller has not deleted yet, it may replace: that waits as long as it can.
+const REPLACED_BEFORE: Duration = Duration::from_millis(1_500);
 /// Of the time that is left, what a kubelet needs to kill and to say so.
 const TO_CONFIRM: Duration = Duration::from_secs(1);
 
@@ -55,6 +55,24 @@ impl Pods {
         }
     }
 
+    /// Those that have not ended.
+    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
+        let alive = "status.phase!=Succeeded,status.phase!=Failed";
+        let parameters = ListParams::default().labels(selector).fields(alive);
+        let list = self.api.list(&parameters).await;
+        list.map(|list| list.items)
+            .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
+    }
+
+    pub(super) async fn any_ready(&self, selector: &str) -> Result<bool, TargetError> {
+        let is_ready = |pod: &Pod| {
+            let conditions = pod.status.iter().flat_map(|status| &status.conditions).flatten();
+            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+            ready.any(|condition| condition.status == "True")
+        };
+        Ok(self.list(selector).await?.iter().any(is_ready))
+    }
+
     /// Those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
         self.left_of(selector, |_| true).await
@@ -66,13 +84,8 @@ impl Pods {
         selector: &str,
         belong: impl Fn(&Pod) -> bool,
     ) -> Result<Vec<Left>, TargetError> {
-        let parameters = ListParams::default()
-            .labels(selector)
-            .fields("status.phase!=Succeeded,status.phase!=Failed");
-        let list = self.api.list(&parameters).await;
-        let list =
-            list.map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))?;
-        let pods = list.items.into_iter().filter(belong).map(|pod| {
+        let list = self.list(selector).await?;
+        let pods = list.into_iter().filter(belong).map(|pod| {
             let metadata = pod.metadata;
             let period = metadata.deletion_grace_period_seconds.unwrap_or(0);
             Left {
@@ -84,16 +97,11 @@ impl Pods {
         Ok(pods.collect())
     }
 
-    /// Near the end: deletes these with the grace period that is left until then. `for_good`: nobody will replace them.
+    /// Near the end: deletes these with the grace period that is left until then.
     ///
     /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
     /// say nothing. With a second, its kubelet says when they are dead.
-    pub(super) async fn hurry(
-        &self,
-        pods: &[Left],
-        by: Option<Moment>,
-        for_good: bool,
-    ) -> Result<(), TargetError> {
+    pub(super) async fn hurry(&self, pods: &[Left], by: Option<Moment>) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
         };
@@ -103,7 +111,7 @@ impl Pods {
         let grace = grace(left);
         let late = |pod: &&Left| match pod.going {
             Some(period) => period > i64::from(grace),
-            None => for_good || left <= DELETE_ANYWAY_BEFORE,
+            None => left <= REPLACED_BEFORE,
         };
         for pod in pods.iter().filter(late) {
             if !self.hurried().contains(&pod.uid) {

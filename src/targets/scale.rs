@@ -241,6 +241,18 @@ impl Action for Scale {
         .boxed()
     }
 
+    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
+        async {
+            let object = self.object().await?;
+            let selector = object.look().await?.and_then(|sight| sight.selector);
+            match selector {
+                Some(selector) => object.pods().any_ready(&selector).await.map(Some),
+                None => Ok(None),
+            }
+        }
+        .boxed()
+    }
+
     fn changes(&self) -> Changes {
         let (site, reference) = (self.site.clone(), self.reference.clone());
         let found = stream::once(async move {

@@ -33,6 +33,7 @@ const STOP_MARGIN: &[f64] = &[
 pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
 pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
 pub(super) const RENEW_RESULTS: [&str; 3] = ["renewed", "refused", "undecided"];
+pub(super) const SLOT_RESULTS: [&str; 6] = ["claimed", "elsewhere", "passed", "lost", "too_old", "undecided"];
 const END_REASONS: [&str; 6] = [
     "released",
     "reserved",

@@ -12,8 +12,8 @@ use std::{
 };
 
 use super::{
-    Origin,
-    events::{ACQUIRE_RESULTS, RENEW_RESULTS, acquire_result, renew_result},
+    Origin, SlotResult,
+    events::{ACQUIRE_RESULTS, RENEW_RESULTS, SLOT_RESULTS, acquire_result, renew_result},
     text::{Text, labels},
 };
 use crate::{
@@ -31,6 +31,7 @@ pub(super) struct LockCounts {
     labels: String,
     attempts: [AtomicU64; ACQUIRE_RESULTS.len()],
     renewals: [AtomicU64; RENEW_RESULTS.len()],
+    slots: [AtomicU64; SLOT_RESULTS.len()],
     unheld: Mutex<Unheld>,
 }
 
@@ -47,6 +48,7 @@ impl LockCounts {
             labels: labels(&[("lock_namespace", &names.0), ("lock", &names.1)]),
             attempts: Default::default(),
             renewals: Default::default(),
+            slots: Default::default(),
             unheld: Mutex::new(Unheld {
                 total: Duration::ZERO,
                 counted_to: now,
@@ -60,6 +62,10 @@ impl LockCounts {
 
     pub(super) fn renewal_ended(&self, result: RenewResult) {
         self.renewals[renew_result(result)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn slot_decided(&self, result: SlotResult) {
+        self.slots[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Nobody held it from `since` (or when it was last counted) to `now`.
@@ -157,6 +163,13 @@ pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: Moment,
     let name = "redlock_renewals_total";
     text.family(name, "counter", "Rounds of renewal of the lock.");
     by_result(text, rows, name, &RENEW_RESULTS, |counts| &counts.renewals);
+    let name = "redlock_slot_claims_total";
+    text.family(
+        name,
+        "counter",
+        "What became of the slots of CronJobs in this cluster.",
+    );
+    by_result(text, rows, name, &SLOT_RESULTS, |counts| &counts.slots);
 }
 
 type Family = (&'static str, &'static str, &'static str);

@@ -269,7 +269,9 @@ impl Master {
                 Answer::Done
             }
             Op::Reserve { stem, cluster } => {
-                if !found.as_ref().is_some_and(|value| mine(value, stem)) || foreign(cluster).is_some() {
+                // One for the own cluster is the one by which the lock came here: it is replaced.
+                let theirs = foreign(cluster).and(foreign(&stem.cluster.to_string()));
+                if !found.as_ref().is_some_and(|value| mine(value, stem)) || theirs.is_some() {
                     return Answer::NotDone;
                 }
                 let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));

@@ -7,6 +7,7 @@ use kube::api::{Api, ListParams};
 
 use crate::common::eventually;
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
+use crate::label_pods;
 use crate::suspend;
 use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock};
@@ -69,7 +70,8 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
         "targetKinds[2].group=test.example",
         "targetKinds[2].resource=gates",
     ];
-    let grant = [&suspend::RIGHTS[..], &gates].concat();
+    let pods = ["targetKinds[3].group=", "targetKinds[3].resource=pods"];
+    let grant = [&suspend::RIGHTS[..], &gates, &pods].concat();
     world.plane.install_rbac_with(&namespace, &grant).await;
     world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
@@ -81,6 +83,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     let mut operator = targets::replica(&world, "replica-1").await;
     a_target_with_a_pod_that_does_not_go(&world).await;
     suspend::use_every_right(&world).await;
+    label_pods::use_every_right(&world).await;
     // A request that means nothing is answered, too.
     world.kubectl(&["annotate", "ll", "report", "redlock.dev/hand-over=nothing"]);
     world

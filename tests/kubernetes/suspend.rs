@@ -113,6 +113,21 @@ impl<'a> Place<'a> {
             .kubectl(&["create", "job", name, &format!("--from=cronjob/{cron_job}")]);
     }
 
+    /// As the controller of Jobs would say of one that is suspended.
+    fn heed(&self, job: &str) {
+        let condition = json!({"type": "Suspended", "status": "True", "reason": "JobSuspended"});
+        let status = json!({"status": {"conditions": [condition]}}).to_string();
+        self.world.kubectl(&[
+            "patch",
+            "job",
+            job,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            &status,
+        ]);
+    }
+
     async fn until_job(&self, name: &str, what: &str, wanted: impl Fn(&Job) -> bool) -> Duration {
         let jobs = self.jobs();
         let (_, took) = timed(&format!("Job {name} {what}"), async || {
@@ -287,6 +302,9 @@ pub async fn use_every_right(world: &World) {
     }
     place.is("switching-report", "Active").await;
     place.run("report", "half-done");
+    for name in ["work", "half-done"] {
+        place.heed(name);
+    }
     for wanted in [false, true] {
         place.wants("switching-report", wanted).await;
         place.wants("switching-work", wanted).await;

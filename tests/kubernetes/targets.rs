@@ -55,7 +55,7 @@ pub async fn install(world: &World) {
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
 }
 
-async fn world() -> World {
+pub async fn world() -> World {
     let world = World::new(3).await;
     install(&world).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
@@ -80,9 +80,15 @@ impl Gates {
         ))
     }
 
-    async fn replicas(&self, name: &str) -> i64 {
+    pub async fn replicas(&self, name: &str) -> i64 {
         let gate = self.0.get(name).await.unwrap();
         gate.data["spec"]["replicas"].as_i64().unwrap_or(0)
+    }
+
+    /// Grows with every write of its spec.
+    pub async fn generation(&self, name: &str) -> i64 {
+        let gate = self.0.get(name).await.unwrap();
+        gate.metadata.generation.unwrap()
     }
 
     pub async fn until(&self, name: &str, wanted: i64) {
@@ -114,7 +120,7 @@ impl Gates {
     }
 
     /// What its controller would say of the pods that are there.
-    async fn count(&self, name: &str, replicas: i64) {
+    pub async fn count(&self, name: &str, replicas: i64) {
         let status = json!({"status": {"replicas": replicas}});
         self.0
             .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
@@ -128,7 +134,7 @@ fn siblings(command: &mut std::process::Command) {
 }
 
 /// A pod of this replica that is ready, as the kubelet would say.
-fn ready_pod(world: &World, name: &str) {
+pub fn ready_pod(world: &World, name: &str) {
     world.apply(&format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: redlock}}}}\n\
          spec: {{containers: [{{name: operator, image: redlock}}]}}\n"

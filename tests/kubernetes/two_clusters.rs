@@ -5,6 +5,8 @@
 
 #[path = "two_clusters/cluster.rs"]
 mod cluster;
+#[path = "two_clusters/controllers.rs"]
+mod controllers;
 #[path = "two_clusters/episode.rs"]
 mod episode;
 #[path = "two_clusters/faults.rs"]
@@ -67,7 +69,18 @@ async fn a_deployment_never_runs_in_both_clusters() {
     let mut pair = Pair::new(Work::Deployment, seed).await;
     unguarded(&pair).await;
     let mut held = pair.enforce().await;
-    for fault in [Fault::CutFromMasters, Fault::Rollout, Fault::StepDown] {
+    let faults = [
+        Fault::CutFromMasters,
+        Fault::Rollout,
+        Fault::CutFromApiServer,
+        Fault::StepDown,
+        Fault::KillSibling,
+        Fault::PauseMasters,
+        Fault::KillHolder,
+        // The last one: its controllers do not follow it at once.
+        Fault::StopApiServer,
+    ];
+    for fault in faults {
         let episode = episode(&mut pair, fault, held, &mut random).await;
         println!("{}", episode.timeline());
         let overlaps = episode.overlaps();

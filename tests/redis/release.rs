@@ -145,6 +145,28 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
 }
 
 #[tokio::test]
+async fn what_was_passed_on_is_passed_back_while_its_reservation_still_stands() {
+    let (servers, masters) = three().await;
+    let there = of_cluster(&servers, "us-1").await;
+    let tenure = hold(&masters, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let cluster = ClusterId::new("us-1", "us-1").unwrap();
+    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    let tenure = hold(&there, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    for server in servers.iter() {
+        let there: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
+        assert_eq!(there.as_deref(), Some("us-1/us-1"), "the test is too slow");
+    }
+    let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
+    assert!(ask(&there, Request::Reserve { tenure, cluster }).await);
+    for server in servers.iter() {
+        let back: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
+        assert_eq!(back.as_deref(), Some("eu-1/eu-1"));
+    }
+}
+
+#[tokio::test]
 async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
     let (servers, masters) = three().await;
     let here = of_cluster(&servers, "eu-1").await;

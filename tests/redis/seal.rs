@@ -13,7 +13,7 @@ use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, event
 pub(crate) const WAIT: Duration = Duration::from_millis(2_440);
 pub(crate) const BOUND: Duration = Duration::from_secs(30);
 /// Beyond the floor of the slots, which is a minute ahead of the clock.
-const SLOT: u64 = 40_000_000_000;
+pub(crate) const SLOT: u64 = 40_000_000_000;
 
 pub(crate) async fn raw(server: &RedisServer) -> MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
@@ -24,7 +24,7 @@ pub(crate) async fn register(server: &RedisServer, field: &str) -> Option<String
     raw(server).await.hget("redlock:meta", field).await.unwrap()
 }
 
-async fn set_register(server: &RedisServer, field: &str, value: &str) {
+pub(crate) async fn set_register(server: &RedisServer, field: &str, value: &str) {
     let _: () = raw(server)
         .await
         .hset("redlock:meta", field, value)

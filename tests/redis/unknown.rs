@@ -22,7 +22,10 @@ async fn command(server: &RedisServer, words: &[&str]) {
 /// What the first master answers to a look at a lock, and that the two others decide without it.
 async fn answer_of_the_first(masters: &Opened) -> Answer {
     let lock = masters.lock(&lock_name("some/lock"));
-    let Delivery::Done { answers, majority } = masters.ask(&lock, Request::Inspect).await.unwrap() else {
+    let Delivery::Done {
+        answers, majority, ..
+    } = masters.ask(&lock, Request::Inspect).await.unwrap()
+    else {
         panic!()
     };
     assert!(majority, "{answers:?}");

@@ -60,11 +60,7 @@ pub fn validate_lock(
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
     let targets = targets(&mut problems, &spec.targets, spec.candidates);
-    let stop = targets
-        .iter()
-        .map(|target: &TargetPlan| target.stop)
-        .max()
-        .unwrap_or_default();
+    let stop = longest_stop(&targets);
     let timings = timings(&mut problems, spec, stop, quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
@@ -74,16 +70,11 @@ pub fn validate_lock(
         spec.preference_delay_seconds,
         0..=LONGEST_PREFERENCE_DELAY,
     );
-    let takeover_delay = problems.seconds(
+    let given_delay = problems.seconds(
         "spec.takeoverDelaySeconds",
         spec.takeover_delay_seconds,
         0..=LONGEST,
     );
-    let default_takeover_delay = if targets.iter().any(|target| target.work.is_undone()) {
-        stop + TAKEOVER_BESIDE_STOP
-    } else {
-        Duration::ZERO
-    };
     let failover = problems.seconds(
         "spec.failoverAfterUnreadySeconds",
         spec.failover_after_unready_seconds,
@@ -104,14 +95,28 @@ pub fn validate_lock(
             enforcement: spec.enforcement,
             cluster_preference: spec.cluster_preference.clone(),
             preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
-            takeover_delay: takeover_delay.unwrap_or(default_takeover_delay),
+            takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
             on_quorum_loss: spec.on_quorum_loss,
             failover_after_unready: failover.filter(|after| !after.is_zero()),
             deletion_policy: spec.deletion_policy,
             targets,
+            abstains: false,
         }),
         _ => Err(found),
     }
+}
+
+/// Unless told.
+pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
+    if targets.iter().any(|target| target.work.is_undone()) {
+        longest_stop(targets) + TAKEOVER_BESIDE_STOP
+    } else {
+        Duration::ZERO
+    }
+}
+
+pub(super) fn longest_stop(targets: &[TargetPlan]) -> Duration {
+    targets.iter().map(|target| target.stop).max().unwrap_or_default()
 }
 
 /// `None` comes with a problem.

@@ -54,6 +54,7 @@ pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Can
                 name: target.name.clone(),
                 work,
                 stop,
+                stop_given: target.stop_seconds.is_some(),
             });
         }
     }

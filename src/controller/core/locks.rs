@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Resource;
 use tokio::sync::watch;
 
-use super::{Core, Job, targets::PAUSED};
+use super::{Core, Job, failover::abstains_until, targets::paused};
 use crate::{
     api::{LeaderLock, leader_lock::Candidates},
     clock,
@@ -256,7 +256,6 @@ impl Core {
             return;
         };
         let shown = quorum.and_then(|quorum| quorum.shown.as_ref());
-        let annotations = object.metadata.annotations.as_ref();
         let status = lock_status(&LockFacts {
             before: &before,
             generation,
@@ -266,7 +265,8 @@ impl Core {
             holder,
             votes: shown.map_or((0, 0), |health| (health.voting, health.masters)),
             no_majority: shown.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
-            paused: annotations.and_then(|all| all.get(PAUSED)).map(String::as_str),
+            paused: paused(&object),
+            abstains: abstains_until(&object, entry.put.as_deref()),
             targets: entry.warden.as_ref().and_then(|warden| warden.last.as_ref()),
             now: timestamp(),
         });

@@ -5,15 +5,17 @@ use std::{sync::Arc, time::Duration};
 use super::{Core, Job};
 use crate::{
     api::{
-        leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState},
+        leader_lock::{Candidates, DeletionPolicy, LockState},
         plan::LockPlan,
     },
     clock,
     controller::{
         events::timestamp,
+        locks::LockEntry,
         object::ObjectKey,
         problem::{Problem, Reason},
-        warden::Order,
+        switched::switched,
+        warden::{Halt, Handle, Order},
         writer::Item,
     },
     lease::{Farewell, Moment},
@@ -32,11 +34,17 @@ enum Move {
     Put(Arc<LockPlan>),
     Keep,
     TakeAway,
+    /// It cannot be put: what it may have left running is stopped.
+    StopRemains,
 }
 
 /// What is known of a lock when its place is decided.
 struct Facts<'a> {
     put: Option<&'a LockPlan>,
+    /// What it may have left running is being stopped.
+    stops_remains: bool,
+    /// Something that is put is another object's by now.
+    overtaken: bool,
     wanted: &'a Result<Arc<LockPlan>, Problem>,
     /// No other cluster has our name on the quorum.
     confirmed: bool,
@@ -52,6 +60,8 @@ struct Facts<'a> {
 /// So long an operator that was started waits for its quorum before it minds what it cannot contend for. The first
 /// round of the warden comes after it.
 const UNCONFIRMED: Duration = Duration::from_secs(1);
+/// And so long for what may come by itself: a Secret, or the quorum, that is applied in the same moment.
+const MAY_COME: Duration = Duration::from_secs(3);
 
 /// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
 /// Only what the object clearly asks for takes it away.
@@ -64,6 +74,9 @@ fn place(facts: &Facts<'_>) -> Move {
             Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
                 Move::Put(only_looked_at(plan))
             }
+            _ if facts.stops_remains && facts.deleted => Move::TakeAway,
+            Err(_) if facts.stops_remains => Move::Keep,
+            Err(_) if facts.guarded && facts.in_charge => Move::StopRemains,
             _ => Move::Keep,
         };
     };
@@ -74,6 +87,7 @@ fn place(facts: &Facts<'_>) -> Move {
     match facts.wanted {
         _ if facts.deleted || !facts.declared => Move::TakeAway,
         Err(problem) if lost(problem) => Move::TakeAway,
+        Err(_) if facts.overtaken => Move::TakeAway,
         Err(_) => Move::Keep,
         Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
         // It gives the lock back at once: what runs must be stopped before.
@@ -87,7 +101,7 @@ fn gives_up(plan: &LockPlan) -> bool {
     plan.state == LockState::SteppedDown || plan.candidates == Candidates::Agents
 }
 
-fn only_looked_at(plan: &LockPlan) -> Arc<LockPlan> {
+pub(super) fn only_looked_at(plan: &LockPlan) -> Arc<LockPlan> {
     Arc::new(LockPlan {
         state: LockState::SteppedDown,
         ..plan.clone()
@@ -114,16 +128,27 @@ impl Core {
                 let quorum = self.quorums.get(&plan.quorum);
                 quorum.is_some_and(|quorum| !quorum.awaits_other)
             };
+            let patience = match &wanted {
+                Err(problem) if problem.reason.may_pass() => MAY_COME,
+                _ => UNCONFIRMED,
+            };
+            let overtaken = |plan: &Arc<LockPlan>| {
+                let mut all = switched(plan).into_iter();
+                all.any(|what| self.locks.taken(key, &what).is_some())
+            };
             let next = place(&Facts {
                 put: entry.put.as_deref(),
+                stops_remains: entry.remains.is_some(),
+                overtaken: wanted.is_err() && entry.put.as_ref().is_some_and(overtaken),
                 wanted: &wanted,
                 confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
                 declared: entry.put.as_ref().is_some_and(declared),
                 deleted: entry.object.metadata.deletion_timestamp.is_some(),
                 guarded,
-                in_charge: guarded && self.in_charge(entry.first_seen, &entry.object.spec.quorum_ref.name),
+                in_charge: guarded && self.in_charge(entry, patience),
             });
-            if guarded && wanted.is_ok() && entry.put.is_none() {
+            let minded = entry.remains.is_some() && entry.object.metadata.deletion_timestamp.is_none();
+            if guarded && entry.put.is_none() && !minded {
                 // It may be for this replica later; and what is deleted is taken away once it is looked at.
                 self.wardens_due.insert(key.clone());
             }
@@ -131,6 +156,10 @@ impl Core {
                 Move::Put(plan) => self.put(key, plan),
                 Move::Keep => {}
                 Move::TakeAway => self.take_away(key),
+                Move::StopRemains => self.stop_remains(key, &wanted),
+            }
+            if !guarded {
+                self.forget_remains(key);
             }
             self.apply_targets(key);
         }
@@ -139,13 +168,18 @@ impl Core {
     }
 
     /// A sibling that reports has a majority of the masters, and minds the locks.
-    fn in_charge(&self, first_seen: Moment, quorum: &str) -> bool {
-        let quorum = self.quorums.get(quorum);
+    fn in_charge(&self, entry: &LockEntry, patience: Duration) -> bool {
+        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
-        clock::now().since(first_seen) >= UNCONFIRMED && !(self.siblings.any() && reported)
+        // Nothing was looked at before the caches were filled.
+        let since = self
+            .ready
+            .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
+        clock::now().since(since) >= patience && !(self.siblings.any() && reported)
     }
 
-    fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
+    pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
+        let plan = self.with_abstention(key, plan);
         let Some(quorum) = self.fleet.get_mut(&plan.quorum) else {
             return;
         };
@@ -155,6 +189,10 @@ impl Core {
                 self.retimed.insert(plan.quorum.clone());
             }
             entry.put = Some(plan);
+            if entry.remains.take().is_some() {
+                // It did not know how the lock stands.
+                entry.warden = None;
+            }
         }
     }
 
@@ -165,11 +203,13 @@ impl Core {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let Some(put) = entry.put.clone() else { return };
+        let Some(put) = entry.put.clone().or_else(|| entry.remains.clone()) else {
+            return;
+        };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
         // Where nothing is ever switched, there is nothing to wait for either.
-        let stops = !put.targets.is_empty() && !orphan && put.enforcement == Enforcement::Enforce;
+        let stops = put.switches() && !orphan;
         if stops && entry.warden.is_none() {
             // Put a moment ago: whoever is to stop what runs is not there yet.
             self.wardens_due.insert(key.clone());
@@ -192,7 +232,11 @@ impl Core {
         match &entry.warden {
             Some(warden) if stops => {
                 let (done, stopped) = tokio::sync::oneshot::channel();
-                warden.tell(Order::Stop(until, done));
+                let halt = Halt {
+                    by: until,
+                    lease: None,
+                };
+                warden.tell(Order::Stop(halt, done));
                 let key = key.clone();
                 self.jobs.spawn(async move {
                     let end = tokio::time::timeout(until.left(now), stopped).await;
@@ -214,7 +258,7 @@ impl Core {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the lock goes, its lease runs out");
         }
-        entry.warden = None;
+        (entry.warden, entry.remains) = (None, None);
         let farewell = if stopped {
             Farewell::Release
         } else {
@@ -223,8 +267,9 @@ impl Core {
         let put = entry.put.take();
         if entry.object.metadata.deletion_timestamp.is_none() {
             entry.leaving = None;
-            self.touched_locks.insert(key.clone());
         }
+        // Also for others that wait for its targets.
+        self.touched_locks.insert(key.clone());
         if let Some(plan) = put {
             self.withdraw(key, &plan, farewell);
         }
@@ -245,7 +290,8 @@ impl Core {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let farewell = if entry.warden.is_some() {
+        let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
+        let farewell = if entry.warden.as_ref().is_some_and(runs) {
             Farewell::Abandon
         } else {
             Farewell::Release

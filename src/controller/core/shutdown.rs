@@ -15,7 +15,7 @@ use crate::{
         plan::LockPlan,
     },
     clock,
-    controller::warden::Order,
+    controller::warden::{Halt, Order},
     lease::LockName,
 };
 
@@ -49,7 +49,11 @@ impl Core {
             }
             let (done, end) = tokio::sync::oneshot::channel();
             let bound = plan.timings.stop + plan.timings.lease_duration;
-            warden.tell(Order::Stop(now + bound, done));
+            let halt = Halt {
+                by: now + bound,
+                lease: None,
+            };
+            warden.tell(Order::Stop(halt, done));
             asked.push((key.clone(), plan.clone()));
             stopped.push(time::timeout(bound, end));
         }

@@ -7,9 +7,12 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Core, Job, Seen};
+use super::{
+    Core, Job, Seen,
+    happened::{Off, happened},
+};
 use crate::{
-    api::{LeaderLock, leader_lock::Enforcement, lock_status::TargetState, plan::LockPlan},
+    api::{LeaderLock, leader_lock::Enforcement, plan::LockPlan},
     clock,
     controller::{
         events::{Happening, What},
@@ -17,6 +20,7 @@ use crate::{
         warden::{self, Handle, Hands, Order, Post, Report},
         writer::Item,
     },
+    elector::Elector,
     lease::{Holder, Moment},
     targets::deepest,
 };
@@ -25,7 +29,7 @@ use crate::{
 pub(in crate::controller) const FINALIZER: &str = "redlock.dev/targets";
 const MANAGER: &str = "redlock-operator-finalizer";
 /// The annotation that takes the operator's hands off a lock's targets.
-pub(super) const PAUSED: &str = "redlock.dev/paused";
+const PAUSED: &str = "redlock.dev/paused";
 
 impl Core {
     /// Starts, changes or dismisses the warden of a lock that is contended for.
@@ -36,7 +40,8 @@ impl Core {
         // The warden of a lock whose last target was taken out of its spec stays until that is stopped.
         let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
         let runs = entry.warden.as_ref().is_some_and(runs);
-        let plan = entry.put.clone().filter(|plan| runs || !plan.targets.is_empty());
+        let plan = entry.put.clone().or_else(|| entry.remains.clone());
+        let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
         let Some(plan) = plan else {
             entry.warden = None;
             return;
@@ -46,13 +51,20 @@ impl Core {
             warden.tell(Order::Plan(plan, hands));
             return;
         }
-        let Some(quorum) = self.fleet.get(&plan.quorum) else {
-            return;
-        };
-        let Some(standing) = quorum.elector.watch(&plan.lock_name) else {
-            // Put a moment ago; the elector shows it with the next look.
-            self.wardens_due.insert(key.clone());
-            return;
+        let detached = entry.put.is_none();
+        let (elector, standing, unknown) = if detached {
+            let (elector, unknown) = Elector::detached();
+            (elector, unknown.subscribe(), Some(unknown))
+        } else {
+            let Some(quorum) = self.fleet.get(&plan.quorum) else {
+                return;
+            };
+            let Some(standing) = quorum.elector.watch(&plan.lock_name) else {
+                // Put a moment ago; the elector shows it with the next look.
+                self.wardens_due.insert(key.clone());
+                return;
+            };
+            (quorum.elector.clone(), standing, None)
         };
         let post = Post {
             key: key.clone(),
@@ -62,12 +74,14 @@ impl Core {
             client: self.clients.urgent.clone(),
             shared: self.shared.clone(),
             pace: self.pace.clone(),
-            elector: quorum.elector.clone(),
+            elector,
             telemetry: self.state.telemetry.clone(),
             standing,
             own_tokens: entry.own_tokens,
         };
-        entry.warden = Some(warden::start(post, self.inbox.clone(), Seen::Report));
+        let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);
+        warden.detached = unknown;
+        entry.warden = Some(warden);
     }
 
     /// How the targets of a lock are now.
@@ -91,7 +105,8 @@ impl Core {
         }
         let (wants_guard, runs) = (report.wants_guard, report.runs);
         let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
-        let mut happened = happened(warden.last.as_ref(), &report);
+        let off = off(&entry.object, entry.put.as_deref());
+        let mut happened = happened(warden.last.as_ref(), &report, off);
         happened.extend(report.notes.iter().map(|note| {
             let what = if note.warning {
                 What::Warned(note.reason)
@@ -100,6 +115,10 @@ impl Core {
             };
             (what, note.text.clone())
         }));
+        if warden.last.as_ref().is_none_or(|last| last.has != report.has) {
+            // Others may wait for what it has no more.
+            self.touched_locks.insert(key.clone());
+        }
         warden.last = Some(report);
         for (what, note) in happened {
             let object = entry.object.object_ref(&());
@@ -180,6 +199,9 @@ impl Core {
     /// What could not be done before.
     pub(super) fn look_at_targets(&mut self) {
         self.touched_locks.append(&mut self.wardens_due);
+        // For the end of it.
+        self.touched_locks.append(&mut self.abstaining);
+        self.look_at_unready();
         let broken = self
             .locks
             .with_targets()
@@ -207,40 +229,19 @@ impl Core {
     }
 }
 
-/// What changed of the targets since the report before.
-fn happened(before: Option<&Report>, now: &Report) -> Vec<(What, String)> {
-    let state = |name: &str| {
-        before?
-            .targets
-            .iter()
-            .find(|target| target.name == name)
-            .map(|target| target.observed)
-    };
-    let mut all = Vec::new();
-    for target in &now.targets {
-        let (name, before) = (&target.name, state(&target.name));
-        match target.observed {
-            TargetState::Active if before.is_some_and(|before| before != TargetState::Active) => {
-                all.push((What::TargetActivated, format!("target {name} runs")));
-            }
-            TargetState::Standby if before.is_some_and(|before| before != TargetState::Standby) => {
-                all.push((What::TargetStopped, format!("target {name} is stopped")));
-            }
-            _ => {}
-        }
+/// What the paused annotation says.
+pub(super) fn paused(object: &LeaderLock) -> Option<&str> {
+    let annotations = object.metadata.annotations.as_ref()?;
+    annotations.get(PAUSED).map(String::as_str)
+}
+
+/// Why nothing of it is switched, if so.
+fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
+    if paused(object).is_some() {
+        return Some(Off::Paused);
     }
-    let conflict = |report: &Report| {
-        report
-            .trouble
-            .clone()
-            .filter(|(reason, _)| *reason == "EnforcementConflict")
-    };
-    if let Some((_, text)) = conflict(now)
-        && before.and_then(conflict).is_none()
-    {
-        all.push((What::EnforcementConflict, text));
-    }
-    all
+    plan.is_some_and(|plan| plan.enforcement == Enforcement::Observe)
+        .then_some(Off::Observed)
 }
 
 pub(super) fn has_finalizer(object: &LeaderLock) -> bool {
@@ -249,10 +250,8 @@ pub(super) fn has_finalizer(object: &LeaderLock) -> bool {
 }
 
 fn hands(object: &LeaderLock, plan: &LockPlan) -> Hands {
-    let annotations = object.metadata.annotations.as_ref();
     Hands {
-        off: plan.enforcement == Enforcement::Observe
-            || annotations.is_some_and(|all| all.contains_key(PAUSED)),
+        off: off(object, Some(plan)).is_some(),
         guarded: has_finalizer(object),
     }
 }

@@ -7,11 +7,11 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp}
 use super::condition::{Conditions, Truth};
 use crate::{
     api::{
-        leader_lock::Enforcement,
+        leader_lock::{Enforcement, OnQuorumLoss},
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{problem::Problem, warden::Report},
+    controller::{core::happened::intention, problem::Problem, warden::Report},
 };
 
 /// Why this replica may write.
@@ -90,6 +90,8 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// Why there is no majority.
     pub(in crate::controller) no_majority: Option<String>,
     pub(in crate::controller) paused: Option<&'a str>,
+    /// This cluster leaves it to the others until then.
+    pub(in crate::controller) abstains: Option<Timestamp>,
     /// How the targets are, where there are some.
     pub(in crate::controller) targets: Option<&'a Report>,
     pub(in crate::controller) now: Timestamp,
@@ -245,8 +247,14 @@ fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<
     } else if plan.targets.is_empty() {
         conditions.set("Enforced", true, "NoTargets", "there is nothing to switch".into());
     } else if plan.enforcement == Enforcement::Observe {
-        let text = "enforcement: Observe: nothing is switched";
-        conditions.set("Enforced", false, "Observed", text.into());
+        let targets = facts.targets.into_iter().flat_map(|report| &report.targets);
+        let would: Vec<String> = targets.filter_map(intention).collect();
+        let text = match &would[..] {
+            [] => "nothing would be".to_owned(),
+            would => would.join(", "),
+        };
+        let text = format!("enforcement: Observe: nothing is switched; {text}");
+        conditions.set("Enforced", false, "Observed", text);
     } else {
         match facts.targets {
             None => conditions.set(
@@ -280,11 +288,10 @@ fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<
 }
 
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {
-    let all = |state| {
-        facts
-            .targets
-            .is_none_or(|report| report.targets.iter().all(|t| t.observed == state))
-    };
+    let none = facts.plan.is_ok_and(|plan| plan.targets.is_empty());
+    let active = facts.targets.map_or(none, |report| {
+        report.targets.iter().all(|t| t.observed == TargetState::Active)
+    });
     let stopping = facts.targets.is_some_and(|report| {
         !report.settled && report.targets.iter().any(|t| t.desired == TargetState::Standby)
     });
@@ -296,10 +303,19 @@ fn role(facts: &LockFacts<'_>, here: bool) -> Role {
         {
             Role::Active
         }
-        true if all(TargetState::Active) => Role::Active,
+        true if active => Role::Active,
         true => Role::Activating,
+        // Left running without the lock: onQuorumLoss: KeepRunning.
+        false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,
         false => Role::Standby,
     }
+}
+
+fn keeps_running(facts: &LockFacts<'_>) -> bool {
+    let keeps = facts
+        .plan
+        .is_ok_and(|plan| plan.on_quorum_loss == OnQuorumLoss::KeepRunning);
+    keeps && facts.targets.is_some_and(|report| report.runs)
 }
 
 fn held_reason(facts: &LockFacts<'_>) -> &'static str {
@@ -314,11 +330,18 @@ fn ready(facts: &LockFacts<'_>) -> String {
     match &facts.holder {
         Some(holder) if holder.own_cluster => "this cluster holds the lock".to_owned(),
         Some(holder) => format!(
-            "stands by; {} holds the lock",
+            "stands by{}; {} holds the lock",
+            abstains(facts),
             called(&holder.cluster, &holder.identity)
         ),
-        None => "stands by; nobody holds the lock".to_owned(),
+        None => format!("stands by{}; nobody holds the lock", abstains(facts)),
     }
+}
+
+fn abstains(facts: &LockFacts<'_>) -> String {
+    facts.abstains.map_or_else(String::new, |until| {
+        format!(" until {until}, since its targets did not get ready")
+    })
 }
 
 fn called(cluster: &str, identity: &str) -> String {

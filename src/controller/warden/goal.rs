@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) start_after: Moment,
     /// Whose lease is seen, if it has not ended: of this cluster or of another.
     pub(super) other: Option<Other>,
+    /// The last holder that was seen, after any of this cluster, was another cluster's.
+    pub(super) passed_on: bool,
     /// This replica held the lock last, until then.
     pub(super) lost: Option<Moment>,
     /// The end of the last lease of a sibling that was seen.
@@ -69,14 +71,22 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
             Goal::Run
         };
     }
+    let keeps = facts.on_quorum_loss == OnQuorumLoss::KeepRunning;
     match facts.other {
         // It adopts what runs, and starts the rest. That its lease ends is not always told: not without a majority.
         Some(Other::Sibling) => return Goal::Keep(facts.sibling_until),
-        Some(Other::Elsewhere) => return Goal::Stop(facts.lost),
+        Some(Other::Elsewhere) if !keeps => return Goal::Stop(facts.lost),
+        // The lease ran out long ago: there is no end to keep, and two run already.
+        Some(Other::Elsewhere) => return Goal::Stop(None),
         None => {}
     }
-    if facts.on_quorum_loss == OnQuorumLoss::KeepRunning {
-        return Goal::Keep(None);
+    if keeps {
+        // Also when nobody can be seen any more: whoever had the lock keeps it running, too.
+        return if facts.passed_on {
+            Goal::Stop(None)
+        } else {
+            Goal::Keep(None)
+        };
     }
     if facts.lost.is_some() {
         return Goal::Stop(facts.lost);
@@ -106,6 +116,7 @@ mod tests {
             held_until: None,
             start_after: at(0),
             other: None,
+            passed_on: false,
             lost: None,
             sibling_until: None,
             observes: false,
@@ -145,17 +156,50 @@ mod tests {
             ..facts()
         };
         assert_eq!(goal(&lost, at(101)), Goal::Stop(Some(at(125))));
-        let kept = Facts {
-            on_quorum_loss: OnQuorumLoss::KeepRunning,
-            ..lost
-        };
-        assert_eq!(goal(&kept, at(500)), Goal::Keep(None));
-        // Until another cluster's lease is seen.
         let elsewhere = Facts {
             other: Some(Other::Elsewhere),
+            ..lost
+        };
+        assert_eq!(goal(&elsewhere, at(120)), Goal::Stop(Some(at(125))));
+        // It adopts what runs.
+        let sibling = Facts {
+            other: Some(Other::Sibling),
+            ..lost
+        };
+        assert_eq!(goal(&sibling, at(120)), Goal::Keep(None));
+    }
+
+    #[test]
+    fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
+        let kept = Facts {
+            on_quorum_loss: OnQuorumLoss::KeepRunning,
+            ..facts()
+        };
+        let lost = Some(at(125));
+        let (sibling, elsewhere) = (Some(Other::Sibling), Some(Other::Elsewhere));
+        for (lost, other, passed_on, wanted) in [
+            (None, None, false, Goal::Keep(None)),
+            (lost, None, false, Goal::Keep(None)),
+            (lost, sibling, false, Goal::Keep(None)),
+            (lost, elsewhere, true, Goal::Stop(None)),
+            (None, elsewhere, true, Goal::Stop(None)),
+            (lost, None, true, Goal::Stop(None)),
+            (None, None, true, Goal::Stop(None)),
+            (None, sibling, true, Goal::Keep(None)),
+        ] {
+            let facts = Facts {
+                lost,
+                other,
+                passed_on,
+                ..kept
+            };
+            assert_eq!(goal(&facts, at(500)), wanted, "{lost:?} {other:?} {passed_on}");
+        }
+        let ordered = Facts {
+            ordered: Some(at(510)),
             ..kept
         };
-        assert_eq!(goal(&elsewhere, at(500)), Goal::Stop(Some(at(125))));
+        assert_eq!(goal(&ordered, at(500)), Goal::Stop(Some(at(510))));
     }
 
     #[test]

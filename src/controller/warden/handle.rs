@@ -9,10 +9,13 @@ use tokio::{
 };
 
 use crate::{
-    api::{lock_status::TargetStatus, plan::LockPlan},
+    api::{
+        lock_status::TargetStatus,
+        plan::{LockPlan, TargetWork},
+    },
     controller::{locks::OwnTokens, object::ObjectKey, pace::Pace},
     elector::{Elector, Standing},
-    lease::{ClusterId, Moment},
+    lease::{ClusterId, FencingToken, Moment},
     targets::{Note, Shared},
     telemetry::Telemetry,
 };
@@ -22,9 +25,20 @@ use crate::{
 pub(in crate::controller) enum Order {
     /// The lock as it is declared now, and the leave to act on it.
     Plan(Arc<LockPlan>, Hands),
-    /// Stop everything by then, whoever holds the lock, and say when it is done: true if that is written down as clean,
-    /// where the lock is held.
-    Stop(Moment, oneshot::Sender<bool>),
+    /// Stop everything, and say when it is done: true if that is written down as clean, where the lock is held. The end
+    /// of the channel says that it was not done.
+    Stop(Halt, oneshot::Sender<bool>),
+    /// What was to be stopped under the present lease runs again, unless it is stopped already.
+    GoOn,
+}
+
+/// An order to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct Halt {
+    pub(in crate::controller) by: Moment,
+    /// Only while this lease is held, and given up when it is not done in time; without one for good, whoever holds the
+    /// lock.
+    pub(in crate::controller) lease: Option<FencingToken>,
 }
 
 /// What a warden may do.
@@ -41,6 +55,8 @@ pub(in crate::controller) struct Hands {
 pub(in crate::controller) struct Report {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) targets: Vec<TargetStatus>,
+    /// All that it switches, also what is not declared any more and not stopped yet.
+    pub(in crate::controller) has: Vec<TargetWork>,
     /// Something was found running, or may be.
     pub(in crate::controller) runs: bool,
     /// Wants to start, and waits for the finalizer.
@@ -49,6 +65,8 @@ pub(in crate::controller) struct Report {
     pub(in crate::controller) settled: bool,
     /// What keeps it from that, such as the owner of a field.
     pub(in crate::controller) trouble: Option<(&'static str, String)>,
+    /// What runs has not been ready for longer than the lock lets it be.
+    pub(in crate::controller) unready: bool,
     /// What people want to know, each told once.
     pub(in crate::controller) notes: Vec<Note>,
 }
@@ -59,6 +77,8 @@ pub(in crate::controller) struct Handle {
     pub(super) orders: mpsc::UnboundedSender<Order>,
     pub(super) task: JoinHandle<()>,
     pub(in crate::controller) last: Option<Report>,
+    /// Where no masters can be asked how the lock stands.
+    pub(in crate::controller) detached: Option<watch::Sender<Standing>>,
 }
 
 impl Handle {

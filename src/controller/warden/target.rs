@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
-use super::fights::Fights;
+use super::{fights::Fights, ready::Found};
 use crate::{
     api::{
         lock_status::TargetState,
@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of a step, as a rule.
 const REQUESTS: u32 = 2;
 
 pub(super) struct Switch {
     pub(super) name: String,
     pub(super) observed: TargetState,
-    work: TargetWork,
+    pub(super) work: TargetWork,
     action: Box<dyn Action>,
     site: Site,
     pace: Arc<Pace>,
@@ -64,9 +64,15 @@ impl Switch {
         switch
     }
 
-    /// Whether this is about the same object, switched in the same way; its name and numbers may be others.
+    /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
+    /// unless that stands in registers.
     pub(super) fn does(&self, target: &TargetPlan) -> bool {
-        is_same(&self.work, &target.work)
+        is_same(&self.work, &target.work) && (self.is_undone() || self.name == target.name)
+    }
+
+    /// Whether it must be undone before another cluster may begin.
+    pub(super) fn is_undone(&self) -> bool {
+        self.work.is_undone()
     }
 
     /// As it is declared now.
@@ -113,9 +119,9 @@ impl Switch {
         self.turn.is_some()
     }
 
-    /// Only looks.
-    pub(super) async fn look(&mut self) {
-        self.tell(None);
+    /// Only looks. Whether the target is as it should be is told as given: none, where another replica switches it.
+    pub(super) async fn look(&mut self, enforced: Option<bool>) {
+        self.tell(enforced);
         if self.waits(Lane::Start) {
             return;
         }
@@ -130,9 +136,15 @@ impl Switch {
         };
     }
 
-    /// Nothing is switched.
-    pub(super) fn is_left_alone(&self, paused: bool) {
-        self.tell(paused.then_some(false));
+    /// Whether what runs of it is ready.
+    pub(super) async fn ready(&mut self) -> Found {
+        self.pace.count(REQUESTS, clock::now());
+        match time::timeout(PATIENCE, self.action.ready()).await {
+            Ok(Ok(None)) => Found::NoMatter,
+            Ok(Ok(Some(true))) => Found::Ready,
+            Ok(Ok(Some(false))) => Found::Unready,
+            Ok(Err(_)) | Err(_) => Found::Unknown,
+        }
     }
 
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {
@@ -148,8 +160,9 @@ impl Switch {
         self.found(Ok(Ok(Step::Done)), TargetState::Active)
     }
 
-    pub(super) async fn stop(&mut self, by: Option<Moment>) -> Step {
-        if by.is_some() {
+    /// `promised`: another cluster may begin after `by`.
+    pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool) -> Step {
+        if promised {
             self.pace.count(REQUESTS, clock::now());
             self.turn = None;
         } else if self.waits(Lane::Stop) {
@@ -164,12 +177,9 @@ impl Switch {
         let end = time::timeout(PATIENCE, self.action.stop(by)).await;
         let step = self.found(end, TargetState::Standby);
         let now = clock::now();
-        let stopped = match &step {
-            Step::Done => true,
-            Step::Trouble(why) => why.state == TargetState::Standby,
-            Step::Working(_) | Step::Contested(_) => false,
-        };
-        if stopped
+        let stopped = step.is_stopped();
+        if promised
+            && stopped
             && !self.stopped
             && let Some(by) = by
         {
@@ -177,7 +187,7 @@ impl Switch {
             self.site.telemetry.stopped(self.work.action(), margin);
         }
         self.stopped = stopped;
-        if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Working(_)) {
+        if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
             self.tell(Some(false));
             return self.conflict();
         }
@@ -213,11 +223,11 @@ impl Switch {
                 Step::trouble(TargetState::Unknown, "TargetUnreachable", text)
             }
         };
-        self.tell(Some(step == Step::Done));
+        self.tell(Some(matches!(step, Step::Done | Step::Waiting(_))));
         match step {
-            Step::Done => {
+            Step::Done | Step::Waiting(_) => {
                 self.observed = goal;
-                Step::Done
+                step
             }
             Step::Working(state) => {
                 self.observed = state;

@@ -128,7 +128,7 @@ impl Slot {
             Delivery::RenewalUndecided => {
                 watcher.renew_ended(&self.lock, RenewResult::Undecided, self.margin(now))
             }
-            Delivery::Observed(_) | Delivery::Done { .. } => {}
+            Delivery::Observed(_) | Delivery::Slots(_) | Delivery::Done { .. } => {}
         }
     }
 
@@ -155,5 +155,6 @@ pub(super) fn outcome(delivery: Delivery, reserved: bool) -> Option<Outcome> {
         Delivery::Observed(view) => Outcome::Observed(view),
         Delivery::Done { majority, .. } if reserved => Outcome::Reserved { majority },
         Delivery::Done { .. } => Outcome::Released,
+        Delivery::Slots(_) => return None,
     })
 }

@@ -13,6 +13,7 @@ use crate::{
     api::{
         LeaderLock,
         hand_over::{HandOverAnswer, HandOverResult},
+        lock_status::Role,
     },
     clock,
     inspect::status::{self, LockState, LockStatus},
@@ -99,6 +100,8 @@ struct Seen {
     next: Option<Next>,
     /// Nobody answered, and nobody will.
     withdrawn: bool,
+    /// The holder was seen to stop its targets.
+    stopping: bool,
 }
 
 impl Seen {
@@ -124,6 +127,8 @@ impl Seen {
             let Ok(object) = locks.get(name).await else {
                 continue;
             };
+            let role = object.status.as_ref().and_then(|status| status.role);
+            self.stopping |= role == Some(Role::Stopping);
             if let Some(answer) = request::answered(&object, id) {
                 let refused = answer.result == HandOverResult::Refused;
                 self.answer = Some(answer);
@@ -250,6 +255,9 @@ fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
             "given up, but nobody was seen to take it within {wait} s: it stays reserved for {} until the old lease \
              would have ended, and then anybody may have it",
             plan.to
+        ),
+        Ending::NotAnswered if seen.stopping => format!(
+            "not handed over: its targets were not stopped within {wait} s; {request}, and they run again where it was"
         ),
         Ending::NotAnswered => format!(
             "not handed over: no operator that holds it answered within {wait} s; {request}; does the operator run, \

@@ -10,8 +10,14 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 /// After the first message of a release: time for the other masters' to arrive. They run the release at the same
 /// time, so it is a fraction of a round trip; more would only delay a release whose other messages were lost.
 const RELEASE_SPREAD: Duration = Duration::from_millis(1);
+/// Who only looks is told of a release, and of no acquisition: it looks so soon after the end of a lease, then after twice
+/// the time, and so on.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// Least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
+/// After a lease that ran out, a sibling of its holder goes first: what the lease guarded runs on under it, where another
+/// cluster would have it stopped, and would wait for that. More than a busy machine is late, and little beside that wait.
+const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 
 /// What a standby knows.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +91,12 @@ impl Machine {
 
     /// When this candidate may try.
     fn due(&self) -> Moment {
-        let ordered = match self.standby.busy_until + self.terms.ordered_delay {
+        let siblings = if self.goes_after_siblings() {
+            SIBLINGS_FIRST
+        } else {
+            Duration::ZERO
+        };
+        let ordered = match self.standby.busy_until + self.terms.ordered_delay.max(siblings) {
             // Reserved for this cluster: nobody else may enter, so there is no order to keep.
             _ if self.standby.reserved_for_us => self.standby.busy_until,
             ordered => ordered,
@@ -93,6 +104,12 @@ impl Machine {
         ordered
             .max(self.standby.not_before)
             .max(self.standby.abstain_until)
+    }
+
+    fn goes_after_siblings(&self) -> bool {
+        let last = self.standby.last_cluster.as_ref();
+        let elsewhere = last.is_some_and(|last| *last != self.terms.cluster);
+        self.terms.guards && elsewhere && self.standby.released_at.is_none()
     }
 
     /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.
@@ -123,7 +140,9 @@ impl Machine {
         } else if self.may_take() {
             self.due().min(look)
         } else {
-            look
+            let ended = self.standby.busy_until;
+            let soon = now + FIRST_LOOK.max(now.since(ended));
+            look.min(if now < ended { ended } else { soon })
         };
         out.push(Action::SleepUntil(wake));
     }

@@ -66,6 +66,7 @@ impl Cargo {
             Operation::Break => &scripts::BREAK,
             Operation::Mark => &scripts::MARK,
             Operation::Claim => &scripts::CLAIM,
+            Operation::Slots => &scripts::SLOTS,
         }
     }
 
@@ -95,10 +96,10 @@ impl Cargo {
     ) {
         let with_reservation = !matches!(
             self.operation,
-            Operation::Confirm | Operation::Mark | Operation::Claim
+            Operation::Confirm | Operation::Mark | Operation::Claim | Operation::Slots
         );
         let keys_each = match self.operation {
-            Operation::Claim => 0,
+            Operation::Claim | Operation::Slots => 0,
             _ if with_reservation => 2,
             _ => 1,
         };
@@ -125,7 +126,7 @@ impl Cargo {
             Operation::Renew | Operation::Observe => command.arg(&*self.cluster),
             Operation::Release => command.arg(&*self.cluster).arg(&*self.keys.channel),
             Operation::Undo => command.arg(&*self.cluster).arg(""),
-            Operation::Reserve => command.arg(&*self.keys.channel),
+            Operation::Reserve => command.arg(&*self.keys.channel).arg(&*self.cluster),
             Operation::Break => {
                 let longest = self.items.iter().find_map(|(_, request)| match request {
                     Request::Break { longest_lease } => Some(longest_lease.as_millis()),
@@ -133,7 +134,7 @@ impl Cargo {
                 });
                 command.arg(u64::try_from(longest.unwrap_or_default()).unwrap_or(u64::MAX))
             }
-            Operation::Confirm | Operation::Mark | Operation::Claim => command,
+            Operation::Confirm | Operation::Mark | Operation::Claim | Operation::Slots => command,
         };
     }
 }
@@ -196,6 +197,9 @@ fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usiz
                 .arg(format!("slot:{name}/{target}"))
                 .arg(*slot)
                 .arg(&**job);
+        }
+        Request::Slots { target } => {
+            command.arg(format!("slot:{name}/{target}"));
         }
         Request::Observe | Request::Inspect | Request::Break { .. } => {}
     }

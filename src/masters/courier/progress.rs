@@ -2,7 +2,8 @@
 
 use super::{Answer, Call, Delivery, Request};
 use crate::lease::{
-    Attempt, GrantReply, Moment, QuorumSize, Sighting, Step, Tally, Verdict, View, Vote, vote::MAX_MASTERS,
+    Attempt, GrantReply, Moment, QuorumSize, Sighting, SlotView, Step, Tally, Verdict, View, Vote,
+    vote::MAX_MASTERS,
 };
 
 /// Holds what the kind of request needs to be decided, and no more.
@@ -17,10 +18,16 @@ pub(super) enum Progress {
         view: Box<View>,
         answered: usize,
     },
+    Slots {
+        view: Box<SlotView>,
+        answered: usize,
+    },
     Round {
         tally: Tally,
         answers: Box<[Option<Answer>; MAX_MASTERS]>,
         all: bool,
+        /// What is answered later counts for nothing.
+        limit: Moment,
     },
     Over,
 }
@@ -56,16 +63,23 @@ impl Progress {
                 view: Box::new(View::new(size)),
                 answered: 0,
             },
-            Request::Inspect | Request::Break { .. } => Self::round(size, true),
-            _ => Self::round(size, false),
+            Request::Slots { .. } => Self::Slots {
+                view: Box::new(SlotView::new(size)),
+                answered: 0,
+            },
+            Request::Inspect | Request::Break { .. } => Self::round(size, true, Moment::NEVER),
+            // A master that loses its memory waits twice as long before it reads what the others granted meanwhile.
+            Request::Claim { .. } | Request::Mark { .. } => Self::round(size, false, started + acquire_limit),
+            _ => Self::round(size, false, Moment::NEVER),
         }
     }
 
-    fn round(size: QuorumSize, all: bool) -> Self {
+    fn round(size: QuorumSize, all: bool, limit: Moment) -> Self {
         Self::Round {
             tally: Tally::new(size),
             answers: Box::new([const { None }; MAX_MASTERS]),
             all,
+            limit,
         }
     }
 
@@ -73,6 +87,7 @@ impl Progress {
     pub(super) fn limit(&self) -> Moment {
         match self {
             Self::Attempt(attempt) => attempt.limit(),
+            Self::Round { limit, .. } => *limit,
             _ => Moment::NEVER,
         }
     }
@@ -112,8 +127,29 @@ impl Progress {
                 let view = (**view).clone();
                 self.over(Delivery::Observed(view))
             }
-            Self::Round { tally, answers, all } => {
-                tally.record(master, vote(&answer));
+            Self::Slots { view, answered } => {
+                *answered += 1;
+                if let Answer::Slot(register) = answer {
+                    view.record(register);
+                }
+                if *answered < size.masters() && !view.agreed() {
+                    return Change::None;
+                }
+                let view = (**view).clone();
+                self.over(Delivery::Slots(view))
+            }
+            Self::Round {
+                tally,
+                answers,
+                all,
+                limit,
+            } => {
+                let counts = if now < *limit {
+                    vote(&answer)
+                } else {
+                    Vote::Unknown
+                };
+                tally.record(master, counts);
                 answers[master] = Some(answer);
                 let certain = if *all {
                     tally.outstanding() == 0
@@ -124,8 +160,13 @@ impl Progress {
                     return Change::None;
                 }
                 let majority = tally.verdict() == Verdict::Won;
+                let refused = tally.refused_by_too_many();
                 let answers = std::mem::replace(answers, Box::new([const { None }; MAX_MASTERS]));
-                self.over(Delivery::Done { majority, answers })
+                self.over(Delivery::Done {
+                    majority,
+                    refused,
+                    answers,
+                })
             }
         }
     }
@@ -166,7 +207,8 @@ impl Progress {
 
 pub(super) const fn vote(answer: &Answer) -> Vote {
     match answer {
-        Answer::Granted { .. } => Vote::Granted,
+        // One that shows what was asked for.
+        Answer::Granted { .. } | Answer::Slot(_) => Vote::Granted,
         Answer::Refused(_) => Vote::Refused,
         Answer::Unknown(_) => Vote::Unknown,
     }
@@ -176,7 +218,7 @@ fn grant_reply(answer: Answer) -> GrantReply {
     match answer {
         Answer::Granted { number, marks } => GrantReply::Granted { number, marks },
         Answer::Refused(sighting) => GrantReply::Refused(sighting),
-        Answer::Unknown(_) => GrantReply::Unknown,
+        Answer::Slot(_) | Answer::Unknown(_) => GrantReply::Unknown,
     }
 }
 
@@ -185,6 +227,6 @@ fn sighting(answer: Answer) -> Option<Sighting> {
     match answer {
         Answer::Granted { .. } => Some(Sighting::FREE),
         Answer::Refused(sighting) => Some(sighting),
-        Answer::Unknown(_) => None,
+        Answer::Slot(_) | Answer::Unknown(_) => None,
     }
 }

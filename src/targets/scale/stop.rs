@@ -64,7 +64,7 @@ impl Scale {
             .into_iter()
             .filter(|pod| keep == 0 || pod.is_going())
             .collect();
-        object.pods().hurry(&left, by, heeded).await?;
+        object.pods().hurry(&left, by).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 

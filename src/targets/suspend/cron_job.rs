@@ -67,10 +67,10 @@ impl Schedule {
         }
         let jobs = self.jobs.all().await?;
         Ok(
-            if self.jobs.any_runs(&jobs) || !self.jobs.pods_left(&jobs).await?.is_empty() {
-                TargetState::Changing
-            } else {
+            if self.jobs.are_stopped(&jobs) && self.jobs.pods_left(&jobs).await?.is_empty() {
                 TargetState::Standby
+            } else {
+                TargetState::Changing
             },
         )
     }
@@ -157,12 +157,12 @@ impl Schedule {
         let abandoned = self.jobs.abandon(&jobs).await;
         let left = self.jobs.pods_left(&jobs).await?;
         // Its controller may make one more Job until it sees the suspension: only a later look can find none.
-        let settled = !wrote? && !abandoned?;
+        let settled = !wrote? && !abandoned? && self.jobs.are_stopped(&jobs);
         if settled && left.is_empty() && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.jobs.pods.hurry(&left, by, settled).await?;
+        self.jobs.pods.hurry(&left, by).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 

@@ -1,7 +1,7 @@
 //! A Job that runs where the lock is held and is suspended everywhere else.
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec};
 use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
 use serde_json::{Value, json};
 
@@ -22,6 +22,8 @@ use crate::{
 
 /// On every pod of a Job, whose name it has as its value.
 pub(super) const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Says in conditions what it has seen; any other one that a Job may name is believed.
+const CONTROLLER: &str = "kubernetes.io/job-controller";
 /// Tells the pods under which lease they were started.
 const TOKEN: &str = "redlock.dev/fencing-token";
 
@@ -62,13 +64,11 @@ impl OneJob {
 
     async fn try_look(&self) -> Result<TargetState, TargetError> {
         let job = self.read().await?;
-        if job
-            .as_ref()
-            .is_some_and(|job| finished(job).is_none() && !is_suspended(job))
-        {
+        let job = job.as_ref();
+        if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
             return Ok(TargetState::Active);
         }
-        Ok(if self.left(job.as_ref()).await?.is_empty() {
+        Ok(if job.is_none_or(is_heeded) && self.left(job).await?.is_empty() {
             TargetState::Standby
         } else {
             TargetState::Changing
@@ -134,11 +134,12 @@ impl OneJob {
             return Ok(Step::Working(TargetState::Changing));
         }
         let left = self.left(job.as_ref()).await?;
-        if left.is_empty() && !self.in_flight.is_open() {
+        let heeded = job.as_ref().is_none_or(is_heeded);
+        if heeded && left.is_empty() && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.pods.hurry(&left, by, true).await?;
+        self.pods.hurry(&left, by).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
@@ -186,11 +187,27 @@ pub(super) fn is_suspended(job: &Job) -> bool {
 
 /// `Complete` or `Failed`, once it is one of them.
 pub(super) fn finished(job: &Job) -> Option<&str> {
-    let conditions = job.status.as_ref()?.conditions.as_deref().unwrap_or_default();
-    let ends = conditions
-        .iter()
-        .find(|condition| condition.status == "True" && ["Complete", "Failed"].contains(&&*condition.type_));
-    ends.map(|condition| &*condition.type_)
+    conditions(job).find(|condition| ["Complete", "Failed"].contains(condition))
+}
+
+/// Whether its controller has seen that it is suspended. Until then it may still make pods: one that lost its API server
+/// may follow it again half a minute later.
+pub(super) fn is_heeded(job: &Job) -> bool {
+    let elsewhere = |spec: &JobSpec| spec.managed_by.as_deref().is_some_and(|by| by != CONTROLLER);
+    finished(job).is_some()
+        || job.metadata.deletion_timestamp.is_some()
+        || job.spec.as_ref().is_some_and(elsewhere)
+        || conditions(job).any(|condition| condition == "Suspended")
+}
+
+/// Those that are true.
+fn conditions(job: &Job) -> impl Iterator<Item = &str> {
+    let status = job.status.as_ref();
+    let all = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    let holds = |condition: &&JobCondition| condition.status == "True";
+    all.iter().filter(holds).map(|condition| &*condition.type_)
 }
 
 /// Of a Job that runs, or ran before it was suspended, the API server accepts no other template.
@@ -230,6 +247,8 @@ mod tests {
             "its pods still go"
         );
         assert_eq!(finished(&Job::default()), None);
+        assert!(is_heeded(&with("Suspended", "True")) && is_heeded(&with("Complete", "True")));
+        assert!(!is_heeded(&with("Suspended", "False")) && !is_heeded(&Job::default()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    job::{JOB_NAME, finished, is_suspended},
+    job::{JOB_NAME, finished, is_heeded, is_suspended},
     write::{Write, patch},
 };
 use crate::{
@@ -64,9 +64,10 @@ impl Jobs {
         Ok(list.items)
     }
 
-    pub(super) fn any_runs(&self, all: &[Job]) -> bool {
-        let runs = |job: &Job| self.made(&job.metadata) && finished(job).is_none() && !is_suspended(job);
-        all.iter().any(runs)
+    /// Whether none of them runs, as far as their own controller knows, too.
+    pub(super) fn are_stopped(&self, all: &[Job]) -> bool {
+        let mut own = all.iter().filter(|job| self.made(&job.metadata));
+        own.all(|job| is_heeded(job) && (finished(job).is_some() || is_suspended(job)))
     }
 
     /// Suspends and marks what has not ended, ahead of anything that resumes it. False if there was nothing to do.

@@ -19,6 +19,7 @@ pub enum Fault {
     KillHolder,
     KillSibling,
     Rollout,
+    DrainAll,
     StopApiServer,
     CutFromMasters,
     CutFromApiServer,
@@ -34,10 +35,11 @@ pub enum Fault {
 
 impl Fault {
     /// Those under which nothing may overlap.
-    pub const CLOSED: [Self; 10] = [
+    pub const CLOSED: [Self; 11] = [
         Self::KillHolder,
         Self::KillSibling,
         Self::Rollout,
+        Self::DrainAll,
         Self::StopApiServer,
         Self::CutFromMasters,
         Self::CutFromApiServer,
@@ -53,6 +55,7 @@ impl Fault {
             Self::KillHolder => "kill -9 of the replica that holds the lock",
             Self::KillSibling => "kill -9 of its sibling",
             Self::Rollout => "SIGTERM to the replica that holds it, with a ready sibling",
+            Self::DrainAll => "SIGTERM to both replicas of the active cluster",
             Self::StopApiServer => "the active cluster's API server is killed and started again",
             Self::CutFromMasters => "the active cluster is cut off from the masters",
             Self::CutFromApiServer => "the active cluster's replicas are cut off from their API server",
@@ -91,6 +94,7 @@ pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut
         Fault::KillHolder => acts.kill_holder().await,
         Fault::KillSibling => acts.kill_sibling().await,
         Fault::Rollout => acts.rollout().await,
+        Fault::DrainAll => acts.drain_all().await,
         Fault::StopApiServer => acts.stop_api_server().await,
         Fault::CutFromMasters => acts.cut_from_masters().await,
         Fault::CutFromApiServer => acts.cut_from_api_server().await,
@@ -163,6 +167,29 @@ impl Acts<'_> {
         block_in_place(|| cluster.replicas[self.held.replica].wait());
         self.mark(format!("{name} has ended"));
         self.start(self.held.replica).await;
+    }
+
+    async fn drain_all(&mut self) {
+        let cluster = self.pair.clusters[self.held.cluster].name;
+        for replica in 0..2 {
+            self.pair.clusters[self.held.cluster]
+                .tell_pod(replica, false)
+                .await;
+        }
+        // As long as pods are being deleted before their kubelet says so to their processes.
+        self.last(200..500).await;
+        self.mark(format!("SIGTERM to both replicas of {cluster}"));
+        for replica in 0..2 {
+            self.pair.clusters[self.held.cluster].replicas[replica].signal(Signal::SIGTERM);
+        }
+        for replica in 0..2 {
+            block_in_place(|| self.pair.clusters[self.held.cluster].replicas[replica].wait());
+        }
+        self.mark("both have ended");
+        self.wait_for_other().await;
+        for replica in 0..2 {
+            self.start(replica).await;
+        }
     }
 
     async fn stop_api_server(&mut self) {
@@ -298,7 +325,7 @@ impl Acts<'_> {
     async fn wait_for_other(&mut self) {
         let other = &self.pair.clusters[self.held.other_cluster()];
         eventually(BOUND, "the work goes on in the other cluster", async || {
-            let runs = self.pair.work.runs(other, &self.pair.recorder);
+            let runs = self.pair.work.runs(other, &self.pair.recorder).await;
             if runs { Ok(()) } else { Err(self.pair.leases()) }
         })
         .await;

@@ -147,7 +147,7 @@ impl Pair {
         };
         let holder = &self.clusters[held.cluster].replicas[held.replica].name;
         for (index, cluster) in self.clusters.iter().enumerate() {
-            let runs = self.work.runs(cluster, &self.recorder);
+            let runs = self.work.runs(cluster, &self.recorder).await;
             if runs != (index == held.cluster) {
                 return Err(format!(
                     "held by {holder}, and the work of {}: {runs}",

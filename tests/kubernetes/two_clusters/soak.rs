@@ -9,11 +9,21 @@ use super::episode::Episode;
 use super::faults::Fault;
 use super::pair::Pair;
 use super::work::Work;
-use super::{assert_tokens_increase, episode, unguarded};
+use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::seed;
 
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
+/// All, or the one that `REDLOCK_FAULT` names.
+fn kinds() -> Vec<Fault> {
+    let mut kinds = Fault::CLOSED.to_vec();
+    if let Ok(only) = std::env::var("REDLOCK_FAULT") {
+        kinds.retain(|fault| format!("{fault:?}") == only);
+        assert!(!kinds.is_empty(), "{only} is none of {:?}", Fault::CLOSED);
+    }
+    kinds
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,6 +38,18 @@ async fn soak_stubborn_deployment() {
     soak(Work::StubbornDeployment).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_job() {
+    soak(Work::Job).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes; `make soak-targets` runs it"]
+async fn soak_cron_job() {
+    soak(Work::CronJob).await;
+}
+
 async fn soak(work: Work) {
     let (seed, wanted) = (seed(), number("REDLOCK_TRANSITIONS", 200));
     let mut random = Rng::with_seed(seed);
@@ -37,13 +59,17 @@ async fn soak(work: Work) {
     let mut done = Vec::new();
     let mut transitions = 0;
     // Each kind once, then any.
-    let mut due = Fault::CLOSED.to_vec();
+    let kinds = kinds();
+    let mut due = kinds.clone();
     random.shuffle(&mut due);
     while transitions < wanted {
-        let any = Fault::CLOSED[random.usize(..Fault::CLOSED.len())];
+        let any = kinds[random.usize(..kinds.len())];
         let fault = due.pop().unwrap_or(any);
         let episode = episode(&mut pair, fault, held, &mut random).await;
         held = episode.after;
+        if fault == Fault::StopApiServer {
+            controllers::follow(&pair.clusters[episode.before.cluster]).await;
+        }
         transitions += episode.transitions();
         let overlaps = episode.overlaps();
         println!(

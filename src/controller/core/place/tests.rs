@@ -29,6 +29,8 @@ fn decide(
 ) -> Move {
     let mut facts = Facts {
         put,
+        stops_remains: false,
+        overtaken: false,
         wanted,
         confirmed: true,
         declared: true,
@@ -66,6 +68,60 @@ fn what_an_operator_before_left_running_is_minded_without_a_majority() {
     // Contended for as soon as our name is ours.
     let minded = only_looked_at(&plan(TARGET));
     assert_eq!(decide(Some(&minded), &wanted, |_| {}), Move::Put(plan(TARGET)));
+}
+
+#[test]
+fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge() {
+    let all = [
+        Reason::InvalidSpec,
+        Reason::StopBudgetTooShort,
+        Reason::DuplicateLockName,
+        Reason::TargetTaken,
+        Reason::QuorumNotFound,
+        Reason::QuorumNotUsable,
+        Reason::ClusterNameNotUnique,
+        Reason::Opening,
+    ];
+    for reason in all {
+        let wrong = Err(Problem::new(reason, ""));
+        let found = |change: fn(&mut Facts<'_>)| decide(None, &wrong, change);
+        assert_eq!(found(|_| {}), Move::Keep, "{reason:?}: nothing of it runs");
+        assert_eq!(
+            found(|facts| facts.guarded = true),
+            Move::Keep,
+            "{reason:?}: too early"
+        );
+        for deleted in [false, true] {
+            let facts = if deleted {
+                found(|facts| (facts.guarded, facts.in_charge, facts.deleted) = (true, true, true))
+            } else {
+                found(|facts| (facts.guarded, facts.in_charge) = (true, true))
+            };
+            assert_eq!(facts, Move::StopRemains, "{reason:?}");
+        }
+        let stops = found(|facts| (facts.guarded, facts.in_charge, facts.stops_remains) = (true, true, true));
+        assert_eq!(stops, Move::Keep, "{reason:?}: it is being stopped");
+        let goes = found(|facts| (facts.guarded, facts.deleted, facts.stops_remains) = (true, true, true));
+        assert_eq!(goes, Move::TakeAway, "{reason:?}: the object may go");
+    }
+    // It can be put by now.
+    let wanted = Ok(plan(TARGET));
+    let put = decide(None, &wanted, |facts| {
+        (facts.guarded, facts.stops_remains) = (true, true)
+    });
+    assert_eq!(put, Move::Put(plan(TARGET)));
+}
+
+#[test]
+fn what_an_older_lock_has_by_now_is_given_up() {
+    let wrong = Err(Problem::new(Reason::TargetTaken, ""));
+    let put = plan(TARGET);
+    // It asks for more than it has: what it has stays.
+    assert_eq!(decide(Some(&put), &wrong, |_| {}), Move::Keep);
+    assert_eq!(
+        decide(Some(&put), &wrong, |facts| facts.overtaken = true),
+        Move::TakeAway
+    );
 }
 
 #[test]

@@ -2,6 +2,26 @@
 
 use super::*;
 
+#[test]
+fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
+    let observe = Terms {
+        participation: Participation::Observe,
+        ..terms(LEASE)
+    };
+    let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
+    // It ends before the next look is due.
+    let mut rig = Rig::standby(observe, 3_000);
+    assert_eq!(rig.wake, Some(at(3_001)));
+    // And then more and more seldom.
+    for (now, next) in [(3_001, 3_006), (3_011, 3_021), (3_801, 4_601)] {
+        rig.timer(now).outcome(now, free());
+        assert_eq!(rig.wake, Some(at(next)));
+    }
+    // Never later than the usual look.
+    rig.timer(60_000).outcome(60_000, free());
+    assert!(rig.wake.unwrap() <= at(60_000 + LEASE / 2), "{:?}", rig.wake);
+}
+
 fn is_acquire(round: Option<&Round>) -> bool {
     matches!(round, Some(Round::Acquire { .. }))
 }
@@ -15,6 +35,24 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
     let mut rig = Rig::standby(terms(LEASE), 5_000);
     assert_eq!(rig.wake, Some(at(5_001)));
     rig.timer(5_001);
+    assert!(is_acquire(rig.asked()));
+}
+
+#[test]
+fn siblings_of_a_holder_that_died_go_first_where_its_lease_guarded_something() {
+    // The holder that is seen is of another cluster.
+    let guards = Terms {
+        guards: true,
+        ..terms(LEASE)
+    };
+    let mut rig = Rig::standby(guards.clone(), 5_000);
+    assert_eq!(rig.wake, Some(at(5_251)));
+    rig.timer(5_001);
+    assert!(!is_acquire(rig.asked()));
+    // A release says that nothing runs any more.
+    let mut rig = Rig::standby(guards, 5_000);
+    rig.event(100, Event::Released { master: 0 })
+        .event(100, Event::Released { master: 1 });
     assert!(is_acquire(rig.asked()));
 }
 

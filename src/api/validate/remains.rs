@@ -1,0 +1,69 @@
+//! What a lock that cannot be used may have left running.
+
+use super::{
+    lock::{longest_stop, takeover_delay},
+    problems::Problems,
+    target::targets,
+};
+use crate::api::{
+    leader_lock::{Candidates, LeaderLock, LockState},
+    plan::LockPlan,
+};
+use crate::lease::{Timings, identity::LockName};
+use std::time::Duration;
+
+/// A plan that is good for one thing: to look at the lock and to stop its targets. What is wrong is left out, so that it
+/// does not keep the rest running. `None` if not even its name can be read.
+pub fn remains(object: &LeaderLock) -> Option<LockPlan> {
+    let (spec, metadata) = (&object.spec, &object.metadata);
+    let namespace = metadata.namespace.clone()?;
+    let name = metadata.name.clone()?;
+    let own = || LockName::parse(&format!("{namespace}/{name}")).ok();
+    let given = spec.lock_name.as_deref().map(LockName::parse);
+    let targets = targets(&mut Problems::default(), &spec.targets, Candidates::Operator);
+    let stop = longest_stop(&targets);
+    let given_delay = spec
+        .takeover_delay_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    Some(LockPlan {
+        lock_name: given.map_or_else(own, Result::ok)?,
+        quorum: spec.quorum_ref.name.clone(),
+        timings: Timings::derive(stop),
+        candidates: spec.candidates,
+        state: LockState::SteppedDown,
+        reason: None,
+        enforcement: spec.enforcement,
+        cluster_preference: Vec::new(),
+        preference_delay: Duration::ZERO,
+        takeover_delay: given_delay.map_or_else(|| takeover_delay(&targets), Duration::from_secs),
+        on_quorum_loss: spec.on_quorum_loss,
+        failover_after_unready: None,
+        deletion_policy: spec.deletion_policy,
+        targets,
+        abstains: false,
+        namespace,
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_does_not_hide_the_rest() {
+        let object: LeaderLock = serde_yaml::from_str(
+            "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n}, spec: {\
+             quorumRef: {name: gone}, leaseDurationSeconds: 1, takeoverDelaySeconds: -1, targets: [\
+             {name: bad, action: Scale}, \
+             {name: good, action: Scale, stopSeconds: 3, ref: {apiVersion: apps/v1, kind: Deployment, name: d}}]}}",
+        )
+        .unwrap();
+        let plan = remains(&object).unwrap();
+        let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!(names, ["good"]);
+        assert_eq!(plan.lock_name.as_str(), "n/l");
+        assert_eq!(plan.timings.stop, Duration::from_secs(3));
+        assert_eq!(plan.takeover_delay, Duration::from_secs(8));
+    }
+}

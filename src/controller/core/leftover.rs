@@ -1,0 +1,53 @@
+//! What an operator before this one left running under an object that cannot be used now.
+//!
+//! Nobody would stop it: what is refused has no plan, and what has no plan has no warden.
+
+use std::sync::Arc;
+
+use super::{Core, place::only_looked_at};
+use crate::{
+    api::{plan::LockPlan, validate::remains},
+    controller::{
+        object::ObjectKey,
+        problem::{Problem, Reason},
+        switched::Switched,
+    },
+};
+
+impl Core {
+    /// Stops what may run of it: under the lock, where the masters can say who holds it; else by itself.
+    pub(super) fn stop_remains(&mut self, key: &ObjectKey, wanted: &Result<Arc<LockPlan>, Problem>) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let Some(mut plan) = remains(&entry.object) else {
+            return;
+        };
+        // What another lock runs is not left over.
+        plan.targets.retain(|target| {
+            let what = Switched::of(&plan.namespace, &target.work);
+            self.locks.taken(key, &what).is_none()
+        });
+        if plan.targets.is_empty() {
+            self.set_finalizer(key, false);
+            return;
+        }
+        let reason = wanted.as_ref().err().map(|problem| problem.reason);
+        tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
+            "it cannot be used, and an operator before may have left its targets running: stops them");
+        // The name may be another object's on the masters.
+        if reason != Some(Reason::DuplicateLockName) && self.fleet.get(&plan.quorum).is_some() {
+            self.put(key, only_looked_at(&plan));
+        } else if let Some(entry) = self.locks.get_mut(key) {
+            entry.remains = Some(Arc::new(plan));
+        }
+    }
+
+    /// Nothing of it runs any more.
+    pub(super) fn forget_remains(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.locks.get_mut(key)
+            && entry.leaving.is_none()
+            && entry.remains.take().is_some()
+        {
+            entry.warden = None;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a warden knows when it decides.
+
+use std::time::Duration;
+
+use super::{
+    Warden,
+    goal::{Facts, Other},
+};
+use crate::{
+    api::leader_lock::Candidates,
+    clock,
+    elector::Standing,
+    lease::{Holder, Moment},
+    targets::Leave,
+};
+
+impl Warden {
+    /// What is known now, also of leases that have ended since.
+    pub(super) fn facts(&mut self, now: Moment) -> Facts {
+        let standing = self.post.standing.borrow_and_update().clone();
+        let authority = standing.authority_at(now);
+        if let Some(authority) = authority {
+            if self.seen_token != Some(authority.token) {
+                self.seen_token = Some(authority.token);
+                self.start_after = now + self.delay(&standing);
+            }
+            self.last_until = Some(authority.valid_until);
+            (self.lost, self.sibling_until) = (None, None);
+        } else if let Some(until) = self.last_until.take() {
+            self.lost = Some(until);
+        }
+        // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
+        let others = |holder: &&Holder| Some(holder.token) != self.seen_token;
+        let holder = standing.holder_at(now).filter(others);
+        let other = holder.map(|holder| {
+            if holder.cluster.uid() == self.post.cluster.uid() {
+                Other::Sibling
+            } else {
+                Other::Elsewhere
+            }
+        });
+        if other == Some(Other::Sibling) {
+            self.lost = None;
+            self.sibling_until = holder.map(|holder| holder.ends);
+        }
+        self.halts.expire(authority.map(|authority| authority.token), now);
+        let elsewhere = |holder: &Holder| {
+            holder.cluster.uid() != self.post.cluster.uid() && Some(holder.token) > self.seen_token
+        };
+        Facts {
+            passed_on: standing.last_holder.as_ref().is_some_and(elsewhere),
+            held_until: authority.map(|authority| authority.valid_until),
+            start_after: self.start_after,
+            other,
+            lost: self.lost,
+            sibling_until: self.sibling_until,
+            observes: self.observes(),
+            began: self.began,
+            ordered: self.halts.by(),
+            takeover_delay: self.post.plan.takeover_delay,
+            stop: self.post.plan.timings.stop,
+            on_quorum_loss: self.post.plan.on_quorum_loss,
+        }
+    }
+
+    /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.
+    fn delay(&self, standing: &Standing) -> Duration {
+        if !standing.marks.ended_uncleanly() {
+            return Duration::ZERO;
+        }
+        let held = standing.marks.held;
+        let own = standing
+            .last_holder
+            .as_ref()
+            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
+        if own || self.post.own_tokens.has(held) {
+            Duration::ZERO
+        } else {
+            self.post.plan.takeover_delay
+        }
+    }
+
+    /// `candidates: Agents`: whoever holds the lock is a process of its own.
+    pub(super) fn observes(&self) -> bool {
+        self.post.plan.candidates == Candidates::Agents
+    }
+
+    /// The lease under which targets run, and where nobody tells of its end, when it is over.
+    pub(super) fn leave(&self) -> Option<(Leave, Option<Moment>)> {
+        let standing = self.post.standing.clone();
+        if !self.observes() {
+            return self.seen_token.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
+    }
+}

@@ -1,0 +1,87 @@
+//! For how long what runs is not ready.
+
+use std::time::Duration;
+
+use crate::lease::{FencingToken, Moment};
+
+/// Pods are looked at this often at most, and at least.
+const OFTEN: Duration = Duration::from_millis(250);
+const SELDOM: Duration = Duration::from_secs(5);
+
+/// What a target says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Ready,
+    Unready,
+    /// Nothing of it could be ready or unready.
+    NoMatter,
+    /// The API server does not say.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Readiness {
+    since: Option<(FencingToken, Moment)>,
+    /// As long as the lock lets it be, and still.
+    pub(super) too_long: bool,
+}
+
+impl Readiness {
+    /// Nothing is to run.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes a look at every target that runs under this lease. Returns when the next is due.
+    pub(super) fn take(
+        &mut self,
+        found: &[Found],
+        token: FencingToken,
+        after: Duration,
+        now: Moment,
+    ) -> Moment {
+        self.since.take_if(|(of, _)| *of != token);
+        if found.contains(&Found::Unready) {
+            self.since.get_or_insert((token, now));
+        } else if !found.contains(&Found::Unknown) {
+            self.since = None;
+        }
+        let due = self.since.map(|(_, since)| since + after);
+        self.too_long = due.is_some_and(|due| due <= now) && found.contains(&Found::Unready);
+        let look = now + (after / 4).clamp(OFTEN, SELDOM);
+        due.filter(|due| *due > now).map_or(look, |due| due.min(look))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found::*, *};
+
+    #[test]
+    fn only_what_is_unready_all_the_time_is_so_for_too_long() {
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let after = Duration::from_secs(10);
+        let mut readiness = Readiness::default();
+        for (now, token, found, too_long) in [
+            (0, 1, Unready, false),
+            (9, 1, Unready, false),
+            (10, 1, Unready, true),
+            (11, 1, Unknown, false),
+            (12, 1, Unready, true),
+            (13, 1, Ready, false),
+            (20, 1, Unready, false),
+            (29, 1, Unknown, false),
+            // Another lease: it may just have been started.
+            (31, 2, Unready, false),
+            (40, 2, NoMatter, false),
+            (50, 2, Unready, false),
+            (60, 2, Unready, true),
+        ] {
+            let next = readiness.take(&[NoMatter, found], FencingToken(token), after, at(now));
+            assert_eq!(readiness.too_long, too_long, "at {now}");
+            assert!(next > at(now) && next <= at(now) + SELDOM);
+        }
+        readiness.forget();
+        assert!(!readiness.too_long);
+    }
+}

@@ -1,0 +1,181 @@
+//! Slots: which job may run what a schedule asked for at one time, by the registers of the masters.
+
+use super::vote::QuorumSize;
+
+/// What came of one attempt to claim a slot for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// A majority granted it in one round: it is this job's for good, whatever becomes of the lease.
+    Granted,
+    /// More than N - M masters refused: it can never be this job's.
+    Refused,
+    /// Neither, by this round. Some masters may have granted it: only this job can tell by claiming it again.
+    Undecided,
+}
+
+/// What one master shows of a target: the last claimed slot and the job that claimed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotRegister {
+    /// In seconds since 1970; zero if none was ever claimed.
+    pub slot: u64,
+    pub job: String,
+    /// Slots up to this one are not claimed any more: what was claimed of them was forgotten.
+    pub floor: u64,
+}
+
+/// What the masters showed in one round.
+#[derive(Clone, Debug)]
+pub struct SlotView {
+    size: QuorumSize,
+    /// Of the masters that may vote and answered.
+    seen: Vec<SlotRegister>,
+}
+
+/// How a slot stands for one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// A majority shows that this job claimed it.
+    Mine,
+    /// As far as is seen, this job may still claim it.
+    Open,
+    Gone(Gone),
+}
+
+/// Why a job can never claim a slot: registers only grow, so masters that refuse it once always do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// A majority shows that this other job claimed it.
+    To(String),
+    /// A later slot was claimed meanwhile, by this job. Who claimed this one does not stand there any more.
+    Passed { slot: u64, job: String },
+    /// No job is known to have it: claims that split, or masters that forgot.
+    Lost,
+}
+
+impl SlotView {
+    #[must_use]
+    pub const fn new(size: QuorumSize) -> Self {
+        Self {
+            size,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Takes what one more master shows.
+    pub fn record(&mut self, register: SlotRegister) {
+        self.seen.push(register);
+    }
+
+    /// A majority shows the same: the others change nothing.
+    #[must_use]
+    pub fn agreed(&self) -> bool {
+        let same = |register: &SlotRegister| self.count(|other| other == register);
+        self.seen
+            .iter()
+            .any(|register| same(register) >= self.size.majority())
+    }
+
+    #[must_use]
+    pub fn fate(&self, slot: u64, job: &str) -> Fate {
+        let majority = self.size.majority();
+        if self.count(|seen| seen.floor < slot && seen.slot == slot && seen.job == job) >= majority {
+            return Fate::Mine;
+        }
+        if self.count(|seen| seen.refuses(slot, job)) <= self.size.tolerated() {
+            return Fate::Open;
+        }
+        let same = |by: &str| self.count(|seen| seen.slot == slot && seen.job == by);
+        let others = self.seen.iter().filter(|seen| seen.slot == slot);
+        if let Some(other) = others
+            .into_iter()
+            .find(|seen| ![NOBODY, job].contains(&&*seen.job) && same(&seen.job) >= majority)
+        {
+            return Fate::Gone(Gone::To(other.job.clone()));
+        }
+        let latest = self.seen.iter().max_by_key(|seen| seen.slot);
+        Fate::Gone(match latest.filter(|latest| latest.slot > slot) {
+            Some(latest) => Gone::Passed {
+                slot: latest.slot,
+                job: latest.job.clone(),
+            },
+            None => Gone::Lost,
+        })
+    }
+
+    fn count(&self, test: impl Fn(&SlotRegister) -> bool) -> usize {
+        self.seen.iter().filter(|seen| test(seen)).count()
+    }
+}
+
+/// In the place of a job: masters that were merged had different ones.
+const NOBODY: &str = "nobody";
+
+impl SlotRegister {
+    /// As the script that claims decides.
+    fn refuses(&self, slot: u64, job: &str) -> bool {
+        let mine = self.slot == slot && self.job == job && job != NOBODY;
+        slot <= self.floor || (slot <= self.slot && !mine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five masters, of which these answered.
+    fn view(seen: &[(u64, &str)]) -> SlotView {
+        let mut view = SlotView::new(QuorumSize::new(5).unwrap());
+        for (slot, job) in seen {
+            let job = (*job).to_owned();
+            view.record(SlotRegister {
+                slot: *slot,
+                job,
+                floor: 3,
+            });
+        }
+        view
+    }
+
+    #[test]
+    fn a_slot_is_gone_only_when_so_many_refuse_that_the_others_are_no_majority() {
+        let to = |job: &str| Fate::Gone(Gone::To(job.into()));
+        let passed = |slot, job: &str| {
+            Fate::Gone(Gone::Passed {
+                slot,
+                job: job.into(),
+            })
+        };
+        let lost = Fate::Gone(Gone::Lost);
+        for (seen, fate) in [
+            (&[][..], Fate::Open),
+            (&[(9, "a"), (9, "a"), (9, "a")], Fate::Mine),
+            (&[(9, "a"), (9, "a"), (9, "b"), (9, "b")], Fate::Open),
+            (&[(9, "b"), (9, "b")], Fate::Open),
+            (&[(9, "b"), (9, "b"), (9, "b"), (9, "a"), (8, "a")], to("b")),
+            (
+                &[(9, "b"), (9, "c"), (9, "nobody"), (9, "a"), (9, "a")],
+                lost.clone(),
+            ),
+            (&[(9, "nobody"), (9, "nobody"), (9, "nobody")], lost.clone()),
+            (&[(9, "b"), (10, "c"), (9, "b")], passed(10, "c")),
+            // Claimed by this very job, and overtaken before it ran.
+            (
+                &[(10, "b"), (10, "b"), (10, "b"), (9, "a"), (9, "a")],
+                passed(10, "b"),
+            ),
+            (&[(8, "b"), (8, "b"), (8, "b"), (8, "b"), (8, "b")], Fate::Open),
+        ] {
+            assert_eq!(view(seen).fate(9, "a"), fate, "{seen:?}");
+        }
+        // The masters forgot what was claimed up to 3.
+        assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), lost);
+        let nobody = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
+        assert_ne!(nobody.fate(9, "nobody"), Fate::Open);
+    }
+
+    #[test]
+    fn the_last_masters_are_waited_for_until_a_majority_shows_the_same() {
+        assert!(!view(&[(9, "a"), (9, "a"), (9, "b")]).agreed());
+        assert!(view(&[(9, "a"), (9, "a"), (8, "b"), (9, "a")]).agreed());
+    }
+}

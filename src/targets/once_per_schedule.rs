@@ -1,0 +1,228 @@
+//! OncePerSchedule: each scheduled run of a CronJob happens in one cluster only.
+//!
+//! The Jobs of the CronJob are made suspended in every cluster. Where the lock is held their slots are claimed on the
+//! masters; a Job whose slot is claimed runs to its end, whatever becomes of the lease. The register of the masters, and
+//! not the lease, is what makes a slot run at most once: so whatever is in doubt here may be tried again.
+
+mod decide;
+mod job;
+mod mirror;
+mod tell;
+mod write;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use k8s_openapi::api::batch::v1::CronJob;
+use kube::{Api, runtime::watcher};
+
+use super::{Action, Changes, Leave, Site, Step, TargetError};
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
+    clock,
+    lease::Moment,
+};
+use decide::{Next, Power};
+use job::{Cron, Job, Stage, When};
+use mirror::{Mirror, Sight};
+use write::Jobs;
+
+/// A slot whose claim another cluster may write at any time is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
+/// What was a matter of milliseconds, such as an object that changed meanwhile, is tried again then.
+const SOON: Duration = Duration::from_millis(250);
+/// A step goes on with the rest later: whoever calls does not wait for more than a few seconds.
+const STEP: Duration = Duration::from_secs(2);
+
+pub(super) struct OncePerSchedule {
+    site: Site,
+    reference: TargetRef,
+    max_age: Duration,
+    crons: Mirror<Cron>,
+    jobs: Mirror<Job>,
+    desk: Jobs,
+    /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
+    granted: BTreeSet<String>,
+    /// Since when the masters do not decide on the slots of these.
+    undecided: BTreeMap<String, Moment>,
+}
+
+/// The CronJob and its Jobs, those with older slots first.
+enum Scene {
+    NotYet,
+    Missing,
+    Here(Cron, Vec<Job>),
+}
+
+impl OncePerSchedule {
+    pub(super) fn new(site: Site, reference: &TargetRef, max_age: Duration) -> Self {
+        Self {
+            desk: Jobs::new(&site.client, &site.namespace),
+            site,
+            reference: reference.clone(),
+            max_age,
+            crons: Mirror::default(),
+            jobs: Mirror::default(),
+            granted: BTreeSet::new(),
+            undecided: BTreeMap::new(),
+        }
+    }
+
+    fn scene(&self) -> Result<Scene, TargetError> {
+        let failed = |what: &str, error: &kube::Error| {
+            TargetError::of(
+                format!("following {what} in namespace {}", self.site.namespace),
+                error,
+            )
+        };
+        let crons = match self.crons.sight() {
+            Sight::NotYet => return Ok(Scene::NotYet),
+            Sight::Failed(error) => return Err(failed("CronJobs", &error)),
+            Sight::All(crons) => crons,
+        };
+        let jobs = match self.jobs.sight() {
+            Sight::NotYet => return Ok(Scene::NotYet),
+            Sight::Failed(error) => return Err(failed("Jobs", &error)),
+            Sight::All(jobs) => jobs,
+        };
+        let Some(cron) = crons.into_values().next() else {
+            return Ok(Scene::Missing);
+        };
+        // Not those of a CronJob that had this name before: they are about to go.
+        let mut jobs: Vec<Job> = jobs.into_values().filter(|job| job.owner == cron.uid).collect();
+        // The register only grows: once a later slot is claimed, an older one never can be.
+        jobs.sort_by_key(|job| job.slot);
+        Ok(Scene::Here(cron, jobs))
+    }
+
+    fn called(&self) -> String {
+        format!("CronJob {}/{}", self.site.namespace, self.reference.name)
+    }
+
+    /// One turn. Without leave, only what needs none: that others claimed a slot, and that we did and did not go on.
+    async fn turn(&mut self, leave: Option<&Leave>) -> Result<Step, TargetError> {
+        let found = if leave.is_some() {
+            TargetState::Active
+        } else {
+            TargetState::Standby
+        };
+        let (cron, jobs) = match self.scene()? {
+            Scene::NotYet if leave.is_some() => return Ok(Step::Working(TargetState::Changing)),
+            Scene::NotYet => return Ok(Step::Waiting(SOON)),
+            Scene::Missing if leave.is_some() => {
+                let text = format!("{} does not exist", self.called());
+                return Ok(Step::trouble(TargetState::Standby, "TargetNotFound", text));
+            }
+            Scene::Missing => return Ok(Step::Done),
+            Scene::Here(cron, jobs) => (cron, jobs),
+        };
+        if let Some(why) = cron.unsafe_because {
+            let text = format!("{}: {why}", self.called());
+            return Ok(Step::trouble(found, "TargetNotSafe", text));
+        }
+        self.granted.retain(|uid| jobs.iter().any(|job| job.uid == *uid));
+        self.undecided
+            .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
+        let power = self.power(leave, &jobs).await;
+        let (began, mut again, mut refused) = (clock::now(), None, None);
+        for job in &jobs {
+            let next = match self.decide(job, &power).await {
+                Ok(next) => next,
+                // This one cannot be written; the others can.
+                Err(error) if error.is_refusal() => {
+                    refused = Some(error);
+                    Next::Later(LOOK)
+                }
+                Err(error) => return Err(error),
+            };
+            let pause = match next {
+                Next::Settled => None,
+                Next::Later(pause) | Next::Blocks(pause) => Some(pause),
+            };
+            again = again.into_iter().chain(pause).min();
+            if matches!(next, Next::Blocks(_)) {
+                break;
+            }
+            if clock::now().since(began) > STEP {
+                again = Some(Duration::ZERO);
+                break;
+            }
+        }
+        if let Some(error) = refused {
+            return Ok(Step::trouble(found, error.reason(), error.to_string()));
+        }
+        if cron.suspended && leave.is_some() {
+            let text = format!("{} is suspended itself: nothing is scheduled", self.called());
+            return Ok(Step::trouble(found, "TargetSuspended", text));
+        }
+        Ok(again.map_or(Step::Done, Step::Waiting))
+    }
+
+    async fn power<'a>(&self, leave: Option<&'a Leave>, jobs: &[Job]) -> Power<'a> {
+        let undecided = |job: &Job| {
+            matches!(job.slot, When::Scheduled(_))
+                && matches!(job.stage, Stage::Waits { .. } | Stage::ByHand(_))
+        };
+        match leave {
+            Some(leave) => Power::Holder(leave),
+            None if jobs.iter().any(undecided) => {
+                Power::Standby(self.site.elector.slots(&self.site.lock, &self.site.target).await)
+            }
+            None => Power::Standby(None),
+        }
+    }
+}
+
+impl Action for OncePerSchedule {
+    fn declare(&mut self, work: &TargetWork) {
+        if let TargetWork::OncePerSchedule { max_slot_age, .. } = work {
+            self.max_age = *max_slot_age;
+        }
+    }
+
+    /// Active while something runs that was let run here.
+    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        async {
+            Ok(match self.scene()? {
+                Scene::NotYet => TargetState::Unknown,
+                Scene::Here(_, jobs) if jobs.iter().any(|job| job.stage == Stage::Runs) => {
+                    TargetState::Active
+                }
+                Scene::Here(..) | Scene::Missing => TargetState::Standby,
+            })
+        }
+        .boxed()
+    }
+
+    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.turn(Some(leave)).boxed()
+    }
+
+    /// Nothing is ever stopped: whoever waits for a stop does not wait here. The rest of the work goes on after it.
+    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+        match by {
+            Some(_) => std::future::ready(Ok(Step::Waiting(SOON))).boxed(),
+            None => self.turn(None).boxed(),
+        }
+    }
+
+    fn changes(&self) -> Changes {
+        let (client, namespace) = (self.site.client.clone(), &self.site.namespace);
+        let name = self.reference.name.clone();
+        let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let crons = self
+            .crons
+            .clone()
+            .follow(Api::<CronJob>::namespaced(client, namespace), one, job::cron);
+        // No label and no field says whose Jobs they are.
+        let read = move |found| job::job(&name, found);
+        let jobs = self
+            .jobs
+            .clone()
+            .follow(self.desk.api(), watcher::Config::default(), read);
+        stream::select(crons, jobs).boxed()
+    }
+}

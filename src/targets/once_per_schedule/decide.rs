@@ -1,0 +1,236 @@
+//! What is done about one Job, by whether the lock is held here and by what the masters say of its slot.
+
+use std::time::Duration;
+
+use super::{
+    LOOK, OncePerSchedule, SOON,
+    job::{Job, Mark, Stage, When, job},
+    write::Write,
+};
+use crate::{
+    clock,
+    lease::{Claim, Fate, FencingToken, Gone, SlotView},
+    targets::{Leave, TargetError},
+    telemetry::SlotResult,
+};
+
+/// A slot that the masters could not decide for so long, such as one whose claims split while a master is down, does
+/// not hold up the later ones any more. It is lost then if one of these is claimed.
+const GIVES_WAY: Duration = Duration::from_secs(10);
+/// A Job is not claimed before its time: the register would go beyond every slot until then. The clocks of the CronJob
+/// controllers may be that far ahead.
+const EARLY: u64 = 60;
+
+/// What this cluster may do.
+pub(super) enum Power<'a> {
+    /// It holds the lock: it claims.
+    Holder(&'a Leave),
+    /// It does not: this is what the masters showed, if it was needed and they did.
+    Standby(Option<SlotView>),
+}
+
+/// What comes after one Job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Settled,
+    Later(Duration),
+    /// The same, and later slots wait for it.
+    Blocks(Duration),
+}
+
+/// Whose a slot is.
+enum Verdict {
+    Mine,
+    Never(Never),
+    NotYet(Next),
+}
+
+/// Why a Job never runs.
+pub(super) enum Never {
+    Gone(Gone),
+    TooOld,
+}
+
+impl OncePerSchedule {
+    pub(super) async fn decide(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
+        match &job.stage {
+            Stage::Over | Stage::Runs | Stage::Left => Ok(Next::Settled),
+            Stage::Lost => self.delete(job).await,
+            Stage::Waits { told } => match self.verdict(job, power).await {
+                Verdict::Mine => self.run(job, power).await,
+                Verdict::Never(why) => self.drop_job(job, &why).await,
+                Verdict::NotYet(Next::Settled) if job.slot == When::Manual && !told => {
+                    self.wait_by_hand(job).await
+                }
+                Verdict::NotYet(next) => Ok(next),
+            },
+            Stage::ByHand(manager) => match self.verdict(job, power).await {
+                // Its pods run already, and may go on.
+                Verdict::Mine => self.written(job, self.desk.mark(job, Mark::Claimed).await?),
+                Verdict::Never(_) | Verdict::NotYet(_) => self.suspend(job, manager).await,
+            },
+        }
+    }
+
+    async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
+        let slot = match (job.slot, power) {
+            (When::Scheduled(slot), _) => slot,
+            // It exists here and nowhere else: there is nothing to claim.
+            (When::Manual, Power::Holder(leave)) if leave.holds() => return Verdict::Mine,
+            (When::Manual, Power::Holder(_)) => return Verdict::NotYet(Next::Later(SOON)),
+            (When::Manual | When::Unreadable, _) => return Verdict::NotYet(Next::Settled),
+        };
+        let now = clock::unix_time().as_secs();
+        if slot.saturating_add(self.max_age.as_secs()) < now {
+            return Verdict::Never(Never::TooOld);
+        }
+        if slot > now + EARLY {
+            return Verdict::NotYet(Next::Later(Duration::from_secs(slot - now - EARLY)));
+        }
+        if self.granted.contains(&job.uid) {
+            return Verdict::Mine;
+        }
+        match power {
+            Power::Holder(leave) => self.claim(job, slot, leave).await,
+            Power::Standby(view) => self.recognize(job, slot, view.as_ref()).await,
+        }
+    }
+
+    /// Where the lock is held.
+    async fn claim(&mut self, job: &Job, slot: u64, leave: &Leave) -> Verdict {
+        if !leave.holds() {
+            return Verdict::NotYet(Next::Blocks(SOON));
+        }
+        match self.ask(job, slot).await {
+            Claim::Granted => Verdict::Mine,
+            Claim::Refused => {
+                let view = self.site.elector.slots(&self.site.lock, &self.site.target).await;
+                match view.map(|view| view.fate(slot, &self.claimant(job))) {
+                    Some(Fate::Gone(gone)) => Verdict::Never(Never::Gone(gone)),
+                    Some(Fate::Mine | Fate::Open) | None => Verdict::NotYet(Next::Later(SOON)),
+                }
+            }
+            Claim::Undecided => {
+                self.count(SlotResult::Undecided);
+                let now = clock::now();
+                let since = *self.undecided.entry(job.uid.clone()).or_insert(now);
+                Verdict::NotYet(if now.since(since) < GIVES_WAY {
+                    Next::Blocks(SOON)
+                } else {
+                    Next::Later(LOOK)
+                })
+            }
+        }
+    }
+
+    /// Where it is not held: a claim of our own that was not followed by a start, by whichever replica, is finished.
+    async fn recognize(&mut self, job: &Job, slot: u64, view: Option<&SlotView>) -> Verdict {
+        let later = Verdict::NotYet(Next::Later(LOOK));
+        match view.map(|view| view.fate(slot, &self.claimant(job))) {
+            Some(Fate::Mine) if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
+            Some(Fate::Gone(gone)) => Verdict::Never(Never::Gone(gone)),
+            Some(Fate::Mine | Fate::Open) | None => later,
+        }
+    }
+
+    async fn ask(&mut self, job: &Job, slot: u64) -> Claim {
+        let (lock, target, by) = (&self.site.lock, &self.site.target, self.claimant(job));
+        let claim = self.site.elector.claim(lock, target, slot, &by).await;
+        if claim == Claim::Granted {
+            self.granted.insert(job.uid.clone());
+        }
+        claim
+    }
+
+    /// As it stands in the register: the Job, and for people its cluster.
+    fn claimant(&self, job: &Job) -> String {
+        format!("{}@{}", job.uid, self.site.cluster.name())
+    }
+
+    /// A claimed slot needs no authority any more: nobody else can ever be granted it.
+    async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
+        let token = match power {
+            Power::Holder(leave) => Some(leave.token()),
+            // That of its own lease is not known: the greatest that was seen is none that came before it.
+            Power::Standby(_) => self.last_token(),
+        };
+        let written = self.desk.start(job, token).await?;
+        if matches!(written, Write::Done(_)) {
+            self.count(SlotResult::Claimed);
+            tracing::info!(lock = %self.site.lock, job = self.desk.called(job), slot = ?job.slot, "Job starts");
+        }
+        // Not before this one: should this process end now, its slot would be behind the register.
+        Ok(match self.written(job, written)? {
+            Next::Settled => Next::Settled,
+            Next::Later(pause) | Next::Blocks(pause) => Next::Blocks(pause),
+        })
+    }
+
+    fn last_token(&self) -> Option<FencingToken> {
+        let standing = self.site.elector.watch(&self.site.lock)?;
+        standing.borrow().last_token()
+    }
+
+    async fn drop_job(&mut self, job: &Job, why: &Never) -> Result<Next, TargetError> {
+        let mark = match why {
+            Never::Gone(_) => Mark::Lost,
+            Never::TooOld => Mark::TooOld,
+        };
+        let written = self.desk.mark(job, mark).await?;
+        let Write::Done(found) = written else {
+            return self.written(job, written);
+        };
+        // Of several replicas the one that labelled it tells.
+        self.tell_dropped(job, why);
+        match self.read(&found) {
+            Some(job) if job.stage == Stage::Lost => self.delete(&job).await,
+            _ => Ok(Next::Later(SOON)),
+        }
+    }
+
+    async fn delete(&self, job: &Job) -> Result<Next, TargetError> {
+        if !self.desk.delete(job).await? {
+            return Ok(Next::Later(SOON));
+        }
+        self.jobs.put(&job.name, None);
+        Ok(Next::Settled)
+    }
+
+    async fn wait_by_hand(&self, job: &Job) -> Result<Next, TargetError> {
+        let written = self.desk.mark(job, Mark::Waits).await?;
+        if matches!(written, Write::Done(_)) {
+            self.tell_waits(job);
+        }
+        self.written(job, written)
+    }
+
+    async fn suspend(&self, job: &Job, manager: &str) -> Result<Next, TargetError> {
+        let written = self.desk.suspend(job).await?;
+        if matches!(written, Write::Done(_)) {
+            self.tell_by_hand(job, manager);
+        }
+        // Its controller takes its pods away before it counts as one that waits.
+        self.written(job, written)
+    }
+
+    fn written(&self, job: &Job, written: Write) -> Result<Next, TargetError> {
+        Ok(match written {
+            Write::Done(found) => {
+                self.read(&found);
+                Next::Settled
+            }
+            Write::Missing => {
+                self.jobs.put(&job.name, None);
+                Next::Settled
+            }
+            Write::Late => Next::Later(SOON),
+        })
+    }
+
+    /// What a write answered is what is known from now on.
+    fn read(&self, found: &k8s_openapi::api::batch::v1::Job) -> Option<Job> {
+        let (name, found) = job(&self.reference.name, found.clone())?;
+        self.jobs.put(&name, Some(found.clone()));
+        Some(found)
+    }
+}

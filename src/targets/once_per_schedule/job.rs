@@ -1,0 +1,189 @@
+//! What is read of a CronJob and of its Jobs. Pure.
+
+use k8s_openapi::{
+    api::batch::v1::{CronJob, Job as BatchJob},
+    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+    jiff::Timestamp,
+};
+
+use super::write::MANAGER;
+
+/// The annotation with which the CronJob controller says for when it made a Job.
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+/// Says of a Job what was decided on its slot.
+pub(super) const SLOT: &str = "redlock.dev/slot";
+
+/// What was decided on the slot of a Job: the values of the label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// It is this Job's: it runs, or ran.
+    Claimed,
+    /// It can never be this Job's.
+    Lost,
+    TooOld,
+    /// Made by hand, for when this cluster holds the lock.
+    Waits,
+}
+
+impl Mark {
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Lost => "lost",
+            Self::TooOld => "too-old",
+            Self::Waits => "waits",
+        }
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let all = [Self::Claimed, Self::Lost, Self::TooOld, Self::Waits];
+        all.into_iter().find(|mark| mark.text() == text)
+    }
+}
+
+/// One Job of the CronJob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) version: String,
+    /// The uid of its CronJob.
+    pub(super) owner: String,
+    pub(super) slot: When,
+    pub(super) stage: Stage,
+}
+
+/// What it was made for. Older slots first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum When {
+    /// In seconds since 1970.
+    Scheduled(u64),
+    /// By hand: it exists in one cluster only.
+    Manual,
+    /// Its annotation is no time.
+    Unreadable,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Suspended and never started: nothing is decided yet, or not more than that it waits.
+    Waits { told: bool },
+    /// Somebody else than this operator let it run; this field manager.
+    ByHand(String),
+    /// To be deleted.
+    Lost,
+    /// It was let run by this operator.
+    Runs,
+    /// Not to be touched: it began before its CronJob was a target, or somebody suspended what ran.
+    Left,
+    /// It has ended, or it is about to go.
+    Over,
+}
+
+/// Of Jobs that a CronJob of this name controls.
+pub(super) fn job(cron_job: &str, job: BatchJob) -> Option<(String, Job)> {
+    let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+    if owner.kind != "CronJob" || owner.name != cron_job {
+        return None;
+    }
+    let (owner, stage) = (owner.uid.clone(), stage(&job));
+    let annotations = job.metadata.annotations.as_ref();
+    let slot = match annotations.and_then(|all| all.get(SCHEDULED)) {
+        None => When::Manual,
+        Some(text) => slot(text).map_or(When::Unreadable, When::Scheduled),
+    };
+    let name = job.metadata.name?;
+    let job = Job {
+        name: name.clone(),
+        uid: job.metadata.uid?,
+        version: job.metadata.resource_version?,
+        owner,
+        slot,
+        stage,
+    };
+    Some((name, job))
+}
+
+/// The same instant in every time zone.
+fn slot(text: &str) -> Option<u64> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_second()).ok()
+}
+
+fn stage(job: &BatchJob) -> Stage {
+    let status = job.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let ended = conditions.unwrap_or_default().iter().any(|condition| {
+        ["Complete", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
+    });
+    if ended || job.metadata.deletion_timestamp.is_some() {
+        return Stage::Over;
+    }
+    let label = job.metadata.labels.as_ref().and_then(|all| all.get(SLOT));
+    let mark = label.and_then(|text| Mark::of(text));
+    let suspended = job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
+    let started = status.is_some_and(|status| status.start_time.is_some());
+    match (suspended, mark) {
+        (false, Some(Mark::Claimed)) => Stage::Runs,
+        (false, _) => by_hand(job).map_or(Stage::Left, Stage::ByHand),
+        (true, Some(Mark::Claimed)) => Stage::Left,
+        // Its controller has not stopped it yet.
+        (true, _) if started => Stage::Left,
+        (true, Some(Mark::Lost | Mark::TooOld)) => Stage::Lost,
+        (true, Some(Mark::Waits)) => Stage::Waits { told: true },
+        (true, None) => Stage::Waits { told: false },
+    }
+}
+
+/// Who set `suspend` of a Job that somebody else made.
+fn by_hand(job: &BatchJob) -> Option<String> {
+    let entries = job.metadata.managed_fields.as_deref().unwrap_or_default();
+    let owns = |entry: &&ManagedFieldsEntry, field: &str| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields["f:spec"].get(field).is_some())
+    };
+    let entry = entries.iter().find(|entry| owns(entry, "f:suspend"))?;
+    let manager = entry.manager.clone().unwrap_or_default();
+    // Who made it owns the rest of its spec, too.
+    (manager != MANAGER && !owns(&entry, "f:template")).then_some(manager)
+}
+
+/// The CronJob itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cron {
+    pub(super) uid: String,
+    /// Why its Jobs would run in more than one cluster, if they would, and what is to be done.
+    pub(super) unsafe_because: Option<String>,
+    /// It is suspended itself.
+    pub(super) suspended: bool,
+}
+
+pub(super) fn cron(cron: CronJob) -> Option<(String, Cron)> {
+    let spec = cron.spec.unwrap_or_default();
+    let starts = spec.job_template.spec.and_then(|spec| spec.suspend) != Some(true);
+    let unsafe_because = if spec.schedule.trim_start().starts_with("@every") {
+        Some(format!(
+            "its schedule is {:?}: such slots depend on when the CronJob was made in each cluster; use a cron expression \
+             such as \"*/5 * * * *\"",
+            spec.schedule
+        ))
+    } else if starts {
+        Some(
+            "its Jobs start at once in every cluster; put suspend: true into the spec of its jobTemplate:\n\
+             spec:\n  jobTemplate:\n    spec:\n      suspend: true"
+                .to_owned(),
+        )
+    } else {
+        None
+    };
+    let read = Cron {
+        uid: cron.metadata.uid?,
+        unsafe_because,
+        suspended: spec.suspend == Some(true),
+    };
+    Some((cron.metadata.name?, read))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What is written to Jobs: each time only if the Job is still the one that was looked at.
+
+use k8s_openapi::api::batch::v1::Job as BatchJob;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::job::{Job, Mark, SLOT};
+use crate::{lease::FencingToken, targets::TargetError};
+
+/// Owns `spec.suspend`, the label and the token of Jobs.
+pub(super) const MANAGER: &str = "redlock-operator-once-per-schedule";
+/// For the work itself: the downward API shows it to the containers.
+const TOKEN: &str = "redlock.dev/fencing-token";
+
+/// What became of a write.
+#[derive(Debug)]
+pub(super) enum Write {
+    Done(Box<BatchJob>),
+    /// There is no such Job any more.
+    Missing,
+    /// It is another by now: look again.
+    Late,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Jobs {
+    api: Api<BatchJob>,
+    namespace: String,
+}
+
+impl Jobs {
+    pub(super) fn new(client: &Client, namespace: &str) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    pub(super) fn api(&self) -> Api<BatchJob> {
+        self.api.clone()
+    }
+
+    /// As in `Job billing/report-29384`.
+    pub(super) fn called(&self, job: &Job) -> String {
+        format!("Job {}/{}", self.namespace, job.name)
+    }
+
+    /// Lets it run: all of it in one write, so that nobody ever sees a part.
+    pub(super) async fn start(&self, job: &Job, token: Option<FencingToken>) -> Result<Write, TargetError> {
+        let token = token.map(|token| token.to_string());
+        let patch = json!({
+            "metadata": { "labels": { SLOT: Mark::Claimed.text() } },
+            "spec": { "suspend": false, "template": { "metadata": { "annotations": { TOKEN: token } } } },
+        });
+        self.patch(job, "starting", patch).await
+    }
+
+    pub(super) async fn mark(&self, job: &Job, mark: Mark) -> Result<Write, TargetError> {
+        let patch = json!({ "metadata": { "labels": { SLOT: mark.text() } } });
+        self.patch(job, "labelling", patch).await
+    }
+
+    pub(super) async fn suspend(&self, job: &Job) -> Result<Write, TargetError> {
+        self.patch(job, "suspending", json!({ "spec": { "suspend": true } }))
+            .await
+    }
+
+    async fn patch(&self, job: &Job, what: &str, mut patch: Value) -> Result<Write, TargetError> {
+        patch["metadata"]["resourceVersion"] = json!(job.version);
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match self
+            .api
+            .patch(&job.name, &parameters, &Patch::Merge(&patch))
+            .await
+        {
+            Ok(job) => Ok(Write::Done(Box::new(job))),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
+            Err(error) => Err(TargetError::of(format!("{what} {}", self.called(job)), &error)),
+        }
+    }
+
+    /// False if it is another by now.
+    pub(super) async fn delete(&self, job: &Job) -> Result<bool, TargetError> {
+        let preconditions = Preconditions {
+            uid: Some(job.uid.clone()),
+            resource_version: Some(job.version.clone()),
+        };
+        let parameters = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::background()
+        };
+        match self.api.delete(&job.name, &parameters).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
+            Err(error) => Err(TargetError::of(format!("deleting {}", self.called(job)), &error)),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A replica that holds locks with targets is killed: its sibling adopts what runs.
+
+use std::time::Instant;
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::targets::{GATE, Gates, guarded, ready_pod, replica, world};
+
+const LOCKS: usize = 5;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
+    let world = world().await;
+    let gates = Gates::of(&world);
+    let mut first = replica(&world, "replica-1").await;
+    let names: Vec<String> = (0..LOCKS).map(|index| format!("gate-{index}")).collect();
+    for name in &names {
+        world.apply(&GATE.replace("name: gate", &format!("name: {name}")));
+        world.apply(&guarded(name, name));
+    }
+    let mut before = Vec::new();
+    for name in &names {
+        gates.until(name, 1).await;
+        before.push(gates.generation(name).await);
+    }
+    let second = replica(&world, "replica-2").await;
+    ready_pod(&world, "replica-1");
+    ready_pod(&world, "replica-2");
+    second.wait_ready();
+    eventually(BOUND, "replica-2 sees every lock", async || {
+        let locks = second.locks();
+        let seen = locks.iter().filter(|lock| lock["holderIdentity"] == "replica-1");
+        if seen.count() == LOCKS { Ok(()) } else { Err(locks) }
+    })
+    .await;
+    first.child.kill();
+    let killed = Instant::now();
+    eventually(BOUND, "replica-2 has every lock", async || {
+        let locks = second.locks();
+        let held = locks.iter().filter(|lock| lock["role"] == "Active");
+        if held.count() == LOCKS { Ok(()) } else { Err(locks) }
+    })
+    .await;
+    println!(
+        "{LOCKS} locks taken over {:?} after a kill -9, leases of 6 s",
+        killed.elapsed()
+    );
+    for name in &names {
+        world
+            .lock_status(name, "is adopted", |status| {
+                status["role"] == "Active" && status["holderIdentity"] == "replica-2"
+            })
+            .await;
+    }
+    // Alone, it is started anew within its leases, and adopts them from itself.
+    drop(second);
+    let _third = replica(&world, "replica-2").await;
+    for (name, before) in names.iter().zip(before) {
+        world
+            .lock_status(name, "is adopted again", |status| {
+                status["role"] == "Active" && status["leaseTransitions"].as_u64() >= Some(2)
+            })
+            .await;
+        assert_eq!(gates.generation(name).await, before, "{name} was written to");
+    }
+}

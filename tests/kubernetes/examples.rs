@@ -1,0 +1,99 @@
+//! Each recipe in `examples/` works as its page says.
+
+use std::fs;
+use std::path::PathBuf;
+
+use kube::api::Api;
+use redlock::api::LeaderLock;
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::fixture::kubelet::{Kubelet, Recorder};
+use crate::fixture::{BOUND, Options};
+use crate::typed::{commands, typed};
+use crate::world::{World, condition};
+
+/// These two are for the README.
+const NOT_RECIPES: [&str; 2] = ["kubernetes", "standalone"];
+const RIGHTS: [&str; 7] = [
+    "targetKinds[0].group=apps",
+    "targetKinds[0].resource=deployments",
+    "targetKinds[1].group=apps",
+    "targetKinds[1].resource=statefulsets",
+    "targetKinds[2].group=batch",
+    "targetKinds[2].resource=cronjobs",
+    "labelPods=true",
+];
+
+fn recipes() -> Vec<PathBuf> {
+    let folders = fs::read_dir("examples")
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_recipe = |folder: &PathBuf| NOT_RECIPES.iter().all(|other| !folder.ends_with(other));
+    folders.filter(is_recipe).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_recipe_runs_where_the_lock_is_held() {
+    let world = World::with(3, Options::default()).await;
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &RIGHTS)
+        .await;
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 60"));
+    let _kubelet = Kubelet::start(&world.plane, "test", 1, &Recorder::default());
+    let _operator = world.operator("replica-1").await;
+    let recipes = recipes();
+    assert!(recipes.len() >= 5, "{recipes:?}");
+    for recipe in &recipes {
+        let page = fs::read_to_string(recipe.join("README.md")).unwrap();
+        for line in commands(&page) {
+            typed(&world.plane, &line);
+        }
+    }
+    let locks = Api::<LeaderLock>::all(world.plane.admin());
+    eventually(
+        BOUND,
+        "every lock of the recipes has what it switches running",
+        async || {
+            let all = locks.list(&Default::default()).await.unwrap().items;
+            let status = |lock: &LeaderLock| -> Value { serde_json::to_value(&lock.status).unwrap() };
+            let runs = |status: &Value| {
+                status["role"] == "Active"
+                    && condition(status, "Ready").0 == "True"
+                    && condition(status, "Enforced").0 == "True"
+            };
+            let states: Vec<Value> = all.iter().map(status).collect();
+            if states.len() == recipes.len() && states.iter().all(runs) {
+                Ok(())
+            } else {
+                Err(states)
+            }
+        },
+    )
+    .await;
+    let pods = |namespace: &str, selector: &str| {
+        let line = format!("kubectl get pods -n {namespace} -l {selector} -o name");
+        typed(&world.plane, &line).lines().count()
+    };
+    assert_eq!(pods("billing", "app=consumer"), 2);
+    assert_eq!(pods("ledger", "app=writer"), 1);
+    assert_eq!(pods("ledger", "app=api"), 3);
+    assert_eq!(pods("ledger", "app=api,redlock.dev/role=active"), 1);
+    assert_eq!(pods("external-dns", "app=external-dns"), 2);
+
+    // By hand, as the page of the CronJob says: its Job begins.
+    typed(
+        &world.plane,
+        "kubectl create job -n billing --from=cronjob/nightly-report nightly-report-now",
+    );
+    eventually(BOUND, "the Job made by hand begins", async || {
+        let line = "kubectl get job -n billing nightly-report-now -o jsonpath='{.spec.suspend}'";
+        match typed(&world.plane, line).as_str() {
+            "false" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    })
+    .await;
+}

@@ -1,0 +1,316 @@
+//! LabelPods: one pod of a selector has the label where the lock is held, none elsewhere.
+
+#[path = "label_pods/agent.rs"]
+mod agent;
+#[path = "label_pods/agents.rs"]
+mod agents;
+#[path = "label_pods/lost.rs"]
+mod lost;
+#[path = "label_pods/sightings.rs"]
+mod sightings;
+#[path = "label_pods/web.rs"]
+mod web;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::world::{World, condition, lock, message};
+use web::Web;
+
+const ROLE: &str = "redlock.dev/role";
+const TOKEN: &str = "redlock.dev/fencing-token";
+const BY: &str = "redlock.dev/labelled-by";
+const LEASE: Duration = Duration::from_secs(6);
+/// Of the chart.
+pub const RIGHTS: [&str; 2] = ["targetKinds[0].group=", "targetKinds[0].resource=pods"];
+const SELECTOR: &str =
+    "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [a, b]}]}";
+
+/// Without controllers: the pods are the test's own.
+async fn world() -> World {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name();
+    world.plane.install_rbac_with(namespace, &RIGHTS).await;
+    world.kubectl(&["create", "serviceaccount", "default"]);
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    world
+}
+
+/// A lock that labels pods by this selector.
+pub fn labelling(name: &str, more: &str, selector: &str) -> String {
+    let target =
+        format!(", targets: [{{name: web, action: LabelPods, labelPods: {{selector: {selector}}}}}]{more}");
+    lock(name, &target).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
+}
+
+fn labels() -> Value {
+    json!({"app": "web", "tier": "a"})
+}
+
+/// For who looks at what was asked for: a pod gets the label, and loses it.
+pub async fn use_every_right(world: &World) {
+    let web = Web::of(world);
+    web.make("web-0", labels()).await;
+    web.ready("web-0", true).await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["web-0"]).await;
+    world.kubectl(&["delete", "ll", "web"]);
+    web.until(&[]).await;
+}
+
+async fn enforced(world: &World, reason: &str) -> Value {
+    world
+        .lock_status("web", reason, |status| condition(status, "Enforced").1 == reason)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
+    // More of them to measure, as docs/targets.md says.
+    let moves: usize = std::env::var("REDLOCK_MOVES").map_or(6, |count| count.parse().unwrap());
+    let world = world().await;
+    let web = Web::of(&world);
+    for name in ["web-0", "web-1", "web-2"] {
+        web.make(name, labels()).await;
+    }
+    web.make("other", json!({"app": "web", "tier": "c"})).await;
+    web.ready("other", true).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    let status = enforced(&world, "NoReadyPod").await;
+    println!("{}", message(&status, "Enforced"));
+    assert_eq!(
+        (&status["role"], &status["targets"][0]["observed"]),
+        (&"Activating".into(), &"Changing".into())
+    );
+
+    // The first that is ready gets it, and keeps it.
+    let asked = web.ready("web-1", true).await;
+    web.until(&["web-1"]).await;
+    println!("labelled {:?} after it was ready", asked.elapsed());
+    let status = enforced(&world, "AsDeclared").await;
+    assert_eq!(
+        (&status["role"], &status["targets"][0]["observed"]),
+        (&"Active".into(), &"Active".into())
+    );
+    for name in ["web-0", "web-2"] {
+        web.ready(name, true).await;
+    }
+    carries_the_token(&world, &web, &status["fencingToken"]).await;
+    let taken = it_moves(&web, moves).await;
+    println!("{}", world.told("web", "PodLabelled").await);
+    it_leaves_a_pod_that_goes(&web, &taken).await;
+    assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
+    only_what_changes_is_looked_at(&world).await;
+    other_hands(&world, &web).await;
+    another_selector(&world, &web).await;
+
+    // Given up: taken off before the lock is released.
+    let stepped = "state: SteppedDown, reason: test";
+    world.apply(&labelling(
+        "web",
+        &format!(", {stepped}"),
+        "{matchLabels: {app: api}}",
+    ));
+    web.until(&[]).await;
+    web.bare("web-0").await;
+    world
+        .lock_status("web", "stands by", |status| status["role"] == "Standby")
+        .await;
+    web.change("web-2", json!({"labels": {ROLE: "active"}})).await;
+    web.change("web-0", json!({"labels": {ROLE: "active"}})).await;
+    web.until(&["web-2"]).await;
+    world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
+    web.until(&["web-0", "web-2"]).await;
+    world.kubectl(&["delete", "ll", "web"]);
+    web.until(&["web-2"]).await;
+}
+
+/// And says who wrote what.
+async fn carries_the_token(world: &World, web: &Web, token: &Value) {
+    let pod = web.get("web-1").await;
+    assert_eq!(pod.annotations()[TOKEN], token.to_string());
+    assert_eq!(
+        pod.annotations()[BY],
+        format!("{}/web/web", world.namespace.name())
+    );
+    let owners: Vec<_> = pod
+        .managed_fields()
+        .iter()
+        .filter(|entry| entry.fields_v1.as_ref().unwrap().0.to_string().contains(ROLE))
+        .map(|entry| {
+            (
+                entry.manager.as_deref().unwrap(),
+                entry.operation.as_deref().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(owners, [("redlock-operator-label-pods", "Update")]);
+}
+
+fn shares(what: &str, mut all: Vec<Duration>) {
+    all.sort_unstable();
+    let at = |share: usize| all[(all.len() * share / 100).min(all.len() - 1)];
+    println!("{what}: p50 {:?}, p99 {:?} (n = {})", at(50), at(99), all.len());
+}
+
+/// From one that becomes unready to another; which has it in the end.
+async fn it_moves(web: &Web, moves: usize) -> String {
+    let (mut moved, mut gaps) = (Vec::new(), Vec::new());
+    let mut active = "web-1".to_owned();
+    let all = ["web-0", "web-1", "web-2"];
+    for _ in 0..moves {
+        let asked = web.ready(&active, false).await;
+        let others: Vec<&str> = all.into_iter().filter(|name| *name != active).collect();
+        let next = web.until_one_of(&others).await;
+        let (none, given) = web.sightings.gap_after(asked);
+        moved.push(given - asked);
+        gaps.push(given - none);
+        web.bare(&active).await;
+        web.ready(&active, true).await;
+        active = next;
+    }
+    shares("from unready to the label on another", moved);
+    shares("without any label", gaps);
+    active
+}
+
+/// Its process may still run, and it may even be ready.
+async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
+    web.change(active, json!({"finalizers": ["test.example/hold"]}))
+        .await;
+    web.delete(active).await;
+    let others: Vec<&str> = ["web-0", "web-1", "web-2"]
+        .into_iter()
+        .filter(|name| *name != active)
+        .collect();
+    web.until_one_of(&others).await;
+    web.bare(active).await;
+    web.change(active, json!({"finalizers": null})).await;
+    eventually(BOUND, "it is gone", async || {
+        let names = web.names().await;
+        if names.contains(active) {
+            Err(names)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    web.make(active, labels()).await;
+    web.ready(active, true).await;
+}
+
+/// A renewal costs no request.
+async fn only_what_changes_is_looked_at(world: &World) {
+    let pods = |world: &World| {
+        let requests = world.requests().into_iter();
+        requests
+            .filter(|event| {
+                event
+                    .object_ref
+                    .as_ref()
+                    .is_some_and(|object| object.resource == "pods")
+            })
+            .count()
+    };
+    enforced(world, "AsDeclared").await;
+    // The last events of the part before.
+    eventually(BOUND, "nothing is asked any more", async || {
+        let before = pods(world);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let now = pods(world);
+        if now == before { Ok(()) } else { Err((before, now)) }
+    })
+    .await;
+    let before = pods(world);
+    let renewed = Instant::now();
+    eventually(BOUND, "two renewals", async || {
+        if renewed.elapsed() > LEASE {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    assert_eq!(pods(world), before, "pods are asked for although nothing changes");
+}
+
+/// What others write is put right.
+async fn other_hands(world: &World, web: &Web) {
+    let all = BTreeSet::from(["web-0", "web-1", "web-2"]);
+    let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
+    // A second one by hand: seen by the watcher, which can therefore see two, and taken off again.
+    let second = all.iter().find(|name| **name != active).unwrap();
+    let asked = Instant::now();
+    web.change(second, json!({"labels": {ROLE: "active"}})).await;
+    eventually(BOUND, "the watcher saw two", async || {
+        if web.sightings.doubles() > 0 {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await;
+    web.until(&[&active]).await;
+    println!("a second label by hand was gone after {:?}", asked.elapsed());
+    let told = world.told("web", "LabelRemoved").await;
+    assert!(told.contains("kubectl-label") && told.contains(second), "{told}");
+
+    // Taken off by hand, and a pod that is taken out of the selector.
+    web.change(&active, json!({"labels": {ROLE: null}})).await;
+    let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
+    web.change(&active, json!({"labels": {"app": "quarantine"}}))
+        .await;
+    let others: Vec<&str> = all.iter().copied().filter(|name| *name != active).collect();
+    let next = web.until_one_of(&others).await;
+    web.bare(&active).await;
+    web.change(&active, json!({"labels": {"app": "web"}})).await;
+    web.until(&[&next]).await;
+
+    // A template that has the label in it.
+    web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
+        .await;
+    web.until(&[&next]).await;
+    let told = world.told("web", "TargetNotSafe").await;
+    assert!(told.contains("take it out of their template"), "{told}");
+    web.delete("born").await;
+    enforced(world, "AsDeclared").await;
+    web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
+        .await;
+    web.ready("born", true).await;
+    for name in all {
+        web.ready(name, false).await;
+    }
+    web.until(&["born"]).await;
+    // Another lock's.
+    web.delete("born").await;
+    web.change(
+        "web-0",
+        json!({"labels": {ROLE: "active"}, "annotations": {BY: "ns/else/web"}}),
+    )
+    .await;
+    web.ready("web-1", true).await;
+    let status = enforced(world, "EnforcementConflict").await;
+    assert!(message(&status, "Enforced").contains("ns/else/web"), "{status:#}");
+    web.until(&["web-0", "web-1"]).await;
+    web.change(
+        "web-0",
+        json!({"labels": {ROLE: null}, "annotations": {BY: null}}),
+    )
+    .await;
+    enforced(world, "AsDeclared").await;
+}
+
+async fn another_selector(world: &World, web: &Web) {
+    web.change("web-0", json!({"labels": {"app": "api"}})).await;
+    web.ready("web-0", true).await;
+    world.apply(&labelling("web", "", "{matchLabels: {app: api}}"));
+    web.until(&["web-0"]).await;
+    web.bare("web-1").await;
+}

@@ -1,0 +1,92 @@
+//! A candidate that is no operator, as a pod or a whole other cluster would have one: the elector of the library.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::Api;
+use redlock::clock;
+use redlock::elector::{Elector, ElectorTask, Silent, Standing};
+use redlock::lease::{ClusterId, Farewell, HolderIdentity, LockName, Participation, Terms, Timings, timing};
+use redlock::masters::Tasks;
+
+use crate::common::eventually;
+use crate::common::masters::{config, open};
+use crate::fixture::BOUND;
+use crate::world::World;
+
+pub struct Agent {
+    elector: Elector,
+    lock: LockName,
+    task: ElectorTask,
+    _tasks: Tasks,
+}
+
+impl Agent {
+    /// Contends for a lock of this world's namespace, from this cluster.
+    pub async fn start(world: &World, lock: &str, identity: &str, cluster: ClusterId) -> Self {
+        let mut config = config(&world.masters);
+        config.cluster = cluster.clone();
+        config.longest_lease = super::LEASE;
+        config.acquire_limit = timing::DEFAULT_ACQUIRE_LIMIT;
+        let opened = open(&config);
+        opened.voters(world.masters.len()).await;
+        let identity = HolderIdentity::parse(identity).unwrap();
+        let (elector, task) = Elector::start(opened.masters, opened.notices, identity, Arc::new(Silent));
+        let lock = LockName::parse(&format!("{}/{lock}", world.namespace.name())).unwrap();
+        let timings = Timings {
+            lease_duration: super::LEASE,
+            renew_deadline: Duration::from_secs(4),
+            retry_period: Duration::from_millis(500),
+            stop: Duration::ZERO,
+        };
+        elector.put(
+            lock.clone(),
+            Terms {
+                cluster,
+                timings,
+                participation: Participation::Contend,
+                ordered_delay: Duration::ZERO,
+                guards: false,
+            },
+        );
+        Self {
+            elector,
+            lock,
+            task,
+            _tasks: opened.tasks,
+        }
+    }
+
+    pub async fn holds(&self) {
+        eventually(BOUND, "the agent holds the lock", async || {
+            let standing = self.elector.watch(&self.lock);
+            let holds = |standing: Standing| standing.authority_at(clock::now()).is_some();
+            match standing.map(|standing| standing.borrow().clone()) {
+                Some(standing) if holds(standing.clone()) => Ok(()),
+                other => Err(other),
+            }
+        })
+        .await;
+    }
+
+    /// Gives the lock back.
+    pub async fn release(self) {
+        self.elector.remove(self.lock.clone(), Farewell::Release);
+        self.elector.shut_down(Default::default());
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// It renews no more, and tells nobody.
+    pub fn kill(self) {
+        self.task.abort();
+    }
+}
+
+/// This world's cluster, as its operator calls it.
+pub async fn own_cluster(world: &World) -> ClusterId {
+    let namespaces = Api::<Namespace>::all(world.plane.admin());
+    let system = namespaces.get("kube-system").await.unwrap();
+    ClusterId::new("test", &system.uid().unwrap()).unwrap()
+}

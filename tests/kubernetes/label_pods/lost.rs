@@ -1,0 +1,158 @@
+//! The holder is lost, and with it the label: not before it must, and not too late.
+
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use redlock::lease::ClusterId;
+
+use super::agent::Agent;
+use super::web::Web;
+use super::{LEASE, SELECTOR, TOKEN, labelling, labels, world};
+use crate::common::{RedisServer, eventually};
+use crate::fixture::{BOUND, Operator};
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
+    let world = world().await;
+    let web = Web::of(&world);
+    web.make("web-0", labels()).await;
+    web.ready("web-0", true).await;
+    let operator = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["web-0"]).await;
+    let token = web.get("web-0").await.annotations()[TOKEN].clone();
+    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
+    let elsewhere = Agent::start(&world, "web", "there", other).await;
+
+    // One master is left, which would take a release at once.
+    for master in &world.masters[1..] {
+        master.pause().unwrap();
+    }
+    let mut promised = Instant::now();
+    eventually(BOUND, "no label", async || {
+        let asked = Instant::now();
+        let seen = operator.lock("web");
+        if seen["role"] == "Active" {
+            promised = asked + Duration::from_millis(seen["validForMilliseconds"].as_u64().unwrap());
+        }
+        let labelled = web.sightings.now();
+        if labelled.is_empty() {
+            Ok(())
+        } else {
+            Err((labelled, seen))
+        }
+    })
+    .await;
+    let (gone, _) = web.sightings.all().last().cloned().unwrap();
+    println!(
+        "taken off {:?} before valid_until",
+        promised.saturating_duration_since(gone)
+    );
+    assert!(gone < promised);
+    web.bare("web-0").await;
+    let left = lease_of(&world, &world.masters[0]);
+    assert!(left.contains("replica-1"), "released before it ran out: {left:?}");
+    for master in &world.masters[1..] {
+        master.resume().unwrap();
+    }
+    // Whoever has it then: one lease, one label, and this cluster's only with the lock.
+    let held = eventually(BOUND, "held again", async || {
+        let seen = operator.lock("web");
+        match seen["holderIdentity"].as_str() {
+            Some(holder) => Ok(holder.to_owned()),
+            None => Err(seen),
+        }
+    })
+    .await;
+    println!("held again by {held}");
+    if held == "there" {
+        elsewhere.holds().await;
+        assert!(web.sightings.now().is_empty());
+    }
+    // The other cluster gives it back: adopted here, under a larger token.
+    elsewhere.release().await;
+    web.until(&["web-0"]).await;
+    let anew = web.get("web-0").await.annotations()[TOKEN].clone();
+    assert!(
+        anew.parse::<u64>().unwrap() > token.parse().unwrap(),
+        "{token} then {anew}"
+    );
+    assert_eq!(web.sightings.doubles(), 0);
+}
+
+/// The lease on one master, as anybody reads it.
+fn lease_of(world: &World, master: &RedisServer) -> String {
+    let key = format!("redlock:lease:{}/web", world.namespace.name());
+    let url = master.url();
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let found: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+    found.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
+    let world = world().await;
+    let web = Web::of(&world);
+    for name in ["web-0", "web-1"] {
+        web.make(name, labels()).await;
+        web.ready(name, true).await;
+    }
+    let mut first = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["web-0"]).await;
+    let mut second = world.operator("replica-2").await;
+    let stands_by = async |operator: &Operator| {
+        eventually(BOUND, "it stands by", async || {
+            let seen = operator.lock("web");
+            if seen["role"] == "Standby" {
+                Ok(())
+            } else {
+                Err(seen)
+            }
+        })
+        .await;
+    };
+    stands_by(&second).await;
+
+    // The crash of one of two: nobody who watches the Service notices.
+    let before = (
+        web.sightings.all().len(),
+        web.get("web-0").await.annotations()[TOKEN].clone(),
+    );
+    first.child.kill();
+    eventually(BOUND, "the token of the sibling", async || {
+        let token = web.get("web-0").await.annotations().get(TOKEN).cloned();
+        if token.as_ref() != Some(&before.1) {
+            Ok(())
+        } else {
+            Err(token)
+        }
+    })
+    .await;
+    assert_eq!(web.sightings.all().len(), before.0, "{:?}", web.sightings.all());
+
+    // Nobody here can win: another cluster might, 5 s after the lease has ended uncleanly.
+    let third = world.operator("replica-3").await;
+    stands_by(&third).await;
+    for master in &world.masters {
+        master.pause().unwrap();
+    }
+    let valid = second.lock("web")["validForMilliseconds"].as_u64().unwrap();
+    let until = Instant::now() + Duration::from_millis(valid);
+    second.child.kill();
+    web.until(&[]).await;
+    let (gone, _) = web.sightings.all().last().cloned().unwrap();
+    println!(
+        "taken off {:?} after the lease had ended",
+        gone.saturating_duration_since(until)
+    );
+    assert!(gone > until, "a sibling that could still adopt it took it off");
+    assert!(gone < until + LEASE, "long after another cluster has begun");
+    for master in &world.masters {
+        master.resume().unwrap();
+    }
+    web.until(&["web-0"]).await;
+    assert_eq!(web.sightings.doubles(), 0);
+}

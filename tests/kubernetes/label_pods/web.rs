@@ -1,0 +1,115 @@
+//! Pods without a node: the test is their kubelet.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{BY, ROLE, TOKEN, sightings::Sightings};
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::world::World;
+
+pub struct Web {
+    api: Api<Pod>,
+    pub sightings: Sightings,
+}
+
+impl Web {
+    pub fn of(world: &World) -> Self {
+        let namespace = world.namespace.name();
+        Self {
+            api: Api::namespaced(world.plane.admin(), namespace),
+            sightings: Sightings::of(world.plane.admin(), namespace),
+        }
+    }
+
+    /// With these labels; not ready yet. Its UID.
+    pub async fn make(&self, name: &str, labels: Value) -> String {
+        let pod = json!({
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [{"name": "web", "image": "web"}]},
+        });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let made = self.api.create(&PostParams::default(), &pod).await.unwrap();
+        made.uid().unwrap()
+    }
+
+    /// As the kubelet would say. When it was said.
+    pub async fn ready(&self, name: &str, ready: bool) -> Instant {
+        let status = if ready { "True" } else { "False" };
+        let patch =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}});
+        let said = Instant::now();
+        self.api
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
+        said
+    }
+
+    /// As `kubectl label` and `kubectl annotate` would.
+    pub async fn change(&self, name: &str, metadata: Value) {
+        let parameters = PatchParams {
+            field_manager: Some("kubectl-label".into()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        self.api.patch(name, &parameters, &patch).await.unwrap();
+    }
+
+    pub async fn delete(&self, name: &str) {
+        self.api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub async fn names(&self) -> BTreeSet<String> {
+        let list = self.api.list(&ListParams::default()).await.unwrap();
+        list.items.iter().map(ResourceExt::name_any).collect()
+    }
+
+    pub async fn get(&self, name: &str) -> Pod {
+        self.api.get(name).await.unwrap()
+    }
+
+    /// Waits until exactly these have the label.
+    pub async fn until(&self, wanted: &[&str]) {
+        eventually(BOUND, &format!("{wanted:?} labelled"), async || {
+            let found = self.sightings.now();
+            if found.iter().eq(wanted) {
+                Ok(())
+            } else {
+                Err(found)
+            }
+        })
+        .await;
+    }
+
+    /// Waits until one of these has it, and no other: which.
+    pub async fn until_one_of(&self, wanted: &[&str]) -> String {
+        eventually(BOUND, &format!("one of {wanted:?} labelled"), async || {
+            let found = self.sightings.now();
+            let mut names = found.iter();
+            match (names.next(), names.next()) {
+                (Some(one), None) if wanted.contains(&one.as_str()) => Ok(one.clone()),
+                _ => Err(found),
+            }
+        })
+        .await
+    }
+
+    /// Waits until nothing of the label is left on it.
+    pub async fn bare(&self, name: &str) {
+        eventually(BOUND, &format!("{name} has nothing of it"), async || {
+            let pod = self.get(name).await;
+            let left = pod.labels().get(ROLE).or(pod.annotations().get(TOKEN));
+            match left.or(pod.annotations().get(BY)) {
+                None => Ok(()),
+                Some(left) => Err(left.clone()),
+            }
+        })
+        .await;
+    }
+}

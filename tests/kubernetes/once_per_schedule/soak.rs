@@ -1,0 +1,188 @@
+//! Many slots in two clusters while operators are killed and masters forget: each runs at most once, nearly all run,
+//! and of each that does not a fault says why.
+
+#[path = "soak/account.rs"]
+mod account;
+#[path = "soak/faults.rs"]
+mod faults;
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redlock::clock;
+use tokio::time::sleep;
+
+use super::{
+    now,
+    pair::{NAMES, Pair, REGISTER, cron_job, declared, label, suspended, yearly},
+};
+use crate::common::eventually;
+use crate::fixture::kubelet::Recorder;
+use crate::fixture::{BOUND, Kubelet, Options, seed};
+use account::{Account, Findings};
+use faults::Faults;
+
+/// One at a time: two of them would measure each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_slots_run_at_most_once_while_operators_are_killed() {
+    slots(30, Duration::from_millis(250), Memory::Kept).await.check();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: make soak-slots"]
+async fn soak_slots() {
+    let count = std::env::var("REDLOCK_SLOTS").map_or(500, |count| count.parse().unwrap());
+    slots(count, Duration::from_millis(400), Memory::Kept)
+        .await
+        .check();
+}
+
+/// The check sees a slot that runs twice: it does when the masters forget who claimed what.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: make soak-slots"]
+async fn soak_control() {
+    let findings = slots(60, Duration::from_millis(400), Memory::Lost).await;
+    assert!(!findings.twice.is_empty(), "nobody sees it: {findings:?}");
+}
+
+/// What the masters know of claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    Kept,
+    /// They are made to forget each of them.
+    Lost,
+}
+
+/// Makes so many slots, one in `pace` on average.
+async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
+    let seed = seed();
+    let mut random = Rng::with_seed(seed);
+    let pair = Pair::new(5, Options::default()).await;
+    let recorder = Recorder::default();
+    let kubelets = [0, 1].map(|cluster| {
+        let plane = &pair.clusters[cluster].plane;
+        Kubelet::start(plane, NAMES[cluster], random.u64(..), &recorder)
+    });
+    for world in &pair.clusters {
+        world.apply(&yearly());
+        world.apply(&declared());
+    }
+    let mut faults = Faults::new(&pair, random.fork()).await;
+    pair.is_active(0).await;
+    pair.forget_first_start().await;
+    faults.second_cluster(&pair).await;
+    pair.is_standby(1).await;
+
+    let first = now() - 3_000;
+    let mut account = Account::default();
+    let began = Instant::now();
+    for index in 0..count {
+        let name = account.slot(index, clock::now());
+        let slot = first + i64::try_from(index).unwrap();
+        let earlier = usize::from(random.bool());
+        pair.schedule(earlier, &name, slot).await;
+        sleep(pace.mul_f64(random.f64() / 2.0)).await;
+        pair.schedule(1 - earlier, &name, slot).await;
+        if memory == Memory::Lost {
+            pair.set_registers(REGISTER, "0|nobody").await;
+        }
+        if index == count / 3 {
+            faults.wipe_one_master_and_stop_another(&pair).await;
+        }
+        sleep(pace.mul_f64(0.5 + random.f64() / 2.0)).await;
+        // Not in the last slots, so that what is left can be told from what is on its way.
+        if index + 10 < count {
+            faults.maybe(&pair, began.elapsed()).await;
+        }
+    }
+    faults.end(&pair).await;
+    for cluster in [0, 1] {
+        let what = format!("nothing waits in {}", NAMES[cluster]);
+        eventually(BOUND, &what, async || {
+            let jobs = pair.all_jobs(cluster).await.into_values();
+            let waiting: Vec<_> = jobs.filter(suspended).map(|job| job.metadata.name).collect();
+            // What nobody remembers is claimed by nobody as far as a standby sees.
+            if waiting.is_empty() || memory == Memory::Lost {
+                Ok(())
+            } else {
+                Err(waiting)
+            }
+        })
+        .await;
+    }
+    eventually(BOUND, "what was let run runs", async || {
+        let mut missing = Vec::new();
+        for cluster in [0, 1] {
+            for (name, job) in pair.all_jobs(cluster).await {
+                assert_eq!(label(&job), Some("claimed"), "{name} runs unclaimed");
+                let run = recorder.runs().into_iter();
+                if !run.into_iter().any(|run| run.owner == format!("Job {name}")) {
+                    missing.push(name);
+                }
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    })
+    .await;
+    drop(kubelets);
+    account.judge(&pair, &recorder, &faults, began.elapsed())
+}
+
+/// The controllers' own slots: with Forbid, a Job that is left to wait keeps the next one from being made.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "minutes: make soak-slots"]
+async fn soak_every_minute() {
+    let minutes = std::env::var("REDLOCK_MINUTES").map_or(5, |count| count.parse().unwrap());
+    let pair = Pair::new(3, Options::default()).await;
+    let recorder = Recorder::default();
+    let _kubelets = [0, 1].map(|cluster| {
+        let plane = &pair.clusters[cluster].plane;
+        Kubelet::start(plane, NAMES[cluster], 1, &recorder)
+    });
+    // The slots of the first minute are those of masters that are new.
+    let mut operators = Vec::new();
+    for cluster in [0, 1] {
+        pair.clusters[cluster].apply(&declared());
+        operators.push(pair.operator(cluster, "one").await);
+        if cluster == 0 {
+            pair.clusters[0].apply(&yearly());
+            pair.is_active(0).await;
+            pair.forget_first_start().await;
+        }
+    }
+    for world in &pair.clusters {
+        world.apply(&cron_job("* * * * *", "Forbid", 1));
+    }
+    let bound = Duration::from_secs(60 * (minutes + 2));
+    let runs = eventually(bound, "so many slots ran", async || {
+        let runs = recorder.runs();
+        if runs.len() as u64 >= minutes {
+            Ok(runs)
+        } else {
+            Err(runs.len())
+        }
+    })
+    .await;
+    for run in &runs {
+        println!("{} ran in {}", run.owner, run.cluster);
+        assert_eq!(run.cluster, NAMES[0], "where the lock is held");
+    }
+    let mut names: Vec<_> = runs.iter().map(|run| &run.owner).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), runs.len(), "a slot ran twice");
+    // Each of them was made in the standby, too, and deleted there.
+    eventually(BOUND, "what ran elsewhere was deleted", async || {
+        let notes = ["get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
+        let notes = pair.clusters[1].kubectl(&notes);
+        let deleted = notes.matches("runs in cluster eu-1").count();
+        if deleted >= runs.len() { Ok(()) } else { Err(notes) }
+    })
+    .await;
+    println!(
+        "{} slots ran once, in {}, and their Jobs in {} were deleted",
+        runs.len(),
+        NAMES[0],
+        NAMES[1]
+    );
+}

@@ -1,0 +1,106 @@
+//! What goes wrong, at random points that the seed decides.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use nix::sys::signal::Signal;
+use redlock::clock;
+use redlock::lease::Moment;
+use tokio::time::sleep;
+
+use super::super::pair::{NAMES, Pair};
+use crate::fixture::{BOUND, Operator};
+
+/// On average, between two of them.
+const EVERY: Duration = Duration::from_secs(4);
+
+pub struct Faults {
+    random: Rng,
+    /// Two of each cluster.
+    operators: Vec<(usize, Operator)>,
+    next: Duration,
+    away: Option<usize>,
+    pub told: Vec<(Moment, String)>,
+}
+
+impl Faults {
+    /// Starts the operators of the first cluster.
+    pub async fn new(pair: &Pair, random: Rng) -> Self {
+        let mut faults = Self {
+            random,
+            operators: Vec::new(),
+            next: Duration::ZERO,
+            away: None,
+            told: Vec::new(),
+        };
+        faults.start(pair, 0).await;
+        faults
+    }
+
+    async fn start(&mut self, pair: &Pair, cluster: usize) {
+        for replica in 1..=2 {
+            let name = format!("{}-replica-{replica}", NAMES[cluster]);
+            self.operators
+                .push((cluster, pair.operator(cluster, &name).await));
+        }
+    }
+
+    /// And those of the other one.
+    pub async fn second_cluster(&mut self, pair: &Pair) {
+        self.start(pair, 1).await;
+    }
+
+    fn tell(&mut self, what: String) {
+        self.told.push((clock::now(), what));
+    }
+
+    /// Kills one of the operators, or tells it to end, if it is time; it comes back a moment later.
+    pub async fn maybe(&mut self, pair: &Pair, elapsed: Duration) {
+        if elapsed < self.next {
+            return;
+        }
+        self.next = elapsed + EVERY.mul_f64(0.5 + self.random.f64());
+        let index = self.random.usize(..self.operators.len());
+        let (cluster, mut operator) = self.operators.swap_remove(index);
+        let name = operator.name.clone();
+        if self.random.u8(..4) == 0 {
+            self.tell(format!("SIGTERM to {name}"));
+            operator.child.signal(Signal::SIGTERM);
+            operator.child.wait(BOUND);
+        } else {
+            self.tell(format!("kill -9 of {name}"));
+            operator.child.kill();
+        }
+        sleep(Duration::from_millis(self.random.u64(0..1_500))).await;
+        self.operators
+            .push((cluster, pair.operator(cluster, &name).await));
+    }
+
+    pub async fn wipe_one_master_and_stop_another(&mut self, pair: &Pair) {
+        let wiped = self.random.usize(..5);
+        let stopped = (wiped + 1 + self.random.usize(..4)) % 5;
+        self.tell(format!(
+            "master m{stopped} is stopped, and m{wiped} forgets everything"
+        ));
+        pair.masters()[stopped].pause().unwrap();
+        let client = redis::Client::open(pair.masters()[wiped].url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let flushed: redis::RedisResult<()> = redis::cmd("FLUSHALL").query_async(&mut connection).await;
+        flushed.unwrap();
+        self.away = Some(stopped);
+    }
+
+    pub async fn end(&mut self, pair: &Pair) {
+        if let Some(stopped) = self.away.take() {
+            pair.masters()[stopped].resume().unwrap();
+            self.tell(format!("master m{stopped} goes on"));
+        }
+    }
+
+    /// The fault that came last before this moment, or a little after it: a claim takes its time.
+    pub fn around(&self, at: Moment, later: Duration) -> Option<&str> {
+        let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
+        let (when, what) = before?;
+        (at.since(*when) < Duration::from_secs(15)).then_some(what)
+    }
+}

@@ -1,0 +1,198 @@
+//! What an operator left running under a lock that the next one cannot use; and two locks that want one target.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::fixture::BOUND;
+use crate::targets::{GATE, Gates, guarded, install, replica, world};
+use crate::world::{World, condition, message, throughout, timed};
+
+const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
+const SECRET: &str =
+    "apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {username: app, password: first}\n";
+const FINALIZER: &str = "redlock.dev/targets";
+
+fn gate(name: &str) -> String {
+    GATE.replace("name: gate", &format!("name: {name}"))
+}
+
+async fn stopped(gates: &Gates, name: &str, why: &str) {
+    timed(&format!("{name} is stopped: {why}"), async || {
+        match gates.replicas(name).await {
+            0 => Ok(()),
+            found => Err(found),
+        }
+    })
+    .await;
+}
+
+fn finalizers(world: &World, name: &str) -> String {
+    world.kubectl(&["get", "ll", name, "-o", "jsonpath={.metadata.finalizers}"])
+}
+
+async fn released(world: &World, name: &str) {
+    eventually(BOUND, &format!("{name} loses its finalizer"), async || {
+        let found = finalizers(world, name);
+        if found.contains(FINALIZER) {
+            Err(found)
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+}
+
+fn patch(world: &World, name: &str, patch: &str) {
+    world.kubectl(&["patch", "ll", name, "--type=merge", "--patch", patch]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
+    let options = ServerOptions {
+        users: vec![USER.into()],
+        ..ServerOptions::default()
+    };
+    let masters = (0..3).map(|_| RedisServer::start(&options).unwrap()).collect();
+    let world = World::of(masters, World::small_options()).await;
+    install(&world).await;
+    let gates = Gates::of(&world);
+    world.apply(SECRET);
+    let auth = format!(
+        "  firstStart: Immediate\n  auth: {{secretRef: {{name: masters, namespace: {}}}}}\n",
+        world.namespace.name()
+    );
+    let quorum = world.quorum("default", &auth);
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    for name in ["good", "wrong", "deleted"] {
+        world.apply(&gate(name));
+        world.apply(&guarded(name, name));
+    }
+    let mut operator = replica(&world, "replica-1").await;
+    for name in ["good", "wrong", "deleted"] {
+        world
+            .lock_status(name, "runs", |status| status["role"] == "Active")
+            .await;
+    }
+    let generation = gates.generation("good").await;
+
+    // The spec is wrong by now: the lock is only looked at, and what it runs is stopped.
+    operator.child.kill();
+    patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 20}}"#);
+    let mut operator = replica(&world, "replica-1").await;
+    stopped(&gates, "wrong", "its spec is wrong").await;
+    released(&world, "wrong").await;
+    let status = world
+        .lock_status("wrong", "is refused", |status| {
+            condition(status, "Ready").1 == "InvalidSpec"
+        })
+        .await;
+    println!("            {}", message(&status, "Ready"));
+    // The others were adopted within their leases: nobody wrote to them.
+    world
+        .lock_status("good", "is held again", |status| status["role"] == "Active")
+        .await;
+    assert_eq!(gates.generation("good").await, generation);
+    // Mended, it runs again.
+    patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 6}}"#);
+    gates.until("wrong", 1).await;
+
+    // No masters can be asked: nobody can tell who holds anything.
+    operator.child.kill();
+    world.kubectl(&["delete", "secret", "masters"]);
+    gates.count("deleted", 1).await;
+    world.kubectl(&["delete", "ll", "deleted", "--wait=false"]);
+    patch(
+        &world,
+        "wrong",
+        r#"{"metadata": {"annotations": {"redlock.dev/paused": "test"}}}"#,
+    );
+    let _operator = replica(&world, "replica-1").await;
+    stopped(&gates, "good", "the Secret is gone").await;
+    released(&world, "good").await;
+    stopped(&gates, "deleted", "so is its lock").await;
+    assert!(
+        finalizers(&world, "deleted").contains(FINALIZER),
+        "something of it may still run"
+    );
+    gates.count("deleted", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/deleted", "--timeout=20s"]);
+    assert_eq!(gates.replicas("wrong").await, 1, "hands off");
+    assert!(finalizers(&world, "wrong").contains(FINALIZER));
+    // And what comes back runs.
+    world.apply(SECRET);
+    gates.until("good", 1).await;
+}
+
+fn taken(by: &str) -> impl Fn(&Value) -> bool {
+    let by = format!("LeaderLock {by} already");
+    move |status| condition(status, "Ready").1 == "TargetTaken" && message(status, "Ready").contains(&by)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_the_target_of_one_lock() {
+    let world = world().await;
+    let gates = Gates::of(&world);
+    let namespace = world.namespace.name();
+    let (older, younger) = (format!("{namespace}/older"), format!("{namespace}/younger"));
+    let mut operator = replica(&world, "replica-1").await;
+    world.apply(GATE);
+    world.apply(&gate("other"));
+    world.apply(&guarded("older", "gate"));
+    world
+        .lock_status("older", "runs", |status| status["role"] == "Active")
+        .await;
+    gates.count("gate", 1).await;
+    // An object's age is told in seconds, then by its name.
+    world.apply(&guarded("younger", "gate"));
+    let status = world.lock_status("younger", "is refused", taken(&older)).await;
+    println!("            {}", message(&status, "Ready"));
+
+    // Also by an operator that was restarted, and where the younger one may have run it.
+    operator.child.kill();
+    let guard = json!({
+        "apiVersion": "redlock.dev/v1alpha1",
+        "kind": "LeaderLock",
+        "metadata": {"name": "younger", "finalizers": [FINALIZER]},
+    });
+    let as_operator = PatchParams::apply("redlock-operator-finalizer");
+    world
+        .locks()
+        .patch_metadata("younger", &as_operator, &Patch::Apply(&guard))
+        .await
+        .unwrap();
+    let generation = gates.generation("gate").await;
+    let _operator = replica(&world, "replica-1").await;
+    released(&world, "younger").await;
+    world
+        .lock_status("older", "is held again", |status| status["role"] == "Active")
+        .await;
+    assert_eq!(gates.generation("gate").await, generation);
+
+    // The older one lets go: the other waits until all of it is gone.
+    world.apply(&guarded("older", "other"));
+    gates.until("other", 1).await;
+    gates.until("gate", 0).await;
+    throughout(Duration::from_secs(1), || ()).await;
+    assert_eq!(gates.replicas("gate").await, 0, "its pods are still there");
+    world.lock_status("younger", "waits", taken(&older)).await;
+    gates.count("gate", 0).await;
+    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
+    world
+        .lock_status("younger", "runs", |status| status["role"] == "Active")
+        .await;
+
+    // And takes it again.
+    world.apply(&guarded("older", "gate"));
+    gates.until("gate", 0).await;
+    world.lock_status("older", "waits", taken(&younger)).await;
+    gates.count("gate", 0).await;
+    gates.until("gate", 1).await;
+    world.lock_status("younger", "is refused", taken(&older)).await;
+    world
+        .lock_status("older", "runs", |status| status["role"] == "Active")
+        .await;
+}
