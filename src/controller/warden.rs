@@ -35,14 +35,12 @@ use crate::{
 };
 use goal::{Goal, goal};
 use halt::Halts;
-use outcome::Outcome;
+use outcome::{Outcome, between_looks};
 use ready::Readiness;
 use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Between two looks at pods that take their time: a thousand of them must not be a thousand looks every [`AGAIN`].
-const SELDOM: Duration = Duration::from_secs(1);
 /// Things are looked at again this often although nothing was heard: messages get lost.
 const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
@@ -396,10 +394,4 @@ impl Warden {
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }
-}
-
-/// How long what is stopping is left alone: an eighth of the time that it takes, and less towards its end.
-fn between_looks(since: Moment, by: Moment, now: Moment) -> Duration {
-    let pause = now.since(since).min(by.left(now)) / 8;
-    pause.clamp(AGAIN, SELDOM)
 }
