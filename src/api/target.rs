@@ -36,8 +36,8 @@ pub struct Target {
     /// How it is switched.
     pub action: Action,
 
-    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
-    /// pod template + 5, which is 35 where the template says nothing.
+    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend: the grace period of its pod
+    /// template + 5. Default: 35, which is right where the template says nothing; an event says when it says more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,

@@ -174,16 +174,6 @@ impl Warden {
         }
     }
 
-    /// Stops what is not declared any more. True if nothing of it is left.
-    async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
-        let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps
-            .into_iter()
-            .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
-        self.removed.retain(|_| !done.next().unwrap_or(false));
-        self.removed.is_empty()
-    }
-
     fn follow(&self) -> SelectAll<Changes> {
         self.switches.iter().map(Switch::changes).collect()
     }
@@ -200,7 +190,8 @@ impl Warden {
     /// One step towards the goal, and when the next is due.
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
-        let goal = goal(&self.facts(now), now);
+        let facts = self.facts(now);
+        let goal = goal(&facts, now);
         if self.post.hands.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
             self.halts.refuse();
@@ -222,12 +213,21 @@ impl Warden {
                 tokio::select! {
                     biased;
                     turn = self.run_targets() => turn,
-                    () = ended => (self.report(goal, false, false, None), Some(clock::now())),
+                    () = ended => {
+                        // What was being started may run.
+                        for switch in &mut self.switches {
+                            switch.observed = TargetState::Unknown;
+                        }
+                        (self.report(goal, false, false, None), Some(clock::now()))
+                    }
                 }
             }
             Goal::Stop(by) => {
                 let by = self.stop_bound(by, now);
-                self.stop_targets(Some(by)).await
+                let (report, again) = self.stop_targets(Some(by)).await;
+                let starts =
+                    (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
+                (report, again.into_iter().chain(starts).min())
             }
             Goal::Keep(until) => self.look(goal, until).await,
         }
@@ -245,9 +245,9 @@ impl Warden {
         (self.report(goal, true, false, None), again)
     }
 
-    async fn mark(&self, clean: bool) -> bool {
+    async fn mark(&self, token: FencingToken, clean: bool) -> bool {
         let lock = self.post.plan.lock_name.clone();
-        self.post.elector.mark(lock, clean).await
+        self.post.elector.mark(lock, token, clean).await
     }
 
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
@@ -265,7 +265,7 @@ impl Warden {
         }
         // What an observer does is not told by the registers: they are about those who contend.
         if guards && !self.observes() && self.marked != Some(token) {
-            if !self.mark(false).await {
+            if !self.mark(token, false).await {
                 let trouble = (
                     "NotMarked",
                     "a majority of the masters did not write down that targets start".to_owned(),
@@ -278,7 +278,7 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let mut outcome = Outcome::new(self.stop_removed(None).await);
+        let mut outcome = Outcome::new(stop_all(&mut self.removed, None).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             outcome.take(step, true);
@@ -304,8 +304,11 @@ impl Warden {
 
     async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let mut outcome = Outcome::new(self.stop_removed(by).await);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
+        // Together: one whose API hangs must not take the time of the others.
+        let removed = stop_all(&mut self.removed, by);
+        let declared = join_all(self.switches.iter_mut().map(|switch| switch.stop(by)));
+        let (removed, steps) = tokio::join!(removed, declared);
+        let mut outcome = Outcome::new(removed);
         for (switch, step) in self.switches.iter().zip(steps) {
             outcome.take(step, switch.is_undone());
         }
@@ -313,8 +316,11 @@ impl Warden {
         if outcome.settled {
             (self.lost, self.stop_began) = (None, None);
             if self.halts.begin_answer() {
-                let held = self.marked.is_some() && self.marked == self.seen_token;
-                let clean = !held || self.mark(true).await;
+                let held = self.marked.filter(|_| self.marked == self.seen_token);
+                let clean = match held {
+                    Some(token) => self.mark(token, true).await,
+                    None => true,
+                };
                 self.halts.answer(clean);
                 self.marked = None;
             }
@@ -355,4 +361,14 @@ impl Warden {
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }
     }
+}
+
+/// Stops what is not declared any more. True if nothing of it is left.
+async fn stop_all(removed: &mut Vec<Switch>, by: Option<Moment>) -> bool {
+    let steps = join_all(removed.iter_mut().map(|switch| switch.stop(by))).await;
+    let mut done = steps
+        .into_iter()
+        .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
+    removed.retain(|_| !done.next().unwrap_or(false));
+    removed.is_empty()
 }

@@ -164,7 +164,20 @@ impl Core {
         });
         self.jobs.spawn(async move {
             let parameters = PatchParams::apply(MANAGER).force();
-            let end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
+            let mut end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
+            if let Ok(object) = &end
+                && !present
+                && has_finalizer(object)
+            {
+                // Somebody else owns it as well, such as whoever restored a backup: it would keep the object for ever.
+                end = api
+                    .patch(
+                        &key.name,
+                        &PatchParams::default(),
+                        &Patch::Merge(&without(object)),
+                    )
+                    .await;
+            }
             let end = match end {
                 Ok(object) => Ok(Some(Box::new(object))),
                 Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
@@ -240,6 +253,13 @@ fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
     }
     plan.is_some_and(|plan| plan.enforcement == Enforcement::Observe)
         .then_some(Off::Observed)
+}
+
+/// The same object, as it was looked at, without the finalizer.
+fn without(object: &LeaderLock) -> serde_json::Value {
+    let finalizers = object.metadata.finalizers.iter().flatten();
+    let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
+    json!({ "metadata": { "resourceVersion": object.metadata.resource_version, "finalizers": rest } })
 }
 
 pub(super) fn has_finalizer(object: &LeaderLock) -> bool {
