@@ -34,6 +34,8 @@ pub(super) struct Ready {
     pods: BTreeSet<ObjectKey>,
     listed: BTreeSet<ObjectKey>,
     listing: bool,
+    /// The watch broke off, and nothing came since: what is known may be old.
+    lost: bool,
 }
 
 impl Ready {
@@ -45,10 +47,19 @@ impl Ready {
     }
 
     pub(super) fn any(&self) -> bool {
-        !self.pods.is_empty()
+        !self.lost && !self.pods.is_empty()
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>) {
+        // Changes come in their order: with one, the deletion of the own pod for example, came all before it.
+        self.lost = match observation {
+            Observation::Failed(_) => true,
+            Observation::Seen(_) | Observation::Gone(_) | Observation::Malformed(..) => {
+                self.lost && self.listing
+            }
+            Observation::Restarted => self.lost,
+            Observation::Synced => false,
+        };
         match observation {
             Observation::Restarted => {
                 self.listed.clear();
@@ -88,4 +99,57 @@ fn is_ready(pod: &Pod) -> bool {
             .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     });
     ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::observe::Trouble;
+
+    fn seen(name: &str, ready: &str) -> Observation<Pod> {
+        let pod = serde_json::json!({
+            "metadata": { "name": name, "namespace": "redlock" },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+        });
+        Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()))
+    }
+
+    fn failed() -> Observation<Pod> {
+        Observation::Failed(Trouble {
+            forbidden: false,
+            text: "connection reset".to_owned(),
+        })
+    }
+
+    /// After a list that had both, and then these.
+    fn any_after(more: &[Observation<Pod>]) -> bool {
+        let mut ready = Ready::new("own");
+        let listed = [
+            Observation::Restarted,
+            seen("own", "True"),
+            seen("other", "True"),
+            Observation::Synced,
+        ];
+        let all = listed.iter().chain(more);
+        all.for_each(|observation| ready.observe(observation));
+        ready.any()
+    }
+
+    #[test]
+    fn a_sibling_that_cannot_be_followed_is_none() {
+        assert!(any_after(&[]));
+        assert!(!any_after(&[failed()]));
+        // What comes then comes after all that was missed.
+        assert!(any_after(&[failed(), seen("own", "False")]));
+        assert!(!any_after(&[
+            failed(),
+            seen("other", "False"),
+            seen("own", "False")
+        ]));
+        // A list has no order until it is complete.
+        let listing = || [failed(), Observation::Restarted, seen("other", "True")];
+        assert!(!any_after(&listing()));
+        let [failed, restarted, other] = listing();
+        assert!(any_after(&[failed, restarted, other, Observation::Synced]));
+    }
 }

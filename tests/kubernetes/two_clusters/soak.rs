@@ -100,16 +100,17 @@ async fn soak(work: Work) {
 
 /// Tables in Markdown.
 fn report(work: Work, done: &[Episode]) {
-    let mut kinds: BTreeMap<Fault, Vec<&Episode>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(Fault, bool), Vec<&Episode>> = BTreeMap::new();
     for episode in done {
-        kinds.entry(episode.fault).or_default().push(episode);
+        let kind = (episode.fault, episode.is_double());
+        kinds.entry(kind).or_default().push(episode);
     }
     println!("\n### {work:?}\n");
     println!(
         "| fault | times | leases won | moved to the other cluster | a pod ended | without work: median, longest (s) | overlaps: number, longest (s) |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
-    for (fault, episodes) in &kinds {
+    for ((fault, double), episodes) in &kinds {
         let count = |is: &dyn Fn(&Episode) -> bool| episodes.iter().filter(|one| is(one)).count();
         let mut gaps: Vec<Duration> = episodes.iter().map(|one| one.gap()).collect();
         gaps.sort();
@@ -119,8 +120,13 @@ fn report(work: Work, done: &[Episode]) {
             .map(|o| o.length)
             .collect();
         println!(
-            "| {} | {} | {} | {} | {} | {:.1}, {:.1} | {}, {:.1} |",
+            "| {}{} | {} | {} | {} | {} | {:.1}, {:.1} | {}, {:.1} |",
             fault.title(),
+            if *double {
+                ", and the lease is lost meanwhile"
+            } else {
+                ""
+            },
             episodes.len(),
             episodes.iter().map(|one| one.transitions()).sum::<usize>(),
             count(&Episode::has_moved),
