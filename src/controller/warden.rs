@@ -226,8 +226,8 @@ impl Warden {
                 }
             }
             Goal::Stop(by) => {
-                let by = self.stop_bound(by, now);
-                self.stop_targets(Some(by)).await
+                let bound = self.stop_bound(by, now);
+                self.stop_targets(by, bound).await
             }
             Goal::Keep(until) => self.look(goal, until).await,
         }
@@ -302,10 +302,15 @@ impl Warden {
         )
     }
 
-    async fn stop_targets(&mut self, by: Option<Moment>) -> (Report, Option<Moment>) {
+    async fn stop_targets(&mut self, by: Option<Moment>, bound: Moment) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(by);
-        let mut outcome = Outcome::new(self.stop_removed(by).await);
-        let steps = join_all(self.switches.iter_mut().map(|switch| switch.stop(by))).await;
+        let mut outcome = Outcome::new(self.stop_removed(Some(bound)).await);
+        let steps = join_all(self.switches.iter_mut().map(|switch| {
+            // What is not undone has work to do, unless somebody waits for a stop.
+            let by = if switch.is_undone() { Some(bound) } else { by };
+            switch.stop(by)
+        }));
+        let steps = steps.await;
         for (switch, step) in self.switches.iter().zip(steps) {
             outcome.take(step, switch.is_undone());
         }

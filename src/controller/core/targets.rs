@@ -171,7 +171,11 @@ impl Core {
             {
                 // Somebody else owns it as well, such as whoever restored a backup: it would keep the object for ever.
                 end = api
-                    .patch(&key.name, &PatchParams::default(), &Patch::Merge(&without(object)))
+                    .patch(
+                        &key.name,
+                        &PatchParams::default(),
+                        &Patch::Merge(&without(object)),
+                    )
                     .await;
             }
             let end = match end {
