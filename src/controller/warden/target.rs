@@ -35,7 +35,7 @@ impl Switch {
     }
 
     /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
-    /// unless that stands in registers.
+    /// unless nothing is lost by beginning anew.
     pub(super) fn does(&self, target: &TargetPlan) -> bool {
         is_same(&self.work, &target.work) && (self.is_undone() || self.name == target.name)
     }
