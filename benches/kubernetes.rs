@@ -47,6 +47,8 @@ mod statuses;
 mod table;
 #[path = "kubernetes/takeover.rs"]
 mod takeover;
+#[path = "kubernetes/targets.rs"]
+mod targets;
 #[path = "kubernetes/usage.rs"]
 mod usage;
 #[path = "kubernetes/writes.rs"]
@@ -78,6 +80,9 @@ fn main() {
         }
         if wanted("writes") {
             writes::run().await;
+        }
+        if wanted("targets") {
+            targets::run().await;
         }
         if wanted("scale") {
             scale::run().await;

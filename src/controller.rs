@@ -14,6 +14,7 @@ mod judge;
 mod locks;
 mod object;
 mod observe;
+mod pace;
 mod problem;
 pub mod process;
 mod quorums;

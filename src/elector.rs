@@ -36,7 +36,7 @@ enum Command {
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId, Option<FencingToken>),
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
-    Mark(LockName, bool, oneshot::Sender<bool>),
+    Mark(LockName, FencingToken, bool, oneshot::Sender<bool>),
     /// Of the slots of a target: past the machine, whether or not the lock is contended for.
     Ask(LockName, Request, oneshot::Sender<Delivery>),
     Ping(oneshot::Sender<()>),
@@ -98,10 +98,11 @@ impl Elector {
     }
 
     /// Writes into the registers that targets of a lock are about to start or to be adopted, or (`clean`) that all that
-    /// this lease started are stopped. True if a majority wrote it in one round; false, if not, or if it is not held.
-    pub async fn mark(&self, lock: LockName, clean: bool) -> bool {
+    /// this lease started are stopped. True if a majority wrote it in one round; false, if not, or if the lease with this
+    /// token is not held.
+    pub async fn mark(&self, lock: LockName, token: FencingToken, clean: bool) -> bool {
         let (sender, receiver) = oneshot::channel();
-        self.send(Command::Mark(lock, clean, sender));
+        self.send(Command::Mark(lock, token, clean, sender));
         receiver.await.unwrap_or(false)
     }
 

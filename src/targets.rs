@@ -14,6 +14,7 @@ mod owner;
 mod pause;
 mod pods;
 mod scale;
+mod shared;
 mod suspend;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
@@ -33,6 +34,7 @@ pub(crate) use error::{TargetError, deepest};
 pub(crate) use grace::grace;
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
+pub(crate) use shared::Shared;
 
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
@@ -56,6 +58,8 @@ pub(crate) enum Step {
     Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
+    /// Somebody started it again after it was stopped; stopped once more. Says who did what.
+    Contested(String),
     Trouble(Trouble),
 }
 
@@ -70,6 +74,15 @@ pub(crate) struct Trouble {
 }
 
 impl Step {
+    /// Nothing of it runs, whatever else there is to say.
+    pub(crate) fn is_stopped(&self) -> bool {
+        match self {
+            Self::Done | Self::Waiting(_) => true,
+            Self::Working(_) | Self::Contested(_) => false,
+            Self::Trouble(why) => why.state == TargetState::Standby,
+        }
+    }
+
     pub(crate) fn trouble(state: TargetState, reason: &'static str, text: String) -> Self {
         Self::Trouble(Trouble { state, reason, text })
     }
@@ -79,6 +92,11 @@ impl Step {
 pub(crate) trait Action: Send + Sync {
     /// The same object under other settings.
     fn declare(&mut self, work: &TargetWork);
+
+    /// It was started, and nobody has written to it since, as far as was heard: there is nothing to do.
+    fn runs_untouched(&self) -> bool {
+        false
+    }
 
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
 
@@ -100,6 +118,7 @@ pub(crate) trait Action: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) client: Client,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: String,
     /// Name of the object that declares the lock.
     pub(crate) object: String,

@@ -8,6 +8,7 @@ mod locks;
 pub mod logs;
 mod masters;
 mod meter;
+mod targets;
 mod text;
 
 use std::{
@@ -19,8 +20,10 @@ use std::{
 use prometheus::{Registry, TextEncoder};
 
 pub use meter::QuorumMeter;
+pub use targets::TargetSeries;
 
 use crate::{
+    api::target::Action,
     clock,
     elector::Elector,
     lease::{ClusterId, HolderIdentity, Moment},
@@ -78,6 +81,7 @@ pub struct Telemetry {
     events: Arc<Events>,
     origin: Origin,
     lock_series: bool,
+    targets: targets::Targets,
     /// By namespace and name: counters go on when a quorum is opened anew.
     locks: Mutex<HashMap<Names, Arc<LockCounts>>>,
 }
@@ -97,6 +101,7 @@ impl Telemetry {
             events,
             origin,
             lock_series,
+            targets: targets::Targets::default(),
             locks: Mutex::default(),
         }))
     }
@@ -111,6 +116,11 @@ impl Telemetry {
     /// Counts one pass over what is declared.
     pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.events.reconciled(controller, result, took);
+    }
+
+    /// A target was confirmed stopped, so many seconds before it had to be; negative if that was too late.
+    pub fn stopped(&self, action: Action, margin: f64) {
+        self.events.stopped(action, margin);
     }
 
     /// Counts what became of a slot of a lock that is declared under this name.
@@ -158,6 +168,7 @@ impl Telemetry {
             let now = clock::now();
             let rows = rows(sources, now);
             locks::write(&mut text, &rows, &self.origin, now, clock::unix_time());
+            self.targets.write(&mut text);
         }
         Ok(text.into_string())
     }

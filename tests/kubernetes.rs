@@ -26,12 +26,16 @@ mod examples;
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
 mod fixture;
+#[path = "kubernetes/guard.rs"]
+mod guard;
 #[path = "kubernetes/handed_on.rs"]
 mod handed_on;
 #[path = "rules/judge.rs"]
 mod judge;
 #[path = "kubernetes/label_pods.rs"]
 mod label_pods;
+#[path = "kubernetes/late_pod.rs"]
+mod late_pod;
 #[path = "kubernetes/leftovers.rs"]
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]

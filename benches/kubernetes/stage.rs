@@ -58,27 +58,11 @@ impl Stage {
             locks,
             creating: Duration::ZERO,
         };
-        stage.create_quorum(longest).await;
+        create_quorum(&stage.plane, &stage.servers, longest).await;
         let began = Instant::now();
         stage.create_locks().await;
         stage.creating = began.elapsed();
         stage
-    }
-
-    async fn create_quorum(&self, longest: Duration) {
-        let masters = self.servers.iter().enumerate();
-        let masters: Vec<_> = masters
-            .map(|(index, server)| json!({"name": format!("m{index}"), "url": server.url()}))
-            .collect();
-        let quorum: RedisQuorum = serde_json::from_value(json!({
-            "apiVersion": "redlock.dev/v1alpha1",
-            "kind": "RedisQuorum",
-            "metadata": {"name": "default"},
-            "spec": {"masters": masters, "maxLeaseDurationSeconds": longest.as_secs()},
-        }))
-        .unwrap();
-        let quorums: Api<RedisQuorum> = Api::all(self.plane.admin());
-        quorums.create(&PostParams::default(), &quorum).await.unwrap();
     }
 
     async fn create_locks(&self) {
@@ -180,6 +164,23 @@ impl Stage {
             .await
             .unwrap();
     }
+}
+
+/// The quorum of these masters, in any cluster.
+pub async fn create_quorum(plane: &ControlPlane, servers: &RedisServers, longest: Duration) {
+    let masters = servers.iter().enumerate();
+    let masters: Vec<_> = masters
+        .map(|(index, server)| json!({"name": format!("m{index}"), "url": server.url()}))
+        .collect();
+    let quorum: RedisQuorum = serde_json::from_value(json!({
+        "apiVersion": "redlock.dev/v1alpha1",
+        "kind": "RedisQuorum",
+        "metadata": {"name": "default"},
+        "spec": {"masters": masters, "maxLeaseDurationSeconds": longest.as_secs()},
+    }))
+    .unwrap();
+    let quorums: Api<RedisQuorum> = Api::all(plane.admin());
+    quorums.create(&PostParams::default(), &quorum).await.unwrap();
 }
 
 pub fn name(index: usize) -> String {

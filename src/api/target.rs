@@ -83,6 +83,21 @@ pub enum Action {
     LabelPods,
 }
 
+impl Action {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Scale, Self::Suspend, Self::OncePerSchedule, Self::LabelPods];
+
+    /// As users write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Scale => "Scale",
+            Self::Suspend => "Suspend",
+            Self::OncePerSchedule => "OncePerSchedule",
+            Self::LabelPods => "LabelPods",
+        }
+    }
+}
+
 /// Settings of the action Scale.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::fewer_on_standby())]

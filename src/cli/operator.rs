@@ -59,6 +59,16 @@ pub(super) struct OperatorArgs {
         default_value_t = true
     )]
     lock_metrics: bool,
+    /// As many requests a second go to the API server at most, but for what has to be stopped before a lease ends.
+    #[arg(
+        long,
+        env = "REDLOCK_API_REQUESTS_PER_SECOND",
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(10..=100_000),
+        default_value_t = 200,
+        conflicts_with = "standalone"
+    )]
+    api_requests_per_second: u32,
     /// How events are written to the standard error.
     #[arg(long, env = "REDLOCK_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -107,6 +117,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             namespaces: args.watch_namespaces,
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
+            api_requests_per_second: args.api_requests_per_second,
         };
         let end = controller::run(options).await;
         return end.map(|()| Exit::Ok).map_err(|error| {

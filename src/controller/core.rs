@@ -35,6 +35,7 @@ use super::{
     locks::Locks,
     object::ObjectKey,
     observe::Observation,
+    pace::Pace,
     quorums::Quorums,
     secrets::{SecretKey, Secrets},
     siblings::Ready,
@@ -52,6 +53,7 @@ use crate::{
         relay::Change,
         state::{InUse, State},
     },
+    targets::Shared,
     telemetry::Unreadable,
 };
 
@@ -77,6 +79,8 @@ pub(super) struct Core {
     identity: HolderIdentity,
     cluster: ClusterId,
     clients: Clients,
+    shared: Arc<Shared>,
+    pace: Arc<Pace>,
     state: Arc<State>,
     fleet: Fleet,
     locks: Locks,
@@ -139,7 +143,7 @@ enum Job {
 impl Core {
     pub(super) fn new(
         (identity, cluster): (HolderIdentity, ClusterId),
-        clients: Clients,
+        (clients, pace): (Clients, Arc<Pace>),
         state: Arc<State>,
         fleet: Fleet,
         events: Events,
@@ -149,7 +153,9 @@ impl Core {
         Self {
             identity,
             cluster,
+            shared: Arc::new(Shared::new(clients.work.clone())),
             clients,
+            pace,
             state,
             fleet,
             locks: Locks::new(scopes),
@@ -260,7 +266,10 @@ impl Core {
             return;
         }
         let now = clock::now();
-        while let Some(item) = self.writer.next(now) {
+        // What must wait for its share is looked at with the next tick.
+        while self.pace.may_tell(now)
+            && let Some(item) = self.writer.next(now)
+        {
             match &item {
                 Item::Lock(key) => self.write_lock(key),
                 Item::Quorum(name) => self.write_quorum(name),

@@ -3,7 +3,7 @@
 //! Best effort by nature: they wait behind everything else, also for an API server that is away, and when more happens
 //! than anybody could read, the rest is dropped. Statuses and metrics miss nothing.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -19,6 +19,7 @@ use kube::{
 };
 use tokio::{sync::mpsc, time};
 
+use super::pace::Pace;
 use crate::{
     clock,
     targets::{Pause, deepest},
@@ -131,14 +132,18 @@ impl Events {
 }
 
 /// A place to tell events, and the task that writes them.
-pub(super) fn recorder(client: Client, instance: String) -> (Events, impl Future<Output = ()> + Send) {
+pub(super) fn recorder(
+    client: Client,
+    instance: String,
+    pace: Arc<Pace>,
+) -> (Events, impl Future<Output = ()> + Send) {
     let (events, told) = mpsc::channel(WAITING);
-    (Events(events), record(client, instance, told))
+    (Events(events), record(client, instance, pace, told))
 }
 
 type Key = (What, Option<String>, String);
 
-async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happening>) {
+async fn record(client: Client, instance: String, pace: Arc<Pace>, mut told: mpsc::Receiver<Happening>) {
     let mut written: HashMap<Key, Event> = HashMap::new();
     while let Some(happening) = told.recv().await {
         let now = timestamp();
@@ -183,6 +188,7 @@ async fn record(client: Client, instance: String, mut told: mpsc::Receiver<Happe
         };
         let mut pause = Pause::default();
         loop {
+            pace.told().await;
             let refused = match time::timeout(PATIENCE, write()).await {
                 Ok(Ok(_)) => {
                     remember(&mut written, key, event, recent);

@@ -18,6 +18,7 @@ use super::{
     core::{Core, Seen},
     events,
     observe::{Observation, follow},
+    pace::Pace,
     siblings::Siblings,
 };
 use crate::{
@@ -53,6 +54,8 @@ pub struct Options {
     pub siblings: Option<Siblings>,
     /// Tell metrics of single locks.
     pub lock_metrics: bool,
+    /// As many requests a second go to the API server.
+    pub api_requests_per_second: u32,
 }
 
 /// Why the process ends before it was told to.
@@ -140,7 +143,9 @@ impl Operator {
             cluster: cluster.clone(),
         };
         let fleet = Fleet::new(candidate, state.telemetry.clone(), Some(changed));
-        let (events, recording) = events::recorder(clients.work.clone(), options.identity.to_string());
+        let pace = Arc::new(Pace::new(options.api_requests_per_second));
+        let (events, recording) =
+            events::recorder(clients.work.clone(), options.identity.to_string(), pace.clone());
         let mut tasks = JoinSet::new();
         let quorums = Api::all(clients.work.clone());
         watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
@@ -177,7 +182,7 @@ impl Operator {
         let own_pod = options.siblings.as_ref().map_or("", |siblings| &siblings.own);
         let core = Core::new(
             me,
-            clients,
+            (clients, pace),
             state.clone(),
             fleet,
             events,

@@ -4,12 +4,14 @@
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
 mod facts;
+mod fights;
 mod goal;
 mod halt;
 mod handle;
 mod outcome;
 mod patience;
 mod ready;
+mod report;
 mod target;
 
 use std::time::Duration;
@@ -24,17 +26,14 @@ use tokio::{sync::mpsc, time};
 pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
 
 use crate::{
-    api::{
-        leader_lock::Enforcement,
-        lock_status::{TargetState, TargetStatus},
-    },
+    api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     lease::{FencingToken, Moment},
     targets::{Changes, Note, Site, Step},
 };
 use goal::{Goal, goal};
 use halt::Halts;
-use outcome::Outcome;
+use outcome::{Outcome, between_looks};
 use ready::Readiness;
 use target::Switch;
 
@@ -58,6 +57,8 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         sibling_until: None,
         began: now,
         stop_began: None,
+        stopping: None,
+        turn: None,
         halts: Halts::default(),
         readiness: Readiness::default(),
         patience_checked: false,
@@ -89,6 +90,10 @@ struct Warden {
     began: Moment,
     /// Since when it stops without a bound.
     stop_began: Option<Moment>,
+    /// Since when it stops what still runs.
+    stopping: Option<Moment>,
+    /// When the finalizer may be asked for.
+    turn: Option<Moment>,
     halts: Halts,
     readiness: Readiness,
     /// Of what is declared now.
@@ -151,18 +156,19 @@ impl Warden {
             let known = before.iter().position(|switch| switch.does(target));
             self.switches.push(match known {
                 Some(index) => before.swap_remove(index).declared(target),
-                None => Switch::new(self.site(&target.name), target),
+                None => Switch::new(self.site(&target.name), self.post.pace.clone(), target),
             });
         }
         // Where nothing is switched, nothing is left to be stopped either.
         let enforced = plan.enforcement == Enforcement::Enforce;
         before.retain(|switch| enforced && switch.is_undone() && switch.observed != TargetState::Standby);
-        self.removed = before;
+        self.removed = before.into_iter().map(Switch::undeclared).collect();
     }
 
     fn site(&self, target: &str) -> Site {
         Site {
             client: self.post.client.clone(),
+            shared: self.post.shared.clone(),
             namespace: self.post.plan.namespace.clone(),
             object: self.post.plan.name.clone(),
             lock: self.post.plan.lock_name.clone(),
@@ -172,16 +178,6 @@ impl Warden {
             telemetry: self.post.telemetry.clone(),
             notes: self.notes.0.clone(),
         }
-    }
-
-    /// Stops what is not declared any more. True if nothing of it is left.
-    async fn stop_removed(&mut self, by: Option<Moment>) -> bool {
-        let steps = join_all(self.removed.iter_mut().map(|switch| switch.stop(by))).await;
-        let mut done = steps
-            .into_iter()
-            .map(|step| matches!(step, Step::Done | Step::Waiting(_)));
-        self.removed.retain(|_| !done.next().unwrap_or(false));
-        self.removed.is_empty()
     }
 
     fn follow(&self) -> SelectAll<Changes> {
@@ -200,14 +196,19 @@ impl Warden {
     /// One step towards the goal, and when the next is due.
     async fn turn(&mut self) -> (Report, Option<Moment>) {
         let now = clock::now();
-        let goal = goal(&self.facts(now), now);
+        let facts = self.facts(now);
+        let goal = goal(&facts, now);
         if self.post.hands.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
             self.halts.refuse();
-            return self.look(goal, None).await;
+            let paused = self.post.plan.enforcement == Enforcement::Enforce;
+            return self.look(goal, None, paused.then_some(false)).await;
         }
         if goal != Goal::Stop(None) {
             self.stop_began = None;
+        }
+        if !matches!(goal, Goal::Stop(_)) {
+            self.stopping = None;
         }
         match goal {
             Goal::Run => {
@@ -222,14 +223,23 @@ impl Warden {
                 tokio::select! {
                     biased;
                     turn = self.run_targets() => turn,
-                    () = ended => (self.report(goal, false, false, None), Some(clock::now())),
+                    () = ended => {
+                        // What was being started may run.
+                        for switch in &mut self.switches {
+                            switch.observed = TargetState::Unknown;
+                        }
+                        (self.report(goal, false, false, None), Some(clock::now()))
+                    }
                 }
             }
             Goal::Stop(by) => {
                 let bound = self.stop_bound(by, now);
-                self.stop_targets(by, bound).await
+                let (report, again) = self.stop_targets(bound, by.is_some()).await;
+                let starts =
+                    (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
+                (report, again.into_iter().chain(starts).min())
             }
-            Goal::Keep(until) => self.look(goal, until).await,
+            Goal::Keep(until) => self.look(goal, until, None).await,
         }
     }
 
@@ -239,15 +249,27 @@ impl Warden {
         by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
     }
 
-    async fn look(&mut self, goal: Goal, again: Option<Moment>) -> (Report, Option<Moment>) {
+    async fn look(
+        &mut self,
+        goal: Goal,
+        again: Option<Moment>,
+        enforced: Option<bool>,
+    ) -> (Report, Option<Moment>) {
         self.readiness.forget();
-        join_all(self.switches.iter_mut().map(Switch::look)).await;
+        join_all(self.switches.iter_mut().map(|switch| switch.look(enforced))).await;
+        let again = self.due().into_iter().chain(again).min();
         (self.report(goal, true, false, None), again)
     }
 
-    async fn mark(&self, clean: bool) -> bool {
+    /// When the first may go on that waits for its turn.
+    fn due(&self) -> Option<Moment> {
+        let all = self.switches.iter().chain(&self.removed);
+        all.filter_map(Switch::due).min()
+    }
+
+    async fn mark(&self, token: FencingToken, clean: bool) -> bool {
         let lock = self.post.plan.lock_name.clone();
-        self.post.elector.mark(lock, clean).await
+        self.post.elector.mark(lock, token, clean).await
     }
 
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
@@ -261,11 +283,15 @@ impl Warden {
         let token = leave.token();
         let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
         if guards && !self.post.hands.guarded {
-            return (self.report(Goal::Run, false, true, None), None);
+            let now = clock::now();
+            let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
+            let due = (turn > now).then_some(turn);
+            return (self.report(Goal::Run, false, due.is_none(), None), due);
         }
+        self.turn = None;
         // What an observer does is not told by the registers: they are about those who contend.
         if guards && !self.observes() && self.marked != Some(token) {
-            if !self.mark(false).await {
+            if !self.mark(token, false).await {
                 let trouble = (
                     "NotMarked",
                     "a majority of the masters did not write down that targets start".to_owned(),
@@ -278,7 +304,7 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let mut outcome = Outcome::new(self.stop_removed(None).await);
+        let mut outcome = Outcome::new(stop_all(&mut self.removed, None, false).await);
         // Together: one whose API hangs must not take the time of the others.
         for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
             outcome.take(step, true);
@@ -287,7 +313,7 @@ impl Warden {
             self.check_patience().await;
         }
         let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
-        let mut again = pause.map(|pause| clock::now() + pause);
+        let mut again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         if outcome.settled
             && let Some(after) = self.post.plan.failover_after_unready
         {
@@ -302,62 +328,50 @@ impl Warden {
         )
     }
 
-    async fn stop_targets(&mut self, by: Option<Moment>, bound: Moment) -> (Report, Option<Moment>) {
-        let goal = Goal::Stop(by);
-        let mut outcome = Outcome::new(self.stop_removed(Some(bound)).await);
-        let steps = join_all(self.switches.iter_mut().map(|switch| {
-            // What is not undone has work to do, unless somebody waits for a stop.
-            let by = if switch.is_undone() { Some(bound) } else { by };
-            switch.stop(by)
-        }));
-        let steps = steps.await;
+    /// `promised`: another cluster may begin after `by`.
+    async fn stop_targets(&mut self, by: Moment, promised: bool) -> (Report, Option<Moment>) {
+        let goal = Goal::Stop(Some(by));
+        let since = *self.stopping.get_or_insert_with(clock::now);
+        // Together: one whose API hangs must not take the time of the others.
+        let removed = stop_all(&mut self.removed, Some(by), promised);
+        let declared = self
+            .switches
+            .iter_mut()
+            .map(|switch| switch.stop(Some(by), promised));
+        let (removed, steps) = tokio::join!(removed, join_all(declared));
+        let mut outcome = Outcome::new(removed);
         for (switch, step) in self.switches.iter().zip(steps) {
-            outcome.take(step, switch.is_undone());
+            let awaited = switch.is_undone() && !step.is_stopped();
+            outcome.take(step, awaited);
         }
         self.readiness.forget();
         if outcome.settled {
-            (self.lost, self.stop_began) = (None, None);
+            (self.lost, self.stop_began, self.stopping) = (None, None, None);
             if self.halts.begin_answer() {
-                let held = self.marked.is_some() && self.marked == self.seen_token;
-                let clean = !held || self.mark(true).await;
+                let held = self.marked.filter(|_| self.marked == self.seen_token);
+                let clean = match held {
+                    Some(token) => self.mark(token, true).await,
+                    None => true,
+                };
                 self.halts.answer(clean);
                 self.marked = None;
             }
         }
-        let again = outcome.pause(AGAIN).map(|pause| clock::now() + pause);
+        let unsettled = if promised || outcome.trouble.is_none() {
+            between_looks(since, by, clock::now())
+        } else {
+            AGAIN * 8
+        };
+        let pause = outcome.pause(unsettled);
+        let again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
+}
 
-    fn report(
-        &mut self,
-        goal: Goal,
-        settled: bool,
-        wants_guard: bool,
-        trouble: Option<(&'static str, String)>,
-    ) -> Report {
-        let status = |switch: &Switch| TargetStatus {
-            name: switch.name.clone(),
-            desired: match goal {
-                Goal::Run => TargetState::Active,
-                Goal::Stop(_) => TargetState::Standby,
-                Goal::Keep(_) => switch.observed,
-            },
-            observed: switch.observed,
-        };
-        let all = || self.switches.iter().chain(&self.removed);
-        Report {
-            key: self.post.key.clone(),
-            targets: self.switches.iter().map(status).collect(),
-            has: all()
-                .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
-                .map(|switch| switch.work.clone())
-                .collect(),
-            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
-            wants_guard,
-            settled,
-            trouble,
-            unready: self.readiness.too_long,
-            notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
-        }
-    }
+/// Stops what is not declared any more. True if nothing of it is left.
+async fn stop_all(removed: &mut Vec<Switch>, by: Option<Moment>, promised: bool) -> bool {
+    let steps = join_all(removed.iter_mut().map(|switch| switch.stop(by, promised))).await;
+    let mut done = steps.iter().map(Step::is_stopped);
+    removed.retain(|_| !done.next().unwrap_or(false));
+    removed.is_empty()
 }

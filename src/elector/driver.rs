@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Board, Command, Watcher};
 use crate::{
     clock,
-    lease::{Action, Event, Farewell, HolderIdentity, LockName, Machine, Moment, Round, Terms},
+    lease::{Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Machine, Moment, Round, Terms},
     masters::{Call, Closed, Delivery, Masters, Notice, Notices, Request, Tenure},
 };
 use slot::{Slot, outcome};
@@ -132,7 +132,7 @@ impl Driver {
             Command::Remove(lock, farewell) => self.leave(self.places.get(&lock).copied(), farewell),
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to, token) => self.named(&lock, Event::HandOver { to, token }),
-            Command::Mark(lock, clean, asked) => self.mark(&lock, clean, asked),
+            Command::Mark(lock, token, clean, asked) => self.mark(&lock, (token, clean), asked),
             Command::Ask(lock, request, asked) => {
                 let keys = self.masters.lock(&lock);
                 self.masters.submit(Call::asking(keys, request, asked))
@@ -195,20 +195,25 @@ impl Driver {
     }
 
     /// Asked of the masters past the machine: it changes nothing of who holds the lock.
-    fn mark(&mut self, lock: &LockName, clean: bool, asked: oneshot::Sender<bool>) -> Result<(), Closed> {
+    /// Of this lease and no other: what was stopped under one says nothing of the next.
+    fn mark(
+        &mut self,
+        lock: &LockName,
+        (token, clean): (FencingToken, bool),
+        asked: oneshot::Sender<bool>,
+    ) -> Result<(), Closed> {
         let place = self.places.get(lock).copied();
         let Some(slot) = place.and_then(|place| self.slot(place)) else {
             return Ok(());
         };
-        let (Some(authority), Some(tenure)) = (slot.machine.authority_at(clock::now()), slot.tenure.clone())
-        else {
+        let authority = slot.machine.authority_at(clock::now());
+        let (Some(authority), Some(tenure)) = (authority, slot.tenure.clone()) else {
             return Ok(());
         };
-        let request = Request::Mark {
-            tenure,
-            token: authority.token,
-            clean,
-        };
+        if authority.token != token {
+            return Ok(());
+        }
+        let request = Request::Mark { tenure, token, clean };
         let keys = slot.keys.clone();
         self.masters.submit(Call::answering(keys, request, asked))
     }

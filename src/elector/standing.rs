@@ -27,6 +27,8 @@ pub struct Standing {
     pub last_holder: Option<Holder>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
+    /// Of the last lease of this process.
+    own: Option<Nonce>,
 }
 
 impl Standing {
@@ -44,6 +46,7 @@ impl Standing {
             last_holder: None,
             last_token: None,
             last_seen: None,
+            own: None,
         }
     }
 
@@ -65,7 +68,15 @@ impl Standing {
         self.last_token
     }
 
-    pub(super) fn active(&mut self, authority: Authority, now: Moment) {
+    /// Whether this is the last lease that this process had. Its token does not say: a look may find another grant number
+    /// at most masters than the largest, which became the token.
+    #[must_use]
+    pub fn is_own(&self, holder: &Holder) -> bool {
+        self.own == Some(holder.nonce)
+    }
+
+    pub(super) fn active(&mut self, authority: Authority, own: Option<Nonce>, now: Moment) {
+        self.own = own.or(self.own);
         if self.last_token.is_none_or(|last| last < authority.token) {
             self.changed(authority.token);
             self.last_seen = None;

@@ -24,21 +24,31 @@ impl fmt::Display for Nonce {
 /// *Mine* means: begins with this. The grant number behind it is not compared, because the reply that carried it
 /// may have been lost; only `confirm` compares the whole text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LeaseStem(String);
+pub struct LeaseStem {
+    text: String,
+    nonce: Nonce,
+}
 
 impl LeaseStem {
     #[must_use]
     pub fn new(cluster: &ClusterId, identity: &HolderIdentity, nonce: Nonce) -> Self {
-        Self(format!(
+        let text = format!(
             "{PROTOCOL_VERSION}|{}|{}|{identity}|{nonce}|",
             cluster.name(),
             cluster.uid()
-        ))
+        );
+        Self { text, nonce }
+    }
+
+    /// No other lease has it.
+    #[must_use]
+    pub const fn nonce(&self) -> Nonce {
+        self.nonce
     }
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

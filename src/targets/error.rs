@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// The API server did not do what it was asked for.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TargetError {
     #[error("{what}: {reason}")]
     Api {
@@ -12,10 +12,22 @@ pub(crate) enum TargetError {
         /// It said no; otherwise it may still do it.
         refusal: bool,
     },
-    #[error("apiVersion {api_version:?} of kind {kind} cannot be one")]
+    #[error("{what}: {reason}{grant}")]
+    Forbidden {
+        what: String,
+        reason: String,
+        /// The rule that is missing, to be pasted, where the action knows it.
+        grant: String,
+    },
+    #[error("apiVersion {api_version:?} of kind {kind} cannot be one: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
-    #[error("kind {kind} of {api_version} is not known to the API server")]
+    #[error("kind {kind} of {api_version} is not known to the API server; found by itself once it is")]
     UnknownKind { api_version: String, kind: String },
+    #[error(
+        "kind {kind} of {api_version} has no scale subresource: action Scale switches nothing without; \
+         CronJobs and Jobs are switched by Suspend"
+    )]
+    NoScale { api_version: String, kind: String },
 }
 
 impl TargetError {
@@ -23,24 +35,53 @@ impl TargetError {
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
             Self::Api { refusal, .. } => *refusal,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } => true,
+            Self::Forbidden { .. }
+            | Self::ApiVersion { .. }
+            | Self::UnknownKind { .. }
+            | Self::NoScale { .. } => true,
         }
     }
 
     /// The reason of a condition.
     pub(crate) const fn reason(&self) -> &'static str {
-        "TargetUnreachable"
+        match self {
+            Self::Api { .. } => "TargetUnreachable",
+            Self::Forbidden { .. } => "Forbidden",
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } => "KindUnknown",
+            Self::NoScale { .. } => "NoScaleSubresource",
+        }
     }
 
     pub(crate) fn of(what: impl Into<String>, error: &kube::Error) -> Self {
-        let reason = match error {
-            kube::Error::Api(status) => status.message.clone(),
-            other => deepest(other),
-        };
-        Self::Api {
-            what: what.into(),
-            reason,
-            refusal: matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code)),
+        let what = what.into();
+        match error {
+            kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden {
+                what,
+                reason: status.message.clone(),
+                grant: String::new(),
+            },
+            kube::Error::Api(status) => Self::Api {
+                what,
+                reason: status.message.clone(),
+                refusal: (400..500).contains(&status.code),
+            },
+            other => Self::Api {
+                what,
+                reason: deepest(other),
+                refusal: false,
+            },
+        }
+    }
+
+    /// The same with the rule that would allow it.
+    pub(crate) fn granting(self, rule: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Forbidden { what, reason, .. } => Self::Forbidden {
+                what,
+                reason,
+                grant: format!("\n{}", rule()),
+            },
+            other => other,
         }
     }
 }

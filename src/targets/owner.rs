@@ -13,15 +13,32 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Not every owner by managedFields does: whoever creates an object, or applies it from the client, owns its defaults
 /// as well. So the creation declares nothing that lasts, and an apply from the client what its manifest says.
 pub(super) fn declared_by(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+    let owner = foreign(metadata, path).find(|entry| declares(entry, metadata, path))?;
+    Some(manager(owner).to_owned())
+}
+
+/// The manager, if it is somebody else's, that wrote this field last, be it by a default.
+pub(super) fn last_writer(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
+    let last = foreign(metadata, path).max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    Some(manager(last).to_owned())
+}
+
+/// Whether this field is one that the operator wrote last, as far as that is known.
+pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
+    owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
+}
+
+fn foreign<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
+    owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
+}
+
+fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     let fields = metadata.managed_fields.as_deref().unwrap_or_default();
     let owns = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| has(fields, path))
     };
-    let foreign = |entry: &&ManagedFieldsEntry| !manager(entry).starts_with(OWN);
-    let mut owners = fields.iter().filter(owns).filter(foreign);
-    let owner = owners.find(|entry| declares(entry, metadata, path))?;
-    Some(manager(owner).to_owned())
+    fields.iter().filter(owns)
 }
 
 fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {

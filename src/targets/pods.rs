@@ -1,36 +1,49 @@
-//! The pods of a target.
+//! The pods of a target: whether they are gone, and an end for those that are late.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Preconditions},
 };
 
 use super::TargetError;
 use crate::{clock, lease::Moment};
 
-/// What is still there this long before the end is deleted with the time that is left.
-const DELETE_BEFORE: Duration = Duration::from_secs(3);
+/// What is still there this long before the end is deleted with the grace period that is left.
+const DELETE_BEFORE: Duration = Duration::from_secs(4);
 /// What its controller has not deleted yet, it may replace: that waits as long as it can.
-const REPLACED_BEFORE: Duration = Duration::from_secs(1);
-/// Without any the API server would forget the pod at once, and its process would still be given a second.
-const LEAST_GRACE: u32 = 1;
+const REPLACED_BEFORE: Duration = Duration::from_millis(1_500);
+/// Of the time that is left, what a kubelet needs to kill and to say so.
+const TO_CONFIRM: Duration = Duration::from_secs(1);
 
+/// One that has not ended.
 #[derive(Clone, Debug)]
+pub(super) struct Left {
+    name: String,
+    uid: String,
+    /// Being deleted, with this grace period.
+    going: Option<i64>,
+}
+
+impl Left {
+    pub(super) const fn is_going(&self) -> bool {
+        self.going.is_some()
+    }
+}
+
+#[derive(Clone)]
 pub(super) struct Pods {
     api: Api<Pod>,
     /// As in `Deployment billing/report`.
     of: String,
-}
-
-/// One that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    name: String,
-    /// It is being deleted already.
-    going: bool,
+    /// Those that were given less time: once, since what was left for them is theirs.
+    hurried: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Pods {
@@ -38,11 +51,15 @@ impl Pods {
         Self {
             api: Api::namespaced(client.clone(), namespace),
             of: of.to_owned(),
+            hurried: Arc::default(),
         }
     }
 
+    /// Those that have not ended.
     async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
-        let list = self.api.list(&ListParams::default().labels(selector)).await;
+        let alive = "status.phase!=Succeeded,status.phase!=Failed";
+        let parameters = ListParams::default().labels(selector).fields(alive);
+        let list = self.api.list(&parameters).await;
         list.map(|list| list.items)
             .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
     }
@@ -56,7 +73,7 @@ impl Pods {
         Ok(self.list(selector).await?.iter().any(is_ready))
     }
 
-    /// Those that have not ended.
+    /// Those that have not ended, those that are being deleted included.
     pub(super) async fn left(&self, selector: &str) -> Result<Vec<Left>, TargetError> {
         self.left_of(selector, |_| true).await
     }
@@ -67,40 +84,88 @@ impl Pods {
         selector: &str,
         belong: impl Fn(&Pod) -> bool,
     ) -> Result<Vec<Left>, TargetError> {
-        let lives = |pod: &Pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            !matches!(phase, Some("Succeeded" | "Failed"))
-        };
-        let left = self.list(selector).await?.into_iter();
-        let left = left.filter(|pod| lives(pod) && belong(pod)).map(|pod| Left {
-            going: pod.metadata.deletion_timestamp.is_some(),
-            name: pod.metadata.name.unwrap_or_default(),
+        let list = self.list(selector).await?;
+        let pods = list.into_iter().filter(belong).map(|pod| {
+            let metadata = pod.metadata;
+            let period = metadata.deletion_grace_period_seconds.unwrap_or(0);
+            Left {
+                name: metadata.name.unwrap_or_default(),
+                uid: metadata.uid.unwrap_or_default(),
+                going: metadata.deletion_timestamp.map(|_| period),
+            }
         });
-        Ok(left.collect())
+        Ok(pods.collect())
     }
 
     /// Near the end: deletes these with the grace period that is left until then.
+    ///
+    /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
+    /// say nothing. With a second, its kubelet says when they are dead.
     pub(super) async fn hurry(&self, pods: &[Left], by: Option<Moment>) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             return Ok(());
         };
-        let grace = u32::try_from(left.as_secs()).unwrap_or(0).max(LEAST_GRACE);
-        let due = |pod: &&Left| left <= if pod.going { DELETE_BEFORE } else { REPLACED_BEFORE };
-        for pod in pods.iter().filter(due) {
-            self.delete(&pod.name, grace).await?;
+        if left > DELETE_BEFORE {
+            return Ok(());
         }
-        Ok(())
+        let grace = grace(left);
+        let late = |pod: &&Left| match pod.going {
+            Some(period) => period > i64::from(grace),
+            None => left <= REPLACED_BEFORE,
+        };
+        self.hurried()
+            .retain(|uid| pods.iter().any(|pod| pod.uid == *uid));
+        let mut end = Ok(());
+        for pod in pods.iter().filter(late) {
+            if self.hurried().contains(&pod.uid) {
+                continue;
+            }
+            // Each of them, whatever becomes of the others.
+            match self.delete(pod, grace).await {
+                Ok(()) => drop(self.hurried().insert(pod.uid.clone())),
+                Err(error) => end = Err(error),
+            }
+        }
+        end
     }
 
-    async fn delete(&self, name: &str, grace_seconds: u32) -> Result<(), TargetError> {
-        let parameters = DeleteParams::default().grace_period(grace_seconds);
-        match self.api.delete(name, &parameters).await {
+    fn hurried(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.hurried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn delete(&self, pod: &Left, grace_seconds: u32) -> Result<(), TargetError> {
+        let parameters = DeleteParams::default()
+            .grace_period(grace_seconds)
+            .preconditions(Preconditions {
+                uid: Some(pod.uid.clone()),
+                resource_version: None,
+            });
+        match self.api.delete(&pod.name, &parameters).await {
             Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            // Gone, or another one by now.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => Err(TargetError::of(
-                format!("deleting pod {name} of {}", self.of),
+                format!("deleting pod {} of {}", pod.name, self.of),
                 &error,
             )),
         }
+    }
+}
+
+/// Whole seconds, as the API has them.
+fn grace(left: Duration) -> u32 {
+    let whole = left.saturating_sub(TO_CONFIRM).as_secs();
+    u32::try_from(whole).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_gets_the_time_that_is_left_and_never_none() {
+        let of = |milliseconds| grace(Duration::from_millis(milliseconds));
+        assert_eq!([of(4_000), of(3_750), of(3_000), of(2_999)], [3, 2, 2, 1]);
+        assert_eq!([of(1_000), of(10), of(0)], [1, 1, 1]);
     }
 }

@@ -6,6 +6,7 @@ use prometheus::core::Collector as _;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::{
+    api::target::Action,
     elector::{AcquireResult, RenewResult},
     lease::EndReason,
     masters::Operation,
@@ -23,6 +24,11 @@ const TAKEOVER: &[f64] = &[
 ];
 /// A renewal that goes well leaves about two thirds of the lease; what is below a third had to be tried again.
 const MARGIN: &[f64] = &[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+/// Around the end of the lease, in seconds: what is negative is a broken promise, and how badly matters. Above it, a
+/// stop is over when its pods are, which is up to the derived budgets of half a minute, or much more where told.
+const STOP_MARGIN: &[f64] = &[
+    -60.0, -10.0, -5.0, -1.0, -0.25, 0.0, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+];
 
 pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
 pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
@@ -73,6 +79,7 @@ pub(super) struct Events {
     renew_margin: Histogram,
     leases_ended: IntCounterVec,
     takeover_duration: HistogramVec,
+    stop_margin: HistogramVec,
     reconciles: IntCounterVec,
     reconcile_duration: HistogramVec,
 }
@@ -127,6 +134,12 @@ impl Events {
                 TAKEOVER,
                 &["kind"],
             )?,
+            stop_margin: histogram(
+                "redlock_stop_margin_seconds",
+                "Time that was left when what runs was confirmed stopped; negative: it was too late.",
+                STOP_MARGIN,
+                &["action"],
+            )?,
             reconciles: counter(
                 "redlock_reconciles_total",
                 "Passes over what is declared.",
@@ -153,6 +166,9 @@ impl Events {
         }
         for kind in ["crash", "release"] {
             self.takeover_duration.get_metric_with_label_values(&[kind])?;
+        }
+        for action in Action::ALL {
+            self.stop_margin.get_metric_with_label_values(&[action.name()])?;
         }
         Ok(())
     }
@@ -221,6 +237,12 @@ impl Events {
     pub(super) fn took_over(&self, released: bool, gap: Duration) {
         let kind = if released { "release" } else { "crash" };
         observe(&self.takeover_duration, &[kind], gap);
+    }
+
+    pub(super) fn stopped(&self, action: Action, margin: f64) {
+        if let Ok(histogram) = self.stop_margin.get_metric_with_label_values(&[action.name()]) {
+            histogram.observe(margin);
+        }
     }
 
     pub(super) fn reconciled(&self, controller: &str, result: &str, took: Duration) {

@@ -169,7 +169,7 @@ async fn it_moves(web: &Web, moves: usize) -> String {
         let asked = web.ready(&active, false).await;
         let others: Vec<&str> = all.into_iter().filter(|name| *name != active).collect();
         let next = web.until_one_of(&others).await;
-        let (none, given) = web.sightings.gap_after(asked);
+        let (none, given) = web.sightings.gap_after(asked).unwrap();
         moved.push(given - asked);
         gaps.push(given - none);
         web.bare(&active).await;
@@ -263,7 +263,12 @@ async fn other_hands(world: &World, web: &Web) {
     assert!(told.contains("kubectl-label") && told.contains(second), "{told}");
 
     // Taken off by hand, and a pod that is taken out of the selector.
+    let asked = Instant::now();
     web.change(&active, json!({"labels": {ROLE: null}})).await;
+    eventually(BOUND, "given anew", async || {
+        web.sightings.gap_after(asked).ok_or(web.sightings.now())
+    })
+    .await;
     let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
     web.change(&active, json!({"labels": {"app": "quarantine"}}))
         .await;

@@ -14,7 +14,7 @@ use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock};
 
-const KIND: &str = "\
+pub const GATE_KIND: &str = "\
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gates.test.example}
@@ -51,7 +51,7 @@ pub async fn install(world: &World) {
         .plane
         .install_rbac_with(world.namespace.name(), &rights)
         .await;
-    world.apply(KIND);
+    world.apply(GATE_KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
 }
 
@@ -106,6 +106,17 @@ impl Gates {
             .patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .unwrap();
+    }
+
+    /// As somebody with `kubectl scale`, or a tool, under this manager.
+    pub async fn scale(&self, name: &str, replicas: i64, manager: &str) {
+        let parameters = PatchParams {
+            field_manager: Some(manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let scale = json!({"spec": {"replicas": replicas}});
+        let patch = Patch::Merge(&scale);
+        self.0.patch_scale(name, &parameters, &patch).await.unwrap();
     }
 
     /// What its controller would say of the pods that are there.

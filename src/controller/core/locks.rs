@@ -279,6 +279,7 @@ impl Core {
         };
         let version = object.metadata.resource_version.clone().unwrap_or_default();
         let write = writer::write_lock(self.clients.urgent.clone(), key.clone(), version, status);
+        self.pace.tell(now);
         self.writer.start(Item::Lock(key.clone()), write);
     }
 

@@ -235,6 +235,7 @@ impl Core {
             return;
         };
         let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
+        self.pace.tell(now);
         self.writer.start(Item::Quorum(name.to_owned()), write);
     }
 }

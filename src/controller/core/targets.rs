@@ -72,6 +72,8 @@ impl Core {
             hands,
             cluster: self.cluster.clone(),
             client: self.clients.urgent.clone(),
+            shared: self.shared.clone(),
+            pace: self.pace.clone(),
             elector,
             telemetry: self.state.telemetry.clone(),
             standing,

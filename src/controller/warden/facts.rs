@@ -7,7 +7,7 @@ use super::{
     goal::{Facts, Other},
 };
 use crate::{
-    api::leader_lock::Candidates,
+    api::leader_lock::{Candidates, LockState, OnQuorumLoss},
     clock,
     elector::Standing,
     lease::{Holder, Moment},
@@ -30,7 +30,7 @@ impl Warden {
             self.lost = Some(until);
         }
         // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
-        let others = |holder: &&Holder| Some(holder.token) != self.seen_token;
+        let others = |holder: &&Holder| !standing.is_own(holder);
         let holder = standing.holder_at(now).filter(others);
         let other = holder.map(|holder| {
             if holder.cluster.uid() == self.post.cluster.uid() {
@@ -59,7 +59,11 @@ impl Warden {
             ordered: self.halts.by(),
             takeover_delay: self.post.plan.takeover_delay,
             stop: self.post.plan.timings.stop,
-            on_quorum_loss: self.post.plan.on_quorum_loss,
+            // Whoever steps down leaves nothing running.
+            on_quorum_loss: match self.post.plan.state {
+                LockState::SteppedDown => OnQuorumLoss::Stop,
+                LockState::Enabled | LockState::Frozen => self.post.plan.on_quorum_loss,
+            },
         }
     }
 

@@ -64,14 +64,17 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
             Some(Other::Elsewhere) | None => Goal::Stop(None),
         };
     }
+    let keeps = facts.on_quorum_loss == OnQuorumLoss::KeepRunning;
     if facts.held_until.is_some() {
-        return if now < facts.start_after {
+        return if now >= facts.start_after {
+            Goal::Run
+        } else if keeps {
             Goal::Keep(Some(facts.start_after))
         } else {
-            Goal::Run
+            // Another cluster's targets may run still: whatever runs here is not this cluster's turn.
+            Goal::Stop(None)
         };
     }
-    let keeps = facts.on_quorum_loss == OnQuorumLoss::KeepRunning;
     match facts.other {
         // It adopts what runs, and starts the rest. That its lease ends is not always told: not without a majority.
         Some(Other::Sibling) => return Goal::Keep(facts.sibling_until),
@@ -92,14 +95,17 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
         return Goal::Stop(facts.lost);
     }
     // Another cluster may begin after the takeover delay; a sibling may adopt until shortly before.
-    let at = match facts.sibling_until {
-        Some(ended) => ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN),
-        None => facts.began + FIRST_ROUND,
+    let (at, others) = match facts.sibling_until {
+        Some(ended) => (
+            ended + facts.takeover_delay.saturating_sub(facts.stop + MARGIN),
+            Some(ended + facts.takeover_delay),
+        ),
+        None => (facts.began + FIRST_ROUND, None),
     };
     if now < at {
         Goal::Keep(Some(at))
     } else {
-        Goal::Stop(None)
+        Goal::Stop(others.filter(|others| now < *others))
     }
 }
 
@@ -139,7 +145,7 @@ mod tests {
             start_after: at(140),
             ..held
         };
-        assert_eq!(goal(&delayed, at(139)), Goal::Keep(Some(at(140))));
+        assert_eq!(goal(&delayed, at(139)), Goal::Stop(None), "by hand, say");
         assert_eq!(goal(&delayed, at(140)), Goal::Run);
         // The lease is renewed meanwhile: its end is no bound.
         let ordered = Facts {
@@ -223,7 +229,8 @@ mod tests {
             Goal::Keep(Some(at(124))),
             "120 + 40 - 35 - 1"
         );
-        assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
+        assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(160))), "120 + 40");
+        assert_eq!(goal(&ended, at(160)), Goal::Stop(None), "by hand, hours later");
     }
 
     #[test]
@@ -236,7 +243,7 @@ mod tests {
             ..facts()
         };
         assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
-        assert_eq!(goal(&ended, at(124)), Goal::Stop(None));
+        assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
         // Told that another cluster does not wait, this one does not either.
         let at_once = Facts {
             takeover_delay: Duration::ZERO,

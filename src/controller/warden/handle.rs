@@ -13,10 +13,10 @@ use crate::{
         lock_status::TargetStatus,
         plan::{LockPlan, TargetWork},
     },
-    controller::{locks::OwnTokens, object::ObjectKey},
+    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace},
     elector::{Elector, Standing},
     lease::{ClusterId, FencingToken, Moment},
-    targets::Note,
+    targets::{Note, Shared},
     telemetry::Telemetry,
 };
 
@@ -106,6 +106,8 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) hands: Hands,
     pub(in crate::controller) cluster: ClusterId,
     pub(in crate::controller) client: Client,
+    pub(in crate::controller) shared: Arc<Shared>,
+    pub(in crate::controller) pace: Arc<Pace>,
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) standing: watch::Receiver<Standing>,

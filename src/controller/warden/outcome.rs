@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::AGAIN;
-use crate::targets::Step;
+use crate::{lease::Moment, targets::Step};
+
+/// Between two looks at pods that take their time: a thousand of them must not be a thousand looks every [`AGAIN`].
+const SELDOM: Duration = Duration::from_secs(1);
 
 pub(super) struct Outcome {
     /// Everything is as it should be, or nobody waits for the rest.
@@ -27,7 +30,7 @@ impl Outcome {
         match step {
             Step::Done => {}
             Step::Waiting(wait) => self.look_after(wait),
-            Step::Working(_) => self.settled = false,
+            Step::Working(_) | Step::Contested(_) => self.settled = false,
             Step::Trouble(why) => {
                 self.settled &= !awaited;
                 self.trouble = Some((why.reason, why.text));
@@ -45,4 +48,10 @@ impl Outcome {
     fn look_after(&mut self, wait: Duration) {
         self.wait = self.wait.into_iter().chain([wait]).min();
     }
+}
+
+/// How long what is stopping is left alone: an eighth of the time that it takes, and less towards its end.
+pub(super) fn between_looks(since: Moment, by: Moment, now: Moment) -> Duration {
+    let pause = now.since(since).min(by.left(now)) / 8;
+    pause.clamp(AGAIN, SELDOM)
 }

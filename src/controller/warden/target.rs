@@ -1,37 +1,69 @@
 //! One target, and how far it is from where it should be.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
-use super::ready::Found;
+use super::{fights::Fights, ready::Found};
 use crate::{
     api::{
         lock_status::TargetState,
         plan::{TargetPlan, TargetWork},
     },
+    clock,
+    controller::pace::Pace,
     lease::Moment,
     targets::{Action, Changes, Leave, Site, Step, TargetError, Trouble, action, is_same},
+    telemetry::TargetSeries,
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Of the last steps before an end.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// Requests of a step, as a rule.
+const REQUESTS: u32 = 2;
 
 pub(super) struct Switch {
     pub(super) name: String,
     pub(super) observed: TargetState,
     pub(super) work: TargetWork,
     action: Box<dyn Action>,
+    site: Site,
+    pace: Arc<Pace>,
+    turn: Option<(Lane, Moment)>,
+    fights: Fights,
+    /// What is written when somebody fights.
+    contest: String,
+    /// It was found stopped, and not started since.
+    stopped: bool,
+    series: Option<TargetSeries>,
+}
+
+/// What the next step is for: one that waits for its turn must not have it for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Start,
+    Stop,
 }
 
 impl Switch {
-    pub(super) fn new(site: Site, target: &TargetPlan) -> Self {
-        Self {
-            name: target.name.clone(),
+    pub(super) fn new(site: Site, pace: Arc<Pace>, target: &TargetPlan) -> Self {
+        let mut switch = Self {
+            name: String::new(),
             observed: TargetState::Unknown,
             work: target.work.clone(),
-            action: action(site, &target.work),
-        }
+            action: action(site.clone(), &target.work),
+            site,
+            pace,
+            turn: None,
+            fights: Fights::default(),
+            contest: String::new(),
+            stopped: false,
+            series: None,
+        };
+        switch.is_called(&target.name);
+        switch
     }
 
     /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
@@ -47,9 +79,24 @@ impl Switch {
 
     /// As it is declared now.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
-        self.name.clone_from(&target.name);
         self.work.clone_from(&target.work);
         self.action.declare(&target.work);
+        self.is_called(&target.name);
+        self
+    }
+
+    fn is_called(&mut self, name: &str) {
+        if self.name != name || self.series.is_none() {
+            name.clone_into(&mut self.name);
+            let lock = (&*self.site.namespace, &*self.site.object);
+            let series = TargetSeries::new(&self.site.telemetry, lock, name, self.work.action());
+            self.series = Some(series);
+        }
+    }
+
+    /// Not declared any more: another may have its name.
+    pub(super) fn undeclared(mut self) -> Self {
+        self.series = None;
         self
     }
 
@@ -57,8 +104,33 @@ impl Switch {
         self.action.changes()
     }
 
-    /// Only looks.
-    pub(super) async fn look(&mut self) {
+    /// When it may take the step that it waits for.
+    pub(super) fn due(&self) -> Option<Moment> {
+        self.turn.map(|(_, at)| at)
+    }
+
+    /// Whether the step has to wait for its turn.
+    fn waits(&mut self, lane: Lane) -> bool {
+        let now = clock::now();
+        let at = match self.turn.filter(|(for_lane, _)| *for_lane == lane) {
+            Some((_, at)) => at,
+            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS, now),
+            None => self.pace.turn(REQUESTS, now),
+        };
+        self.turn = (at > now).then_some((lane, at));
+        self.turn.is_some()
+    }
+
+    /// Only looks. Whether the target is as it should be is told as given: none, where another replica switches it.
+    pub(super) async fn look(&mut self, enforced: Option<bool>) {
+        self.tell(enforced);
+        if self.waits(Lane::Start) {
+            return;
+        }
+        self.look_now().await;
+    }
+
+    async fn look_now(&mut self) {
         let looked = time::timeout(PATIENCE, self.action.look()).await;
         self.observed = match looked {
             Ok(Ok(state)) => state,
@@ -68,6 +140,7 @@ impl Switch {
 
     /// Whether what runs of it is ready.
     pub(super) async fn ready(&mut self) -> Found {
+        self.pace.count(REQUESTS, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
             Ok(Ok(None)) => Found::NoMatter,
             Ok(Ok(Some(true))) => Found::Ready,
@@ -77,13 +150,74 @@ impl Switch {
     }
 
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {
-        let end = time::timeout(PATIENCE, self.action.start(leave)).await;
-        self.found(end, TargetState::Active)
+        self.stopped = false;
+        if !self.action.runs_untouched() {
+            if self.waits(Lane::Start) {
+                return Step::Working(self.observed);
+            }
+            let end = time::timeout(PATIENCE, self.action.start(leave)).await;
+            return self.found(end, TargetState::Active);
+        }
+        self.turn = None;
+        self.found(Ok(Ok(Step::Done)), TargetState::Active)
     }
 
-    pub(super) async fn stop(&mut self, by: Option<Moment>) -> Step {
-        let end = time::timeout(PATIENCE, self.action.stop(by)).await;
-        self.found(end, TargetState::Standby)
+    /// `promised`: another cluster may begin after `by`.
+    pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool) -> Step {
+        // What is known to run must not wait for others, unless somebody starts it again and again.
+        let runs = matches!(self.observed, TargetState::Active | TargetState::Changing);
+        let contested = self.fights.rests_until(clock::now()).is_some();
+        if promised || (runs && !contested) {
+            self.pace.count(REQUESTS, clock::now());
+            self.turn = None;
+        } else if self.waits(Lane::Stop) {
+            return Step::Working(self.observed);
+        } else if contested {
+            self.look_now().await;
+            if self.observed != TargetState::Standby {
+                self.tell(Some(false));
+                return self.conflict();
+            }
+        }
+        // What is not undone has no end, unless somebody waits for the stop: its work goes on after that.
+        let until = by.filter(|_| promised || self.is_undone());
+        // The last steps are short: what hangs is tried again while there is time.
+        let patience = until.map_or(PATIENCE, |by| {
+            (by.left(clock::now()) / 2).clamp(SHORTEST, PATIENCE)
+        });
+        let end = time::timeout(patience, self.action.stop(until)).await;
+        let step = self.found(end, TargetState::Standby);
+        let now = clock::now();
+        let stopped = step.is_stopped();
+        if promised
+            && stopped
+            && !self.stopped
+            && let Some(by) = by
+        {
+            let margin = by.left(now).as_secs_f64() - now.since(by).as_secs_f64();
+            self.site.telemetry.stopped(self.work.action(), margin);
+        }
+        self.stopped = stopped;
+        if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
+            self.tell(Some(false));
+            return self.conflict();
+        }
+        step
+    }
+
+    fn conflict(&self) -> Step {
+        let text = format!(
+            "target {}: {} again and again while this cluster stands by; it is stopped again, ever more slowly, \
+             until that ends",
+            self.name, self.contest
+        );
+        Step::trouble(self.observed, "EnforcementConflict", text)
+    }
+
+    fn tell(&self, enforced: Option<bool>) {
+        if let Some(series) = &self.series {
+            series.set(enforced);
+        }
     }
 
     /// What a step says of how the target is now.
@@ -100,6 +234,7 @@ impl Switch {
                 Step::trouble(TargetState::Unknown, "TargetUnreachable", text)
             }
         };
+        self.tell(Some(matches!(step, Step::Done | Step::Waiting(_))));
         match step {
             Step::Done | Step::Waiting(_) => {
                 self.observed = goal;
@@ -108,6 +243,17 @@ impl Switch {
             Step::Working(state) => {
                 self.observed = state;
                 Step::Working(state)
+            }
+            Step::Contested(what) => {
+                self.observed = TargetState::Changing;
+                self.fights.add(clock::now());
+                let text = format!(
+                    "target {}: {what} while this cluster stands by; stopped again",
+                    self.name
+                );
+                self.site.warn("StoppedAgain", text);
+                self.contest = what;
+                Step::Working(self.observed)
             }
             Step::Trouble(Trouble { state, reason, text }) => {
                 self.observed = state;

@@ -63,7 +63,8 @@ impl Slot {
         now: Moment,
     ) {
         self.publish(|standing| {
-            standing.active(authority, now);
+            let own = self.tenure.as_ref().map(|tenure| tenure.stem.nonce());
+            standing.active(authority, own, now);
             if let Some((won, takeover)) = won {
                 standing.marks = won.marks;
                 standing.acquired = Some(clock::unix_time());

@@ -215,7 +215,10 @@ impl Machine {
         if let Some(holder) = &holder {
             self.standby.last_cluster = Some(holder.cluster.clone());
         }
-        if holder != self.standby.holder {
+        // A split, which one late answer may make of a lease that a bare majority has, says nothing of who holds it: whoever
+        // was seen last is good until the end.
+        let tells = holder.is_some() || view.free() || view.blocked();
+        if tells && holder != self.standby.holder {
             self.standby.holder.clone_from(&holder);
             out.push(Action::PublishStandby { ended: None, holder });
         }

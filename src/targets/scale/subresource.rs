@@ -1,25 +1,35 @@
 //! The scale subresource of one object.
 
+use std::time::Duration;
+
+use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, PartialObjectMeta, Patch, PatchParams},
-    runtime::watcher,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
+use tokio::time;
 
 use crate::{
     api::target::TargetRef,
-    targets::{Leave, TargetError, owner::declared_by, pods::Pods},
+    targets::{
+        Leave, TargetError,
+        pods::Pods,
+        shared::{Followed, Known, Shared},
+    },
 };
 
 /// Owns `spec.replicas` of what it scales.
 const MANAGER: &str = "redlock-operator-scale";
+/// For a name in a message.
+const BRIEFLY: Duration = Duration::from_millis(250);
 
 /// One object.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Object {
-    objects: Api<DynamicObject>,
-    metadata: Api<PartialObjectMeta<DynamicObject>>,
+    api: Api<DynamicObject>,
+    followed: Followed,
     pods: Pods,
+    resource: ApiResource,
     name: String,
     /// As in `Deployment billing/report`.
     called: String,
@@ -27,26 +37,37 @@ pub(super) struct Object {
 
 /// How it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// There is no such object: nothing of it runs.
-    Missing,
-    Here {
-        /// What the object asks for.
-        wanted: i32,
-        /// What its controller counts.
-        counted: i32,
-        /// Of its pods; none where it has no pods.
-        selector: Option<String>,
-    },
+pub(super) struct Sight {
+    pub(super) uid: Option<String>,
+    pub(super) version: Option<String>,
+    /// What the object asks for.
+    pub(super) wanted: i32,
+    /// What its controller counts.
+    pub(super) counted: i32,
+    /// Of its pods; none where it has no pods.
+    pub(super) selector: Option<String>,
+}
+
+/// Whose word its replicas are.
+///
+/// An API server loses track of the owner when zero is written by the scale subresource (a zero is left out of what it
+/// compares), and of every later write by it: until somebody writes the object itself, nobody is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Other(String),
+    /// The operator's, or a default.
+    Ours,
+    Unknown,
+    /// The object is another by now: look again.
+    Late,
 }
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    Done,
+    /// It is this version now.
+    Done(Option<String>),
     Missing,
-    /// Somebody else owns the replicas; the text names them.
-    Conflict(String),
     /// The object is another by now, or the authority is gone: look again.
     Late,
 }
@@ -54,49 +75,50 @@ pub(super) enum Write {
 impl Object {
     pub(super) fn new(
         client: &Client,
+        shared: &Shared,
         namespace: &str,
         reference: &TargetRef,
-        resource: &ApiResource,
+        resource: ApiResource,
     ) -> Self {
         let called = format!("{} {namespace}/{}", reference.kind, reference.name);
         Self {
-            objects: Api::namespaced_with(client.clone(), namespace, resource),
-            metadata: Api::namespaced_with(client.clone(), namespace, resource),
+            api: Api::namespaced_with(client.clone(), namespace, &resource),
+            followed: shared.follow(&resource, namespace, &reference.name),
             pods: Pods::new(client, namespace, &called),
+            resource,
             name: reference.name.clone(),
             called,
         }
-    }
-
-    /// It alone, to be followed; without what it holds.
-    pub(super) fn followed(&self) -> (Api<PartialObjectMeta<DynamicObject>>, watcher::Config) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        (self.metadata.clone(), config)
     }
 
     pub(super) const fn pods(&self) -> &Pods {
         &self.pods
     }
 
+    pub(super) const fn followed(&self) -> &Followed {
+        &self.followed
+    }
+
     pub(super) fn called(&self) -> &str {
         &self.called
     }
 
-    pub(super) async fn look(&self) -> Result<Sight, TargetError> {
-        match self.objects.get_scale(&self.name).await {
+    /// None where there is no such object: nothing of it runs.
+    pub(super) async fn look(&self) -> Result<Option<Sight>, TargetError> {
+        match self.api.get_scale(&self.name).await {
             Ok(scale) => {
                 let status = scale.status.unwrap_or_default();
-                Ok(Sight::Here {
+                Ok(Some(Sight {
+                    uid: scale.metadata.uid,
+                    version: scale.metadata.resource_version,
                     wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
                     counted: status.replicas,
                     selector: status.selector.filter(|selector| !selector.is_empty()),
-                })
+                }))
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Sight::Missing),
-            Err(error) => Err(TargetError::of(
-                format!("reading the scale of {}", self.called),
-                &error,
-            )),
+            // Also where the kind is gone.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(self.failed("reading the scale of", &error)),
         }
     }
 
@@ -104,19 +126,47 @@ impl Object {
     /// one that is deleted is replaced: a controller that lost its API server may follow it again half a minute later.
     /// A kind that does not say is believed; those of `apps` say from the first time on that they are seen.
     pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
-        let object = match self.objects.get(&self.name).await {
+        let object = match self.api.get(&self.name).await {
             Ok(object) => object,
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(true),
-            Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
+            Err(error) => return Err(self.failed("reading", &error)),
         };
-        let of_apps = object
-            .types
-            .is_some_and(|types| types.api_version.starts_with("apps/"));
         let seen = object.data.pointer("/status/observedGeneration");
         Ok(match seen.and_then(serde_json::Value::as_i64) {
             Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
-            None => !of_apps,
+            None => self.resource.group != "apps",
         })
+    }
+
+    /// Who else has a say in its replicas, in the version that was seen.
+    pub(super) async fn owner(&self, sight: &Sight) -> Result<Owner, TargetError> {
+        let Some(known) = self.known(sight).await? else {
+            return Ok(Owner::Late);
+        };
+        Ok(match known.declared_by {
+            Some(owner) => Owner::Other(owner),
+            None if known.is_own || known.writer.is_some() => Owner::Ours,
+            None => Owner::Unknown,
+        })
+    }
+
+    /// Who else wrote its replicas; asked before they are overwritten, and not for long.
+    pub(super) async fn writer(&self, sight: &Sight) -> Option<String> {
+        let known = time::timeout(BRIEFLY, self.known(sight)).await;
+        known.ok()?.ok()??.writer
+    }
+
+    /// The version that was seen: as the watch has it, or asked for. None if it is another by now.
+    async fn known(&self, sight: &Sight) -> Result<Option<Known>, TargetError> {
+        let current = |known: &Known| known.version.is_some() && known.version == sight.version;
+        if let Some(known) = self.followed.known().filter(current) {
+            return Ok(Some(known));
+        }
+        match self.api.get_metadata(&self.name).await {
+            Ok(object) => Ok(Some(Known::of(&object.metadata)).filter(current)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(self.failed("reading", &error)),
+        }
     }
 
     /// Stops: takes the field from whoever owns it.
@@ -124,25 +174,17 @@ impl Object {
         self.patch(replicas, None).await
     }
 
-    /// Starts: does not take the field from somebody else.
-    pub(super) async fn start(&self, replicas: i32, leave: &Leave) -> Result<Write, TargetError> {
-        let object = match self.metadata.get(&self.name).await {
-            Ok(object) => object,
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Write::Missing),
-            Err(error) => return Err(TargetError::of(format!("reading {}", self.called), &error)),
-        };
-        if let Some(owner) = declared_by(&object.metadata, &["spec", "replicas"]) {
-            let text = format!(
-                "{}: spec.replicas belongs to {owner:?}: take replicas out of what it applies, so that the lock may set it",
-                self.called
-            );
-            return Ok(Write::Conflict(text));
-        }
-        if !leave.holds() {
+    /// Starts, only if the object is still the one that was seen.
+    pub(super) async fn start(
+        &self,
+        replicas: i32,
+        sight: &Sight,
+        leave: &Leave,
+    ) -> Result<Write, TargetError> {
+        if sight.version.is_none() || !leave.holds() {
             return Ok(Write::Late);
         }
-        self.patch(replicas, object.metadata.resource_version.as_deref())
-            .await
+        self.patch(replicas, sight.version.as_deref()).await
     }
 
     /// A merge patch: the API server cannot apply the scale of a custom resource (it fails to convert the live one), and
@@ -154,18 +196,30 @@ impl Object {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        match self
-            .objects
+        let patched: Result<Scale, _> = self
+            .api
             .patch_scale(&self.name, &parameters, &Patch::Merge(&patch))
-            .await
-        {
-            Ok(_) => Ok(Write::Done),
+            .await;
+        match patched {
+            Ok(scale) => Ok(Write::Done(scale.metadata.resource_version)),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
-            Err(error) => Err(TargetError::of(
-                format!("scaling {} to {replicas}", self.called),
-                &error,
-            )),
+            Err(error) => Err(self.failed(&format!("setting replicas to {replicas} of"), &error)),
         }
+    }
+
+    fn failed(&self, doing: &str, error: &kube::Error) -> TargetError {
+        TargetError::of(format!("{doing} {}", self.called), error)
+    }
+
+    /// What has to be granted to switch objects of this kind.
+    pub(super) fn rule(&self) -> String {
+        let (group, resource) = (&self.resource.group, &self.resource.plural);
+        format!(
+            "with the chart: targetKinds: [{{group: {group:?}, resource: {resource}}}]; without, in a ClusterRole:\n\
+             - apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [get, list, watch]\n\
+             - apiGroups: [{group:?}]\n  resources: [{resource}/scale]\n  verbs: [get, patch]\n\
+             - apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [list, delete]"
+        )
     }
 }

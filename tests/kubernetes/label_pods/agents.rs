@@ -55,14 +55,19 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     println!("{}", message(&status, "Enforced"));
     assert_eq!(web.sightings.now().len(), 0);
     stranger.release().await;
-    // Each change once, by whichever replica was first: none undid what the other did.
-    let seen: Vec<_> = web
+    // By whichever replica was first. One that has only just started, and has seen no lease yet, may take off once what the
+    // other gave.
+    let seen: Vec<Vec<String>> = web
         .sightings
         .all()
         .into_iter()
-        .map(|(_, names)| names.into_iter().collect::<Vec<_>>())
+        .map(|(_, names)| names.into_iter().collect())
         .collect();
     println!("{seen:?}");
+    assert!(
+        (5..=9).contains(&seen.len()),
+        "they undo what the other does: {seen:?}"
+    );
     assert_eq!(web.sightings.doubles(), 0);
     drop((one, two));
 }

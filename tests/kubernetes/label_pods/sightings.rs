@@ -70,13 +70,12 @@ impl Sightings {
     }
 
     /// From when it is seen that nobody has it after `asked`, and until when.
-    pub fn gap_after(&self, asked: Instant) -> (Instant, Instant) {
+    pub fn gap_after(&self, asked: Instant) -> Option<(Instant, Instant)> {
         let all = self.all();
         let first = all
             .iter()
-            .position(|(at, names)| *at >= asked && names.is_empty())
-            .unwrap();
-        (all[first].0, all[first + 1].0)
+            .position(|(at, names)| *at >= asked && names.is_empty())?;
+        Some((all[first].0, all.get(first + 1)?.0))
     }
 }
 

@@ -3,6 +3,26 @@
 use super::*;
 
 #[test]
+fn a_split_does_not_say_that_nobody_holds_it() {
+    let told = |rig: &Rig| {
+        rig.actions.iter().find_map(|action| match action {
+            Action::PublishStandby { holder, .. } => Some(holder.is_some()),
+            _ => None,
+        })
+    };
+    let mut rig = Rig::standby(terms(LEASE), 9_000);
+    assert_eq!(told(&rig), Some(true));
+    for (now, other, expected) in [
+        (1_000, lease_of("there", 1, at(9_000)), None),
+        (2_000, Sighting::FREE, Some(false)),
+    ] {
+        rig.timer(now)
+            .outcome(now, Outcome::Observed(view(&[other, Sighting::FREE])));
+        assert_eq!(told(&rig), expected, "{:?}", rig.actions);
+    }
+}
+
+#[test]
 fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
     let observe = Terms {
         participation: Participation::Observe,

@@ -1,0 +1,162 @@
+//! How many requests a second go to the API server.
+//!
+//! One limit for everything that is asked again and again or for many objects at once: looks at targets and starts in
+//! the order in which they ask, stops before them, statuses and events with what is left, but always a share of it.
+//! What has to be stopped by a bound never waits: it is only counted.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time;
+
+use crate::{clock, lease::Moment};
+
+/// What was not used may be made up for within so long.
+const BURST: Duration = Duration::from_secs(1);
+/// What cannot wait is made up for by what can, but not for longer than this: it must not be late for that.
+const DEBT: Duration = Duration::from_secs(3);
+/// Of all requests, one in so many is for statuses and events, however much else there is to do.
+const SHARE: u32 = 4;
+/// Between two looks for a free turn.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// From one request to the next.
+    gap: Duration,
+    lanes: Mutex<Lanes>,
+}
+
+/// Each up to when its requests are spread, at the rate of the limit.
+#[derive(Debug, Default)]
+struct Lanes {
+    all: Moment,
+    stops: Moment,
+    told: Moment,
+}
+
+impl Pace {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            gap: Duration::from_secs(1) / per_second.max(1),
+            lanes: Mutex::default(),
+        }
+    }
+
+    /// When the turn of these requests comes, which is theirs then.
+    pub(super) fn turn(&self, requests: u32, now: Moment) -> Moment {
+        self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
+    }
+
+    /// The same for a stop that has no bound: it waits for other stops only.
+    pub(super) fn turn_to_stop(&self, requests: u32, now: Moment) -> Moment {
+        self.with(|lanes| {
+            take(&mut lanes.all, self.gap * requests, now);
+            take(&mut lanes.stops, self.gap * requests, now)
+        })
+    }
+
+    /// Counts requests that cannot wait.
+    pub(super) fn count(&self, requests: u32, now: Moment) {
+        self.with(|lanes| {
+            let before = lanes.all;
+            take(&mut lanes.all, self.gap * requests, now);
+            lanes.all = lanes.all.min(now + DEBT).max(before);
+        });
+    }
+
+    /// Whether something may be told now.
+    pub(super) fn may_tell(&self, now: Moment) -> bool {
+        self.with(|lanes| is_free(lanes.all, now) || is_free(lanes.told, now))
+    }
+
+    /// Something is told.
+    pub(super) fn tell(&self, now: Moment) {
+        self.with(|lanes| {
+            if !is_free(lanes.all, now) {
+                take(&mut lanes.told, self.gap * SHARE, now);
+            }
+            take(&mut lanes.all, self.gap, now);
+        });
+    }
+
+    /// Until something may be told, which is counted.
+    pub(super) async fn told(&self) {
+        while !self.may_tell(clock::now()) {
+            time::sleep(AGAIN).await;
+        }
+        self.tell(clock::now());
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Lanes) -> T) -> T {
+        // Nothing that panics is done under it.
+        act(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn is_free(lane: Moment, now: Moment) -> bool {
+    lane.left(now) < BURST
+}
+
+fn take(lane: &mut Moment, length: Duration, now: Moment) -> Moment {
+    let from = (*lane).max(now);
+    *lane = from + length;
+    now + from.left(now).saturating_sub(BURST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::from_nanos(milliseconds * 1_000_000)
+    }
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+        let pace = Pace::new(100);
+        let turns: Vec<Moment> = (0..300).map(|_| pace.turn(1, at(5_000))).collect();
+        assert_eq!(turns[100], at(5_000), "a second's worth");
+        assert_eq!(turns[101], at(5_010));
+        assert_eq!(turns[299], at(6_990));
+        // Unused for long: no more than that at once.
+        assert_eq!(pace.turn(300, at(60_000)), at(60_000));
+        assert_eq!(pace.turn(1, at(60_000)), at(62_000));
+    }
+
+    #[test]
+    fn a_stop_does_not_wait_behind_starts_and_they_wait_behind_it() {
+        let pace = Pace::new(100);
+        pace.turn(1_000, at(0));
+        assert_eq!(pace.turn_to_stop(1, at(0)), at(0));
+        assert_eq!(pace.turn(1, at(0)), at(9_010), "1,001 before it");
+        // Of what does not wait, they wait behind some.
+        let pace = Pace::new(100);
+        pace.count(100, at(0));
+        assert_eq!(pace.turn(100, at(0)), at(0));
+        assert_eq!(pace.turn(1, at(0)), at(1_000));
+        pace.count(100_000, at(0));
+        assert_eq!(pace.turn(1, at(0)), at(2_000));
+    }
+
+    #[test]
+    fn statuses_get_their_share_whatever_else_is_to_be_done() {
+        let pace = Pace::new(100);
+        pace.turn(100_000, at(0));
+        let tells = |pace: &Pace, time| {
+            let may = pace.may_tell(at(time));
+            if may {
+                pace.tell(at(time));
+            }
+            may
+        };
+        let told = (0..10_000).filter(|time| tells(&pace, *time)).count();
+        assert!((250..=300).contains(&told), "{told} in 10 s, a quarter of 100/s");
+        let free = Pace::new(100);
+        let told = (0..10_000).filter(|time| tells(&free, *time)).count();
+        assert!((1_000..=1_102).contains(&told), "{told}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The stop of a scale: done when the pods are gone, not when the number is written.
+
+use std::time::Duration;
+
+use super::{
+    BY_HAND, Scale,
+    subresource::{Object, Sight, Write},
+};
+use crate::{
+    api::lock_status::TargetState,
+    clock,
+    lease::Moment,
+    targets::{Step, TargetError},
+};
+
+/// After the number was written: a controller that acts on what it saw before may still make a pod.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What was done of a stop since the last start.
+#[derive(Default)]
+pub(super) struct Stopping {
+    /// When the number was written, and of which object.
+    pub(super) written: Option<(Moment, Option<String>)>,
+    /// All of it was gone, of this object.
+    pub(super) confirmed: Option<Option<String>>,
+}
+
+impl Scale {
+    pub(super) async fn try_stop(
+        &mut self,
+        object: &Object,
+        by: Option<Moment>,
+    ) -> Result<Step, TargetError> {
+        // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
+        // known to run is stopped first.
+        let confirmed = self.stopping.confirmed.clone();
+        let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
+        let sight = object.look().await?;
+        self.heed(sight.as_ref());
+        let Some(sight) = sight else {
+            self.stopping = Stopping::default();
+            return self.stop_missing(object, by).await;
+        };
+        self.selector.clone_from(&sight.selector);
+        if sight.wanted > self.standby {
+            return self.write_stop(object, &sight).await;
+        }
+        self.runs = false;
+        // What was gone stays so while nobody writes.
+        let gone = confirmed.as_ref() == Some(&sight.uid);
+        self.stopping.confirmed = confirmed.filter(|_| gone);
+        let left = match &sight.selector {
+            Some(selector) => object.pods().left(selector).await?,
+            None => Vec::new(),
+        };
+        let keep = usize::try_from(self.standby).unwrap_or(0);
+        let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
+        let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
+        if settled && sight.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
+            self.stopping.confirmed = Some(sight.uid);
+            return Ok(Step::Done);
+        }
+        let left: Vec<_> = left
+            .into_iter()
+            .filter(|pod| keep == 0 || pod.is_going())
+            .collect();
+        object.pods().hurry(&left, by).await?;
+        Ok(Step::Working(TargetState::Changing))
+    }
+
+    /// A missing target counts as stopped when the pods that it was seen to have are gone, too.
+    async fn stop_missing(&self, object: &Object, by: Option<Moment>) -> Result<Step, TargetError> {
+        let Some(selector) = &self.selector else {
+            return Ok(Step::Done);
+        };
+        let left = object.pods().left(selector).await?;
+        if left.is_empty() {
+            return Ok(Step::Done);
+        }
+        object.pods().hurry(&left, by).await?;
+        Ok(Step::Working(TargetState::Changing))
+    }
+
+    async fn write_stop(&mut self, object: &Object, sight: &Sight) -> Result<Step, TargetError> {
+        let of_it = |uid: &Option<String>| *uid == sight.uid;
+        let written = self.stopping.written.as_ref().map(|(_, uid)| uid);
+        let again = written.is_some_and(of_it) || self.stopping.confirmed.as_ref().is_some_and(of_it);
+        let writer = if again { object.writer(sight).await } else { None };
+        if object.stop(self.standby).await? == Write::Missing {
+            return Ok(Step::Working(TargetState::Changing));
+        }
+        self.stopping.written = Some((clock::now(), sight.uid.clone()));
+        self.stopping.confirmed = None;
+        self.runs = false;
+        if !again {
+            return Ok(Step::Working(TargetState::Changing));
+        }
+        let writer = writer.map_or_else(|| BY_HAND.to_owned(), |writer| format!("{writer:?}"));
+        Ok(Step::Contested(format!(
+            "{} was scaled to {} by {writer}",
+            object.called(),
+            sight.wanted
+        )))
+    }
+}

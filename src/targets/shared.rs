@@ -1,0 +1,55 @@
+//! What the targets of one process share, so that a thousand of them do not ask a thousand times.
+
+mod watch;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use kube::{Client, api::ApiResource};
+
+use super::kind::Kinds;
+use watch::Objects;
+pub(super) use watch::{Followed, Known};
+
+pub(crate) struct Shared {
+    /// Of lists and watches.
+    client: Client,
+    pub(super) kinds: Kinds,
+    /// By resource and namespace, while somebody follows.
+    watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            kinds: Kinds::default(),
+            watches: Mutex::default(),
+        }
+    }
+
+    /// Follows one object, by the watch of its kind and namespace.
+    pub(super) fn follow(&self, resource: &ApiResource, namespace: &str, name: &str) -> Followed {
+        let key = (
+            format!("{}/{}", resource.api_version, resource.plural),
+            namespace.to_owned(),
+        );
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects = watches.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let objects = Arc::new(Objects::follow(&self.client, resource, namespace));
+            watches.retain(|_, objects| objects.strong_count() > 0);
+            watches.insert(key, Arc::downgrade(&objects));
+            objects
+        });
+        Followed::new(&objects, name)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

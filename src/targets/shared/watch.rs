@@ -1,0 +1,220 @@
+//! One watch for all objects of a kind in a namespace. Of each it keeps a few words, also of those that are no targets
+//! (yet): whoever begins to follow one knows at once how it is.
+
+use std::{
+    collections::{HashMap, HashSet},
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_util::StreamExt;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
+    runtime::{
+        utils::Backoff,
+        watcher::{self, Event},
+    },
+};
+use tokio::{sync::watch, task::JoinHandle, time};
+
+use crate::targets::{
+    Pause, TargetError,
+    owner::{declared_by, is_own, last_writer},
+};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+const REPLICAS: [&str; 2] = ["spec", "replicas"];
+
+/// One object, as the watch saw it last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::targets) struct Known {
+    uid: Option<String>,
+    pub(in crate::targets) version: Option<String>,
+    generation: Option<i64>,
+    going: bool,
+    /// Who else declares its replicas.
+    pub(in crate::targets) declared_by: Option<String>,
+    /// Who else wrote its replicas last.
+    pub(in crate::targets) writer: Option<String>,
+    /// The operator did.
+    pub(in crate::targets) is_own: bool,
+}
+
+impl Known {
+    pub(in crate::targets) fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            uid: metadata.uid.clone(),
+            version: metadata.resource_version.clone(),
+            generation: metadata.generation.filter(|generation| *generation > 0),
+            going: metadata.deletion_timestamp.is_some(),
+            declared_by: declared_by(metadata, &REPLICAS),
+            writer: last_writer(metadata, &REPLICAS),
+            is_own: is_own(metadata, &REPLICAS),
+        }
+    }
+
+    /// Whether somebody asks for something else of the object; what its controllers say of it changes all the time.
+    fn is_another(&self, before: &Self) -> bool {
+        self.uid != before.uid
+            || self.generation != before.generation
+            || self.going != before.going
+            || self.declared_by != before.declared_by
+            || (self.generation.is_none() && self.version != before.version)
+    }
+}
+
+/// Without what the object holds.
+type Partial = PartialObjectMeta<DynamicObject>;
+type Seen = HashMap<String, watch::Sender<Option<Known>>>;
+
+/// See the module.
+pub(in crate::targets) struct Objects {
+    seen: Arc<Mutex<Seen>>,
+    trouble: watch::Receiver<Option<TargetError>>,
+    task: JoinHandle<()>,
+}
+
+impl Objects {
+    pub(super) fn follow(client: &Client, resource: &ApiResource, namespace: &str) -> Self {
+        let api = Api::<Partial>::namespaced_with(client.clone(), namespace, resource);
+        let (tell, trouble) = watch::channel(None);
+        let seen = Arc::new(Mutex::new(Seen::new()));
+        let what = format!("following {} in namespace {namespace}", resource.plural);
+        let task = tokio::spawn(run(api, seen.clone(), tell, what));
+        Self { seen, trouble, task }
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(
+    api: Api<Partial>,
+    seen: Arc<Mutex<Seen>>,
+    trouble: watch::Sender<Option<TargetError>>,
+    what: String,
+) {
+    let config = watcher::Config::default().page_size(PAGE);
+    let mut events = pin!(watcher::watcher(api, config));
+    let mut pause = Pause::default();
+    let mut listed = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
+                if let Some(name) = &object.metadata.name {
+                    listed.insert(name.clone());
+                }
+                see(&seen, &object.metadata, true);
+            }
+            Ok(Event::InitDone) => {
+                pause.reset();
+                trouble.send_if_modified(|trouble| trouble.take().is_some());
+                forget(&seen, |name| !listed.contains(name));
+                listed = HashSet::new();
+            }
+            Ok(Event::Apply(object)) => see(&seen, &object.metadata, true),
+            Ok(Event::Delete(object)) => see(&seen, &object.metadata, false),
+            Err(error) => {
+                let error = failure(&what, &error);
+                trouble.send_if_modified(|trouble| {
+                    let anew = trouble.as_ref() != error.as_ref();
+                    *trouble = error;
+                    anew
+                });
+                time::sleep(pause.next().unwrap_or_default()).await;
+            }
+        }
+    }
+}
+
+/// What somebody has to see to; a server that is away comes back.
+fn failure(what: &str, error: &watcher::Error) -> Option<TargetError> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => {
+            let error = TargetError::of(what, error);
+            matches!(error, TargetError::Forbidden { .. }).then_some(error)
+        }
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta, there: bool) {
+    let Some(name) = &metadata.name else { return };
+    if !there {
+        forget(seen, |other| other == name);
+        return;
+    }
+    let now = Known::of(metadata);
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = seen.entry(name.clone()).or_insert_with(|| watch::channel(None).0);
+    known.send_if_modified(|known| {
+        let anew = known.as_ref().is_none_or(|before| now.is_another(before));
+        *known = Some(now);
+        anew
+    });
+}
+
+/// These are gone; who waits for one that comes again stays.
+fn forget(seen: &Mutex<Seen>, gone: impl Fn(&str) -> bool) {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.retain(|name, known| {
+        if gone(name) {
+            known.send_if_modified(|known| known.take().is_some());
+            return known.receiver_count() > 0;
+        }
+        true
+    });
+}
+
+/// One object that is followed.
+#[derive(Clone)]
+pub(in crate::targets) struct Followed {
+    known: watch::Receiver<Option<Known>>,
+    trouble: watch::Receiver<Option<TargetError>>,
+    /// It lives as long as somebody follows.
+    _objects: Arc<Objects>,
+}
+
+impl Followed {
+    pub(super) fn new(objects: &Arc<Objects>, name: &str) -> Self {
+        let mut seen = objects.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen
+            .entry(name.to_owned())
+            .or_insert_with(|| watch::channel(None).0)
+            .subscribe();
+        drop(seen);
+        Self {
+            known,
+            trouble: objects.trouble.clone(),
+            _objects: objects.clone(),
+        }
+    }
+
+    /// None while it is not seen.
+    pub(in crate::targets) fn known(&self) -> Option<Known> {
+        self.known.borrow().clone()
+    }
+
+    /// Why it cannot be followed.
+    pub(in crate::targets) fn trouble(&self) -> Option<TargetError> {
+        self.trouble.borrow().clone()
+    }
+
+    /// Until somebody asks for something else of it, or whether it can be followed changes.
+    pub(in crate::targets) async fn changed(&mut self) {
+        tokio::select! {
+            Ok(()) = self.known.changed() => {}
+            Ok(()) = self.trouble.changed() => {}
+            // The watch broke.
+            else => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What keeps a target as it should be although somebody thinks otherwise, and what is said when it cannot be.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, Options};
+use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
+use crate::world::{World, condition, lock, message, throughout};
+
+const ENFORCED: &str = "redlock_target_enforced";
+
+async fn world(options: Options) -> World {
+    let world = World::with(3, options).await;
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    world
+}
+
+/// A lock whose cluster stands by.
+fn standing_by(name: &str, gate: &str) -> String {
+    guarded(name, gate).replace(", targets", ", state: SteppedDown, reason: test, targets")
+}
+
+/// The value of a series, if it is there.
+pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with(name) && line.contains(label))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told() {
+    let world = world(World::small_options()).await;
+    install(&world).await;
+    let gates = Gates::of(&world);
+    let operator = world.operator("replica-1").await;
+    world.apply(&GATE.replace("replicas: 1", "replicas: 0"));
+    world.apply(&standing_by("report", "gate"));
+    world
+        .lock_status("report", "stands by", |status| {
+            status["role"] == "Standby" && condition(status, "Enforced").0 == "True"
+        })
+        .await;
+    eventually(BOUND, "it was looked at", async || {
+        match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {
+            Some(1.0) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let started = Instant::now();
+        gates.scale("gate", 3, "some-tool").await;
+        gates.until("gate", 0).await;
+        took.push(started.elapsed());
+    }
+    println!("stopped again after {took:?}");
+    let note = world.told("report", "StoppedAgain").await;
+    assert!(
+        note.contains("scaled to 3 by \"some-tool\"") && note.contains("Gate"),
+        "{note}"
+    );
+    assert!(world.event("report", "EnforcementConflict").is_none());
+
+    // Once more is a conflict; what is stopped nevertheless is stopped ever more slowly.
+    gates.scale("gate", 3, "some-tool").await;
+    gates.until("gate", 0).await;
+    let status = world
+        .lock_status("report", "says that it is fought over", |status| {
+            condition(status, "Enforced") == ("False", "EnforcementConflict")
+        })
+        .await;
+    let text = message(&status, "Enforced");
+    assert!(text.contains("scaled to 3 by somebody"), "{text}");
+    world.told("report", "EnforcementConflict").await;
+    eventually(BOUND, "the metric says so, for an alert", async || {
+        match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {
+            Some(0.0) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    for _ in 0..2 {
+        let started = Instant::now();
+        gates.scale("gate", 3, "some-tool").await;
+        gates.until("gate", 0).await;
+        println!("in a conflict after {:?}", started.elapsed());
+    }
+
+    // Deleted and made anew: another one, and no less a standby.
+    world.kubectl(&["delete", "gate", "gate"]);
+    world.apply(GATE);
+    gates.until("gate", 0).await;
+    assert_writes(&world);
+}
+
+/// Every write to what is switched is for one version, or stops; each under a manager of the operator's.
+pub fn assert_writes(world: &World) {
+    let writes: Vec<_> = world
+        .requests()
+        .into_iter()
+        .filter(|event| ["create", "update", "patch", "delete"].contains(&event.verb.as_str()))
+        .filter(|event| event.object_ref.as_ref().is_some_and(|o| o.resource != "events"))
+        .collect();
+    assert!(!writes.is_empty());
+    for event in &writes {
+        let object = event.object_ref.clone().unwrap();
+        let sent = event.request_object.clone().unwrap_or_default();
+        let version = |of: &Value| of["metadata"]["resourceVersion"].is_string();
+        if event.verb == "delete" {
+            assert!(sent["preconditions"]["uid"].is_string(), "{event:?}");
+            assert!(sent["gracePeriodSeconds"].as_i64() >= Some(1), "{event:?}");
+            continue;
+        }
+        assert!(event.uri.contains("fieldManager=redlock-operator"), "{event:?}");
+        let applied = sent["apiVersion"].is_string() && sent["metadata"]["uid"].is_string();
+        let stops = object.subresource == "scale" && sent["spec"]["replicas"] == 0;
+        assert!(version(&sent) || applied || stops, "{event:?}");
+    }
+    println!("{} writes, each with its condition", writes.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be() {
+    let world = world(World::small_options()).await;
+    let gates = Gates::of(&world);
+    let _operator = world.operator("replica-1").await;
+    for (name, reference) in [
+        ("unknown", "apiVersion: test.example/v1, kind: Gate, name: gate"),
+        ("nonsense", "apiVersion: a/b/c, kind: Gate, name: gate"),
+        ("unscaled", "apiVersion: v1, kind: ConfigMap, name: gate"),
+        ("forbidden", "apiVersion: apps/v1, kind: Deployment, name: web"),
+    ] {
+        let targets =
+            format!(", targets: [{{name: gate, action: Scale, stopSeconds: 1, ref: {{{reference}}}}}]");
+        let long = "leaseDurationSeconds: 6";
+        world.apply(&lock(name, &targets).replace("leaseDurationSeconds: 2", long));
+    }
+    let says = async |name: &str, reason: &str| {
+        let status = world
+            .lock_status(name, &format!("says {reason}"), |status| {
+                condition(status, "Enforced") == ("False", reason)
+            })
+            .await;
+        let text = message(&status, "Enforced").to_owned();
+        println!("{name}: {text}");
+        text
+    };
+    assert!(says("unknown", "KindUnknown").await.contains("test.example/v1"));
+    assert!(says("nonsense", "KindUnknown").await.contains("a/b/c"));
+    assert!(says("unscaled", "NoScaleSubresource").await.contains("ConfigMap"));
+    let text = says("forbidden", "Forbidden").await;
+    for line in [
+        "targetKinds: [{group: \"apps\", resource: deployments}]",
+        "- apiGroups: [\"apps\"]\n  resources: [deployments/scale]\n  verbs: [get, patch]",
+        "  resources: [pods]\n  verbs: [list, delete]",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+
+    // What was missing comes, one after the other.
+    world.apply(GATE_KIND);
+    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    let text = says("unknown", "Forbidden").await;
+    let pasted = text.split_once("in a ClusterRole:\n").unwrap().1;
+    let role = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: pasted}}\nrules:\n{pasted}\n"
+    );
+    world.apply(&role);
+    let binding = format!("--serviceaccount={}:redlock-operator", world.namespace.name());
+    world.kubectl(&[
+        "create",
+        "clusterrolebinding",
+        "pasted",
+        "--clusterrole=pasted",
+        &binding,
+    ]);
+    says("unknown", "TargetNotFound").await;
+    world.apply(&GATE.replace("replicas: 1", "replicas: 0"));
+    gates.scale("gate", 0, "redlock-operator-scale").await;
+    world
+        .lock_status("unknown", "is in force", |status| {
+            condition(status, "Enforced").0 == "True"
+                || condition(status, "Enforced").1 == "EnforcementConflict"
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_no_target_can_be_is_refused_with_its_field() {
+    let world = World::small(0).await;
+    let target = |fields: &str| lock("report", &format!(", targets: [{{name: gate, {fields}}}]"));
+    let object = "apiVersion: apps/v1, kind: Deployment, name: web";
+    for (fields, said) in [
+        (
+            format!("action: Scale, ref: {{{object}, namespace: other}}"),
+            "unknown field \"spec.targets[0].ref.namespace\"",
+        ),
+        (
+            format!("action: Restart, ref: {{{object}}}"),
+            "Unsupported value: \"Restart\": supported values:",
+        ),
+        (format!("action: Suspend, ref: {{{object}}}"), "CronJob"),
+        ("action: Scale".to_owned(), "ref"),
+    ] {
+        let (worked, text) = world.try_apply(&target(&fields));
+        assert!(!worked && text.contains(said), "{fields}: {text}");
+        println!("{}", text.trim());
+    }
+}
+
+const DEPLOYMENT: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web}]}
+";
+const AUTOSCALER: &str = "\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 3
+  maxReplicas: 5
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
+    let world = world(Options::default()).await;
+    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &rights)
+        .await;
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+        Api::namespaced(world.plane.admin(), world.namespace.name());
+    let replicas = async || deployments.get("web").await.unwrap().spec.unwrap().replicas;
+    let until = async |wanted: i32| {
+        eventually(BOUND, &format!("web has {wanted} replicas"), async || {
+            let found = replicas().await;
+            if found == Some(wanted) { Ok(()) } else { Err(found) }
+        })
+        .await;
+    };
+    let scale = |count: i32| world.kubectl(&["scale", "deployment/web", &format!("--replicas={count}")]);
+    let enforced = async |wanted: (&str, &str)| {
+        world
+            .lock_status("report", &format!("is {wanted:?}"), |status| {
+                condition(status, "Enforced") == wanted
+            })
+            .await
+    };
+    let declared = |more: &str| {
+        let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
+                      ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
+        lock("report", &format!("{more}, targets: [{target}]"))
+            .replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
+    };
+    let _operator = world.operator("replica-1").await;
+    // Nobody says how many: by default one, and that is nobody's word.
+    world.apply(DEPLOYMENT);
+    world.apply(&declared(""));
+    until(2).await;
+    enforced(("True", "AsDeclared")).await;
+    let entries = deployments
+        .get("web")
+        .await
+        .unwrap()
+        .metadata
+        .managed_fields
+        .unwrap();
+    let owns = |entry: &&ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().unwrap();
+        fields.0["f:spec"].get("f:replicas").is_some()
+    };
+    let owners: Vec<_> = entries.iter().filter(owns).map(|entry| &entry.manager).collect();
+    assert_eq!(owners, [&Some("redlock-operator-scale".to_owned())]);
+
+    world.apply(AUTOSCALER);
+    until(3).await;
+    scale(4);
+    let note = world.told("report", "ReplicasLeft").await;
+    assert!(note.contains("4 replicas by \"kubectl\""), "{note}");
+    enforced(("True", "AsDeclared")).await;
+    throughout(Duration::from_secs(2), || ()).await;
+    until(4).await;
+
+    // A stop takes the number from whoever has it, and the autoscaler leaves a zero alone.
+    world.apply(&declared(", state: SteppedDown, reason: test"));
+    until(0).await;
+    enforced(("True", "AsDeclared")).await;
+    world.apply(&declared(""));
+    until(3).await;
+
+    // By hand to zero: that is not taken from anybody.
+    scale(0);
+    let status = enforced(("False", "EnforcementConflict")).await;
+    let text = message(&status, "Enforced");
+    assert!(
+        text.contains("redlock.dev/paused") && text.contains("kubectl scale --replicas=2"),
+        "{text}"
+    );
+    scale(1);
+    until(3).await;
+    enforced(("True", "AsDeclared")).await;
+
+    // A tool that applies the number keeps it.
+    world.apply(&declared(", state: SteppedDown, reason: test"));
+    until(0).await;
+    enforced(("True", "AsDeclared")).await;
+    let apply = PatchParams::apply("kustomize-controller").force();
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 0}});
+    deployments
+        .patch("web", &apply, &Patch::Apply(&manifest))
+        .await
+        .unwrap();
+    world.apply(&declared(""));
+    let status = enforced(("False", "EnforcementConflict")).await;
+    let text = message(&status, "Enforced");
+    assert!(
+        text.contains("by kustomize-controller") && text.contains("replicas:"),
+        "{text}"
+    );
+}

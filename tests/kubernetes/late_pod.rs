@@ -1,0 +1,107 @@
+//! A pod that does not go by itself is deleted with the time that is left, and gone before the lease ends.
+
+use std::time::Instant;
+
+use crate::common::eventually;
+use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
+use crate::fixture::{BOUND, Kubelet, Options, seed};
+use crate::guard::{assert_writes, metric};
+use crate::world::{World, lock};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
+    let options = Options {
+        audit: true,
+        ..Options::default()
+    };
+    let world = World::with(3, options).await;
+    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &rights)
+        .await;
+    let recorder = Recorder::default();
+    let _kubelet = Kubelet::start(&world.plane, "here", seed(), &recorder);
+    let quorum = world.quorum("default", "  firstStart: Immediate\n");
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 12"));
+    let operator = world.operator("replica-1").await;
+    world.apply(&format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  replicas: 0\n  \
+         selector: {{matchLabels: {{app: web}}}}\n  template:\n    \
+         metadata: {{labels: {{app: web}}, annotations: {{{IGNORES_SIGTERM}: \"true\"}}}}\n    \
+         spec: {{terminationGracePeriodSeconds: 600, containers: [{{name: web, image: web}}]}}\n"
+    ));
+    // A zero by the manifest would be somebody's word.
+    world.kubectl(&["scale", "deployment/web", "--replicas=2"]);
+    let targets = ", targets: [{name: web, action: Scale, stopSeconds: 5, scale: {activeReplicas: 2}, \
+                   ref: {apiVersion: apps/v1, kind: Deployment, name: web}}]";
+    world.apply(&lock("report", targets).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 12"));
+    let running = || recorder.running("here", world.namespace.name()).len();
+    eventually(BOUND, "two pods run under the lock", async || {
+        let held = operator.lock("report")["role"] == "Active";
+        if held && running() == 2 {
+            Ok(())
+        } else {
+            Err((held, running()))
+        }
+    })
+    .await;
+    let enforced = || metric(&operator.get("/metrics").1, "redlock_target_enforced", "web");
+    eventually(BOUND, "the target is as it should be", async || {
+        if enforced() == Some(1.0) {
+            Ok(())
+        } else {
+            Err(enforced())
+        }
+    })
+    .await;
+    for master in &world.masters {
+        master.pause().unwrap();
+    }
+    let (paused, left) = (
+        Instant::now(),
+        operator.lock("report")["validForMilliseconds"].as_u64().unwrap(),
+    );
+    eventually(BOUND, "no pod runs", async || {
+        if running() == 0 { Ok(()) } else { Err(running()) }
+    })
+    .await;
+    let took = paused.elapsed();
+    println!("the masters hung {left} ms before the lease ends; no pod ran after {took:?}");
+    assert!(took.as_millis() < u128::from(left), "{took:?} of {left} ms");
+    let scale = "action=\"Scale\"";
+    eventually(BOUND, "the stop is confirmed", async || {
+        match metric(
+            &operator.get("/metrics").1,
+            "redlock_stop_margin_seconds_count",
+            scale,
+        ) {
+            Some(1.0) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await;
+    let margin = metric(
+        &operator.get("/metrics").1,
+        "redlock_stop_margin_seconds_sum",
+        scale,
+    );
+    println!("redlock_stop_margin_seconds {margin:?}");
+    assert!(margin > Some(0.0), "{margin:?}");
+    let graces: Vec<_> = world
+        .requests()
+        .into_iter()
+        .filter(|event| event.verb == "delete")
+        .map(|event| event.request_object.unwrap()["gracePeriodSeconds"].as_i64())
+        .collect();
+    println!("deleted with a grace period of {graces:?} s");
+    assert_eq!(graces.len(), 2);
+    assert!(
+        graces.iter().all(|grace| (Some(1)..=Some(3)).contains(grace)),
+        "{graces:?}"
+    );
+    assert_writes(&world);
+    for master in &world.masters {
+        master.resume().unwrap();
+    }
+}
