@@ -106,21 +106,21 @@ impl Elector {
         receiver.await.unwrap_or(false)
     }
 
-    /// One attempt to claim a slot of a target for a job; with the same job it may be tried again. Nothing of it depends
-    /// on who holds the lock: only a holder may ask for a slot that is not the job's yet.
-    pub async fn claim(&self, lock: &LockName, target: &str, slot: u64, job: &str) -> Claim {
-        let (target, job) = (target.into(), job.into());
-        match self.ask(lock, Request::Claim { target, slot, job }).await {
+    /// One attempt to claim a slot of a target's object for a job (`<uid>@<cluster>`); with the same uid it may be tried
+    /// again. Nothing of it depends on who holds the lock: only a holder may ask for a slot that is not the job's yet.
+    pub async fn claim(&self, lock: &LockName, object: &str, slot: u64, job: &str) -> Claim {
+        let (object, job) = (object.into(), job.into());
+        match self.ask(lock, Request::Claim { object, slot, job }).await {
             Some(Delivery::Done { majority: true, .. }) => Claim::Granted,
             Some(Delivery::Done { refused: true, .. }) => Claim::Refused,
             _ => Claim::Undecided,
         }
     }
 
-    /// What the masters show of the slots of a target; none without an elector.
-    pub async fn slots(&self, lock: &LockName, target: &str) -> Option<SlotView> {
-        let target = target.into();
-        match self.ask(lock, Request::Slots { target }).await {
+    /// What the masters show of the slots of a target's object; none without an elector.
+    pub async fn slots(&self, lock: &LockName, object: &str) -> Option<SlotView> {
+        let object = object.into();
+        match self.ask(lock, Request::Slots { object }).await {
             Some(Delivery::Slots(view)) => Some(view),
             _ => None,
         }

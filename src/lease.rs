@@ -21,7 +21,7 @@ pub use machine::{
 };
 pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
-pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView};
+pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView, same_job};
 pub use timing::Timings;
 pub use token::{Authority, FencingToken};
 pub use value::{LeaseStem, LeaseValue, Nonce};

@@ -24,8 +24,7 @@ use super::rules;
 #[x_kube(validation = rules::block_of("LabelPods", "labelPods"))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Names the target in the status, in metrics and in the registers of its slots: lower-case letters, digits and
-    /// `-`, at most 63.
+    /// Names the target in the status and in events: lower-case letters, digits and `-`, at most 63.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
 

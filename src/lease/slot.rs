@@ -18,6 +18,7 @@ pub enum Claim {
 pub struct SlotRegister {
     /// In seconds since 1970; zero if none was ever claimed.
     pub slot: u64,
+    /// `<uid>@<cluster>`.
     pub job: String,
     /// Slots up to this one are not claimed any more: what was claimed of them was forgotten.
     pub floor: u64,
@@ -78,18 +79,17 @@ impl SlotView {
     #[must_use]
     pub fn fate(&self, slot: u64, job: &str) -> Fate {
         let majority = self.size.majority();
-        if self.count(|seen| seen.floor < slot && seen.slot == slot && seen.job == job) >= majority {
+        if self.count(|seen| seen.shows(slot, job)) >= majority {
             return Fate::Mine;
         }
         if self.count(|seen| seen.refuses(slot, job)) <= self.size.tolerated() {
             return Fate::Open;
         }
-        let same = |by: &str| self.count(|seen| seen.slot == slot && seen.job == by);
+        let same = |by: &str| self.count(|seen| seen.slot == slot && same_job(&seen.job, by));
         let others = self.seen.iter().filter(|seen| seen.slot == slot);
-        if let Some(other) = others
-            .into_iter()
-            .find(|seen| ![NOBODY, job].contains(&&*seen.job) && same(&seen.job) >= majority)
-        {
+        if let Some(other) = others.into_iter().find(|seen| {
+            [NOBODY, job].iter().all(|by| !same_job(&seen.job, by)) && same(&seen.job) >= majority
+        }) {
             return Fate::Gone(Gone::To(other.job.clone()));
         }
         let latest = self.seen.iter().max_by_key(|seen| seen.slot);
@@ -100,6 +100,12 @@ impl SlotView {
             },
             None => Gone::Lost,
         })
+    }
+
+    /// So many show that this job has not claimed it that the others are no majority.
+    #[must_use]
+    pub fn is_not_of(&self, slot: u64, job: &str) -> bool {
+        self.count(|seen| !seen.shows(slot, job)) > self.size.tolerated()
     }
 
     fn count(&self, test: impl Fn(&SlotRegister) -> bool) -> usize {
@@ -113,9 +119,22 @@ const NOBODY: &str = "nobody";
 impl SlotRegister {
     /// As the script that claims decides.
     fn refuses(&self, slot: u64, job: &str) -> bool {
-        let mine = self.slot == slot && self.job == job && job != NOBODY;
-        slot <= self.floor || (slot <= self.slot && !mine)
+        slot <= self.floor || (slot <= self.slot && !self.shows(slot, job))
     }
+
+    fn shows(&self, slot: u64, job: &str) -> bool {
+        self.floor < slot && self.slot == slot && same_job(&self.job, job) && !same_job(job, NOBODY)
+    }
+}
+
+fn uid(job: &str) -> &str {
+    job.split_once('@').map_or(job, |(uid, _)| uid)
+}
+
+/// Whether two texts `<uid>@<cluster>` are about the same job. The name of its cluster is for people, and may change.
+#[must_use]
+pub fn same_job(one: &str, other: &str) -> bool {
+    uid(one) == uid(other)
 }
 
 #[cfg(test)]
@@ -164,6 +183,9 @@ mod tests {
                 passed(10, "b"),
             ),
             (&[(8, "b"), (8, "b"), (8, "b"), (8, "b"), (8, "b")], Fate::Open),
+            // A cluster that is called otherwise by now.
+            (&[(9, "a@eu"), (9, "a@eu-1"), (9, "a")], Fate::Mine),
+            (&[(9, "b@eu"), (9, "b@eu-1"), (9, "b@eu")], to("b@eu")),
         ] {
             assert_eq!(view(seen).fate(9, "a"), fate, "{seen:?}");
         }
@@ -171,6 +193,19 @@ mod tests {
         assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), lost);
         let nobody = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
         assert_ne!(nobody.fate(9, "nobody"), Fate::Open);
+    }
+
+    #[test]
+    fn a_slot_is_not_of_a_job_when_the_masters_that_did_not_answer_are_no_majority() {
+        for (seen, is_not) in [
+            (&[][..], false),
+            (&[(9, "b"), (8, "b")], false),
+            (&[(9, "a"), (9, "a"), (8, "b"), (8, "b")], false),
+            (&[(9, "a"), (9, "a"), (8, "b"), (8, "b"), (8, "b")], true),
+            (&[(8, "b"), (10, "a"), (9, "b")], true),
+        ] {
+            assert_eq!(view(seen).is_not_of(9, "a@eu"), is_not, "{seen:?}");
+        }
     }
 
     #[test]

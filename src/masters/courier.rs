@@ -61,15 +61,15 @@ pub enum Request {
         token: FencingToken,
         clean: bool,
     },
-    /// Claim a slot of a target for a job.
+    /// Claim a slot of a target's object for a job.
     Claim {
-        target: Arc<str>,
+        object: Arc<str>,
         slot: u64,
         job: Arc<str>,
     },
-    /// Look at the claimed slot of a target.
+    /// Look at the claimed slot of a target's object.
     Slots {
-        target: Arc<str>,
+        object: Arc<str>,
     },
     #[doc(hidden)]
     Confirm {

@@ -146,7 +146,7 @@ impl Trial<'_> {
                 clean: false,
             },
             Request::Claim {
-                target: "trial".into(),
+                object: "trial".into(),
                 slot: 1,
                 job: "trial".into(),
             },

@@ -25,8 +25,8 @@ use crate::{
     clock,
     lease::Moment,
 };
-use decide::{Next, Power};
-use job::{Cron, Job, Stage, When};
+use decide::{Due, Next, Power};
+use job::{Cron, Job, Stage};
 use mirror::{Mirror, Sight};
 use write::Jobs;
 
@@ -48,6 +48,16 @@ pub(super) struct OncePerSchedule {
     granted: BTreeSet<String>,
     /// Since when the masters do not decide on the slots of these.
     undecided: BTreeMap<String, Moment>,
+    told: Told,
+}
+
+/// What people were told of the CronJob.
+#[derive(Default)]
+struct Told {
+    /// That this one says no time zone.
+    no_zone: Option<String>,
+    /// That it is suspended.
+    suspended: bool,
 }
 
 /// The CronJob and its Jobs, those with older slots first.
@@ -68,6 +78,7 @@ impl OncePerSchedule {
             jobs: Mirror::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
+            told: Told::default(),
         }
     }
 
@@ -119,14 +130,11 @@ impl OncePerSchedule {
             Scene::Missing => return Ok(Step::Done),
             Scene::Here(cron, jobs) => (cron, jobs),
         };
-        if let Some(why) = cron.unsafe_because {
-            let text = format!("{}: {why}", self.called());
-            return Ok(Step::trouble(found, "TargetNotSafe", text));
-        }
         self.granted.retain(|uid| jobs.iter().any(|job| job.uid == *uid));
         self.undecided
             .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
-        let power = self.power(leave, &jobs).await;
+        self.tell_of(&cron, leave.is_some());
+        let power = self.power(leave, &cron, &jobs).await;
         let (began, mut again, mut refused) = (clock::now(), None, None);
         for job in &jobs {
             let next = match self.decide(job, &power).await {
@@ -151,28 +159,26 @@ impl OncePerSchedule {
                 break;
             }
         }
+        if let Some(why) = cron.unsafe_because {
+            let text = format!("{}: {why}", self.called());
+            return Ok(Step::trouble(found, "TargetNotSafe", text));
+        }
         if let Some(error) = refused {
             return Ok(Step::trouble(found, error.reason(), error.to_string()));
-        }
-        if cron.suspended && leave.is_some() {
-            let text = format!("{} is suspended itself: nothing is scheduled", self.called());
-            return Ok(Step::trouble(found, "TargetSuspended", text));
         }
         Ok(again.map_or(Step::Done, Step::Waiting))
     }
 
-    async fn power<'a>(&self, leave: Option<&'a Leave>, jobs: &[Job]) -> Power<'a> {
-        let undecided = |job: &Job| {
-            matches!(job.slot, When::Scheduled(_))
-                && matches!(job.stage, Stage::Waits { .. } | Stage::ByHand(_))
+    /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
+    async fn power<'a>(&self, leave: Option<&'a Leave>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
+        let claims = leave.is_some() && cron.unsafe_because.is_none();
+        let looks = |slot| !claims || self.due(slot) == Due::TooOld;
+        let view = if jobs.iter().filter_map(Job::wanted).any(looks) {
+            self.view().await
+        } else {
+            None
         };
-        match leave {
-            Some(leave) => Power::Holder(leave),
-            None if jobs.iter().any(undecided) => {
-                Power::Standby(self.site.elector.slots(&self.site.lock, &self.site.target).await)
-            }
-            None => Power::Standby(None),
-        }
+        Power { leave, claims, view }
     }
 }
 

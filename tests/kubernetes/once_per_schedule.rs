@@ -34,8 +34,11 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     let pair = Pair::new(3, World::small_options()).await;
     for world in &pair.clusters {
         world.apply(&yearly());
-        world.apply(&declared());
     }
+    pair.clusters[0].apply(&declared());
+    // As while people give the target another name, in one cluster after the other.
+    let renamed = declared().replace("{name: nightly,", "{name: renamed,");
+    pair.clusters[1].apply(&renamed);
     let mut first = pair.operator(0, "one").await;
     let status = pair.is_active(0).await;
     pair.forget_first_start().await;
@@ -187,9 +190,28 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     })
     .await;
     pair.schedule(0, "slot-0", now() - 100).await;
-    cluster.apply(&format!("{}  suspend: true\n", yearly()));
-    let said = enforced("TargetSuspended").await;
-    println!("{said}");
+    // What was claimed before is finished, also when the cluster was called otherwise then.
+    let slot = now() - 200;
+    let job = pair.schedule(0, "claimed", slot).await;
+    let claimed = format!("{slot}|{}@formerly", job.metadata.uid.unwrap());
+    pair.set_registers(REGISTER, &claimed).await;
+    pair.runs(0, "claimed").await;
+    assert!(suspended(&pair.job(0, "slot-0").await.unwrap()));
+    let odd = json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "tonight"});
+    make_job(cluster, "odd", &odd).await;
+    let said = cluster.told(NAME, "SlotUnreadable").await;
+    assert!(said.contains("/odd stays suspended"), "{said}");
+
+    // Who suspends a CronJob does not want what is wrong to be told.
+    let suspended_one = format!(
+        "{}  suspend: true\n",
+        yearly().replace("  timeZone: Etc/UTC\n", "")
+    );
+    cluster.apply(&suspended_one);
+    println!("{}", cluster.told(NAME, "TargetSuspended").await);
+    let said = cluster.told(NAME, "TimeZoneMissing").await;
+    assert!(said.ends_with("spec:\n  timeZone: Etc/UTC"), "{said}");
+    enforced("AsDeclared").await;
     pair.runs(0, "slot-0").await;
     cluster.apply(&format!("{}  suspend: false\n", yearly()));
     enforced("AsDeclared").await;

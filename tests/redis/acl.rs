@@ -105,7 +105,7 @@ async fn the_documented_user_can_do_everything() {
         clean: false,
     };
     let claim = Request::Claim {
-        target: "t".into(),
+        object: "t".into(),
         slot: redlock::clock::unix_time().as_secs() + 3_600,
         job: "job".into(),
     };

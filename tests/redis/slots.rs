@@ -72,6 +72,12 @@ async fn a_slot_is_granted_to_one_job_and_to_it_again() {
     assert_eq!(claims.claim(SLOT, "1@a").await, Claim::Granted);
     assert_eq!(claims.claim(SLOT, "2@b").await, Claim::Refused);
     assert_eq!(claims.claim(SLOT, "1@a").await, Claim::Granted, "the same claim");
+    assert_eq!(
+        claims.claim(SLOT, "1@other").await,
+        Claim::Granted,
+        "a renamed cluster"
+    );
+    assert_eq!(claims.fate(SLOT, "1@other").await, Fate::Mine);
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Mine);
     assert_eq!(claims.fate(SLOT, "2@b").await, to("1@a"));
     let text = register(&servers[0], REGISTER).await.unwrap();
@@ -85,7 +91,7 @@ async fn a_slot_is_granted_to_one_job_and_to_it_again() {
         job: "3@b".into(),
     };
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Gone(passed));
-    // Another target of the same lock has a register of its own.
+    // Another CronJob of the same lock has a register of its own.
     let lock = lock_name("a/b");
     let other = claims.elector.claim(&lock, "other", SLOT, "1@a").await;
     assert_eq!(other, Claim::Granted);

@@ -67,7 +67,7 @@ impl Switch {
     }
 
     /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
-    /// unless that stands in registers.
+    /// unless nothing is lost by beginning anew.
     pub(super) fn does(&self, target: &TargetPlan) -> bool {
         is_same(&self.work, &target.work) && (self.is_undone() || self.name == target.name)
     }
@@ -179,11 +179,13 @@ impl Switch {
                 return self.conflict();
             }
         }
+        // What is not undone has no end, unless somebody waits for the stop: its work goes on after that.
+        let until = by.filter(|_| promised || self.is_undone());
         // The last steps are short: what hangs is tried again while there is time.
-        let patience = by.map_or(PATIENCE, |by| {
+        let patience = until.map_or(PATIENCE, |by| {
             (by.left(clock::now()) / 2).clamp(SHORTEST, PATIENCE)
         });
-        let end = time::timeout(patience, self.action.stop(by)).await;
+        let end = time::timeout(patience, self.action.stop(until)).await;
         let step = self.found(end, TargetState::Standby);
         let now = clock::now();
         let stopped = step.is_stopped();

@@ -192,14 +192,14 @@ fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usiz
                 .arg(format!("{field}:{name}"))
                 .arg(token.0);
         }
-        Request::Claim { target, slot, job } => {
+        Request::Claim { object, slot, job } => {
             command
-                .arg(format!("slot:{name}/{target}"))
+                .arg(format!("slot:{name}/{object}"))
                 .arg(*slot)
                 .arg(&**job);
         }
-        Request::Slots { target } => {
-            command.arg(format!("slot:{name}/{target}"));
+        Request::Slots { object } => {
+            command.arg(format!("slot:{name}/{object}"));
         }
         Request::Observe | Request::Inspect | Request::Break { .. } => {}
     }

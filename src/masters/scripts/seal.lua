@@ -1,6 +1,7 @@
 -- Gives a master its vote back, if it still carries the probe ARGV[2]. ARGV[3] = fingerprint, then pairs of register
 -- and value: the floor. Own registers and floor merge to the greater; equal slots claimed by different jobs merge to
 -- (slot, nobody): at most once, never twice. The seal comes last: a master that runs out of memory half-way has no vote.
+local function uid_of(job) return string.match(job or '', '^[^@]*') end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
 for i = 4, #ARGV, 2 do
   local field, floor = ARGV[i], ARGV[i + 1]
@@ -10,7 +11,7 @@ for i = 4, #ARGV, 2 do
     local a, by_a = string.match(own, '^(%d+)|(.*)$')
     local b, by_b = string.match(floor, '^(%d+)|(.*)$')
     if not b or tonumber(a or '0') > tonumber(b) then value = own
-    elseif tonumber(a or '0') == tonumber(b) and by_a ~= by_b then value = b .. '|nobody' end
+    elseif tonumber(a or '0') == tonumber(b) and uid_of(by_a) ~= uid_of(by_b) then value = b .. '|nobody' end
   elseif own and tonumber(own) and tonumber(own) > tonumber(floor) then
     value = own
   end

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value};
 
-use crate::masters::{reply, unknown::Unknown};
+use crate::{
+    lease::same_job,
+    masters::{reply, unknown::Unknown},
+};
 
 /// What stands beside the registers under `P:meta`.
 const NO_REGISTERS: [&str; 3] = ["seal", "fingerprint", "evicted"];
@@ -22,7 +25,7 @@ const SLOT_MARGIN: Duration = Duration::from_secs(60);
 pub struct Registers {
     /// `counter`, `slotFloor`, `heldFloor`, `held:<lock>`, `clean:<lock>`, and those of a version to come.
     pub numbers: BTreeMap<String, u64>,
-    /// `slot:<lock>/<target>`.
+    /// `slot:<lock>/<name of the target's object>`.
     pub slots: BTreeMap<String, Slot>,
 }
 
@@ -88,7 +91,7 @@ impl Slot {
     fn merge(&mut self, other: Self) {
         if other.slot > self.slot {
             *self = other;
-        } else if other.slot == self.slot && other.uid != self.uid {
+        } else if other.slot == self.slot && !same_job(&other.uid, &self.uid) {
             // Either may have the majority. At most once, never twice: from now on neither is granted it again.
             NOBODY.clone_into(&mut self.uid);
         }

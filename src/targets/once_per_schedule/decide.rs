@@ -21,12 +21,14 @@ const GIVES_WAY: Duration = Duration::from_secs(10);
 /// controllers may be that far ahead.
 const EARLY: u64 = 60;
 
-/// What this cluster may do.
-pub(super) enum Power<'a> {
-    /// It holds the lock: it claims.
-    Holder(&'a Leave),
-    /// It does not: this is what the masters showed, if it was needed and they did.
-    Standby(Option<SlotView>),
+/// What this cluster may do in one turn.
+pub(super) struct Power<'a> {
+    /// It holds the lock.
+    pub(super) leave: Option<&'a Leave>,
+    /// It may claim slots that are nobody's.
+    pub(super) claims: bool,
+    /// What the masters showed, if it was needed and they did.
+    pub(super) view: Option<SlotView>,
 }
 
 /// What comes after one Job.
@@ -46,9 +48,54 @@ enum Verdict {
 }
 
 /// Why a Job never runs.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Never {
     Gone(Gone),
     TooOld,
+}
+
+/// When a slot may be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// After so long.
+    Early(Duration),
+    Now,
+    /// Not any more; a Job that has it runs nevertheless.
+    TooOld,
+}
+
+/// In seconds since 1970.
+pub(super) fn due(slot: u64, now: u64, max_age: Duration) -> Due {
+    if slot.saturating_add(max_age.as_secs()) < now {
+        Due::TooOld
+    } else if slot > now + EARLY {
+        Due::Early(Duration::from_secs(slot - now - EARLY))
+    } else {
+        Due::Now
+    }
+}
+
+/// Whose a slot is without a new claim, by what the masters show.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    Mine,
+    Never(Never),
+    Unknown,
+}
+
+fn shown(view: Option<&SlotView>, slot: u64, claimant: &str, due: Due) -> Shown {
+    let Some(view) = view else {
+        return Shown::Unknown;
+    };
+    let too_old = due == Due::TooOld;
+    match view.fate(slot, claimant) {
+        Fate::Mine => Shown::Mine,
+        Fate::Gone(Gone::Passed { .. } | Gone::Lost) if too_old => Shown::Never(Never::TooOld),
+        Fate::Gone(gone) => Shown::Never(Never::Gone(gone)),
+        // A claim that some masters did not show yet may be ours.
+        Fate::Open if too_old && view.is_not_of(slot, claimant) => Shown::Never(Never::TooOld),
+        Fate::Open => Shown::Unknown,
+    }
 }
 
 impl OncePerSchedule {
@@ -59,10 +106,11 @@ impl OncePerSchedule {
             Stage::Waits { told } => match self.verdict(job, power).await {
                 Verdict::Mine => self.run(job, power).await,
                 Verdict::Never(why) => self.drop_job(job, &why).await,
-                Verdict::NotYet(Next::Settled) if job.slot == When::Manual && !told => {
-                    self.wait_by_hand(job).await
-                }
-                Verdict::NotYet(next) => Ok(next),
+                Verdict::NotYet(next) => match job.slot {
+                    When::Manual if power.leave.is_none() && !told => self.wait(job, Mark::Waits).await,
+                    When::Unreadable if !told => self.wait(job, Mark::Unreadable).await,
+                    When::Scheduled(_) | When::Manual | When::Unreadable => Ok(next),
+                },
             },
             Stage::ByHand(manager) => match self.verdict(job, power).await {
                 // Its pods run already, and may go on.
@@ -73,27 +121,26 @@ impl OncePerSchedule {
     }
 
     async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
-        let slot = match (job.slot, power) {
+        let slot = match (job.slot, power.leave) {
             (When::Scheduled(slot), _) => slot,
             // It exists here and nowhere else: there is nothing to claim.
-            (When::Manual, Power::Holder(leave)) if leave.holds() => return Verdict::Mine,
-            (When::Manual, Power::Holder(_)) => return Verdict::NotYet(Next::Later(SOON)),
+            (When::Manual, Some(leave)) if leave.holds() => return Verdict::Mine,
+            (When::Manual, Some(_)) => return Verdict::NotYet(Next::Later(SOON)),
             (When::Manual | When::Unreadable, _) => return Verdict::NotYet(Next::Settled),
         };
-        let now = clock::unix_time().as_secs();
-        if slot.saturating_add(self.max_age.as_secs()) < now {
-            return Verdict::Never(Never::TooOld);
-        }
-        if slot > now + EARLY {
-            return Verdict::NotYet(Next::Later(Duration::from_secs(slot - now - EARLY)));
-        }
         if self.granted.contains(&job.uid) {
             return Verdict::Mine;
         }
-        match power {
-            Power::Holder(leave) => self.claim(job, slot, leave).await,
-            Power::Standby(view) => self.recognize(job, slot, view.as_ref()).await,
+        let due = self.due(slot);
+        match (due, power.leave) {
+            (Due::Early(pause), _) => Verdict::NotYet(Next::Later(pause)),
+            (Due::Now, Some(leave)) if power.claims => self.claim(job, slot, leave).await,
+            (Due::Now | Due::TooOld, _) => self.recognize(job, slot, due, power).await,
         }
+    }
+
+    pub(super) fn due(&self, slot: u64) -> Due {
+        due(slot, clock::unix_time().as_secs(), self.max_age)
     }
 
     /// Where the lock is held.
@@ -103,39 +150,48 @@ impl OncePerSchedule {
         }
         match self.ask(job, slot).await {
             Claim::Granted => Verdict::Mine,
-            Claim::Refused => {
-                let view = self.site.elector.slots(&self.site.lock, &self.site.target).await;
-                match view.map(|view| view.fate(slot, &self.claimant(job))) {
-                    Some(Fate::Gone(gone)) => Verdict::Never(Never::Gone(gone)),
-                    Some(Fate::Mine | Fate::Open) | None => Verdict::NotYet(Next::Later(SOON)),
-                }
-            }
+            Claim::Refused => match self.view().await.map(|view| view.fate(slot, &self.claimant(job))) {
+                Some(Fate::Gone(gone)) => Verdict::Never(Never::Gone(gone)),
+                Some(Fate::Mine | Fate::Open) | None => Verdict::NotYet(Next::Later(SOON)),
+            },
             Claim::Undecided => {
                 self.count(SlotResult::Undecided);
-                let now = clock::now();
-                let since = *self.undecided.entry(job.uid.clone()).or_insert(now);
-                Verdict::NotYet(if now.since(since) < GIVES_WAY {
-                    Next::Blocks(SOON)
-                } else {
-                    Next::Later(LOOK)
-                })
+                self.hold_up(job)
             }
         }
     }
 
-    /// Where it is not held: a claim of our own that was not followed by a start, by whichever replica, is finished.
-    async fn recognize(&mut self, job: &Job, slot: u64, view: Option<&SlotView>) -> Verdict {
-        let later = Verdict::NotYet(Next::Later(LOOK));
-        match view.map(|view| view.fate(slot, &self.claimant(job))) {
-            Some(Fate::Mine) if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
-            Some(Fate::Gone(gone)) => Verdict::Never(Never::Gone(gone)),
-            Some(Fate::Mine | Fate::Open) | None => later,
+    /// A later slot that is claimed takes this one away.
+    fn hold_up(&mut self, job: &Job) -> Verdict {
+        let now = clock::now();
+        let since = *self.undecided.entry(job.uid.clone()).or_insert(now);
+        Verdict::NotYet(if now.since(since) < GIVES_WAY {
+            Next::Blocks(SOON)
+        } else {
+            Next::Later(LOOK)
+        })
+    }
+
+    /// Where it is not claimed anew: a claim of our own that was not followed by a start, by whichever replica, is
+    /// finished.
+    async fn recognize(&mut self, job: &Job, slot: u64, due: Due, power: &Power<'_>) -> Verdict {
+        match shown(power.view.as_ref(), slot, &self.claimant(job), due) {
+            Shown::Mine if self.ask(job, slot).await == Claim::Granted => Verdict::Mine,
+            Shown::Never(why) => Verdict::Never(why),
+            Shown::Mine | Shown::Unknown if power.claims => self.hold_up(job),
+            Shown::Mine | Shown::Unknown => Verdict::NotYet(Next::Later(LOOK)),
         }
+    }
+
+    pub(super) async fn view(&self) -> Option<SlotView> {
+        let (lock, object) = (&self.site.lock, &self.reference.name);
+        self.site.elector.slots(lock, object).await
     }
 
     async fn ask(&mut self, job: &Job, slot: u64) -> Claim {
-        let (lock, target, by) = (&self.site.lock, &self.site.target, self.claimant(job));
-        let claim = self.site.elector.claim(lock, target, slot, &by).await;
+        // Not the name of the target, which people may change in one cluster after the other.
+        let (lock, object, by) = (&self.site.lock, &self.reference.name, self.claimant(job));
+        let claim = self.site.elector.claim(lock, object, slot, &by).await;
         if claim == Claim::Granted {
             self.granted.insert(job.uid.clone());
         }
@@ -149,10 +205,10 @@ impl OncePerSchedule {
 
     /// A claimed slot needs no authority any more: nobody else can ever be granted it.
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
-        let token = match power {
-            Power::Holder(leave) => Some(leave.token()),
+        let token = match power.leave {
+            Some(leave) => Some(leave.token()),
             // That of its own lease is not known: the greatest that was seen is none that came before it.
-            Power::Standby(_) => self.last_token(),
+            None => self.last_token(),
         };
         let written = self.desk.start(job, token).await?;
         if matches!(written, Write::Done(_)) {
@@ -196,8 +252,9 @@ impl OncePerSchedule {
         Ok(Next::Settled)
     }
 
-    async fn wait_by_hand(&self, job: &Job) -> Result<Next, TargetError> {
-        let written = self.desk.mark(job, Mark::Waits).await?;
+    async fn wait(&self, job: &Job, mark: Mark) -> Result<Next, TargetError> {
+        let written = self.desk.mark(job, mark).await?;
+        // Of several replicas the one that labelled it tells.
         if matches!(written, Write::Done(_)) {
             self.tell_waits(job);
         }
@@ -234,3 +291,6 @@ impl OncePerSchedule {
         Some(found)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use super::write::MANAGER;
 
 /// The annotation with which the CronJob controller says for when it made a Job.
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+pub(super) const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Says of a Job what was decided on its slot.
 pub(super) const SLOT: &str = "redlock.dev/slot";
 
@@ -23,6 +23,8 @@ pub(super) enum Mark {
     TooOld,
     /// Made by hand, for when this cluster holds the lock.
     Waits,
+    /// Nobody can tell what it was made for.
+    Unreadable,
 }
 
 impl Mark {
@@ -32,11 +34,18 @@ impl Mark {
             Self::Lost => "lost",
             Self::TooOld => "too-old",
             Self::Waits => "waits",
+            Self::Unreadable => "unreadable",
         }
     }
 
     fn of(text: &str) -> Option<Self> {
-        let all = [Self::Claimed, Self::Lost, Self::TooOld, Self::Waits];
+        let all = [
+            Self::Claimed,
+            Self::Lost,
+            Self::TooOld,
+            Self::Waits,
+            Self::Unreadable,
+        ];
         all.into_iter().find(|mark| mark.text() == text)
     }
 }
@@ -66,7 +75,7 @@ pub(super) enum When {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Suspended and never started: nothing is decided yet, or not more than that it waits.
+    /// Suspended and never started: nothing is decided yet, or not more than that it waits. Whether people were told.
     Waits { told: bool },
     /// Somebody else than this operator let it run; this field manager.
     ByHand(String),
@@ -78,6 +87,16 @@ pub(super) enum Stage {
     Left,
     /// It has ended, or it is about to go.
     Over,
+}
+
+impl Job {
+    /// The slot that has to be its own before it may run.
+    pub(super) fn wanted(&self) -> Option<u64> {
+        match (self.slot, &self.stage) {
+            (When::Scheduled(slot), Stage::Waits { .. } | Stage::ByHand(_)) => Some(slot),
+            _ => None,
+        }
+    }
 }
 
 /// Of Jobs that a CronJob of this name controls.
@@ -131,7 +150,7 @@ fn stage(job: &BatchJob) -> Stage {
         // Its controller has not stopped it yet.
         (true, _) if started => Stage::Left,
         (true, Some(Mark::Lost | Mark::TooOld)) => Stage::Lost,
-        (true, Some(Mark::Waits)) => Stage::Waits { told: true },
+        (true, Some(Mark::Waits | Mark::Unreadable)) => Stage::Waits { told: true },
         (true, None) => Stage::Waits { told: false },
     }
 }
@@ -157,6 +176,8 @@ pub(super) struct Cron {
     pub(super) unsafe_because: Option<String>,
     /// It is suspended itself.
     pub(super) suspended: bool,
+    /// It says in which time zone its schedule is.
+    pub(super) zoned: bool,
 }
 
 pub(super) fn cron(cron: CronJob) -> Option<(String, Cron)> {
@@ -181,6 +202,7 @@ pub(super) fn cron(cron: CronJob) -> Option<(String, Cron)> {
         uid: cron.metadata.uid?,
         unsafe_because,
         suspended: spec.suspend == Some(true),
+        zoned: spec.time_zone.is_some(),
     };
     Some((cron.metadata.name?, read))
 }

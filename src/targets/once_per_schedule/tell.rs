@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     OncePerSchedule,
     decide::Never,
-    job::{Job, When},
+    job::{Cron, Job, SCHEDULED, When},
 };
 use crate::{lease::Gone, telemetry::SlotResult};
 
@@ -56,13 +56,37 @@ impl OncePerSchedule {
         }
     }
 
+    /// Why it is not let run, nor deleted.
     pub(super) fn tell_waits(&self, job: &Job) {
-        let text = format!(
-            "target {}: {} was made by hand and starts when this cluster holds the lock",
-            self.site.target,
-            self.desk.called(job)
-        );
-        self.site.note("ManualJobWaits", text);
+        let what = format!("target {}: {}", self.site.target, self.desk.called(job));
+        if job.slot == When::Unreadable {
+            let text = format!(
+                "{what} stays suspended: its annotation {SCHEDULED} is no time, so nobody can tell which run it is; put it \
+                 right, such as 2026-01-31T01:00:00Z, or delete the Job"
+            );
+            self.site.warn("SlotUnreadable", text);
+        } else {
+            let text = format!("{what} was made by hand and starts when this cluster holds the lock");
+            self.site.note("ManualJobWaits", text);
+        }
+    }
+
+    /// Of the CronJob itself, each once.
+    pub(super) fn tell_of(&mut self, cron: &Cron, held: bool) {
+        let what = format!("target {}: {}", self.site.target, self.called());
+        if !cron.zoned && cron.unsafe_because.is_none() && self.told.no_zone.as_ref() != Some(&cron.uid) {
+            let text = format!(
+                "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the slots, and \
+                 a run happens once in each zone; say it in every cluster:\nspec:\n  timeZone: Etc/UTC"
+            );
+            self.site.warn("TimeZoneMissing", text);
+            self.told.no_zone = Some(cron.uid.clone());
+        }
+        if cron.suspended && held && !self.told.suspended {
+            let text = format!("{what} is suspended itself: nothing is scheduled");
+            self.site.warn("TargetSuspended", text);
+        }
+        self.told.suspended = cron.suspended && (held || self.told.suspended);
     }
 
     pub(super) fn tell_by_hand(&self, job: &Job, manager: &str) {

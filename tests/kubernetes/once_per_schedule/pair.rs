@@ -12,10 +12,10 @@ use crate::fixture::{BOUND, Operator, Options};
 use crate::world::{World, condition, lock, quorum_of};
 
 pub const NAMES: [&str; 2] = ["eu-1", "eu-2"];
-/// Of the lock, the CronJob and the target.
+/// Of the lock and the CronJob.
 pub const NAME: &str = "report";
 pub const REGISTER: &str = "slot:shared/report/report";
-const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: OncePerSchedule, \
+const TARGET: &str = ", lockName: shared/report, targets: [{name: nightly, action: OncePerSchedule, \
                       ref: {apiVersion: batch/v1, kind: CronJob, name: report}}]";
 
 pub struct Pair {

@@ -51,6 +51,10 @@ fn what_became_of_a_job_is_read_from_it() {
     let runs = |job: &mut Value| job["spec"]["suspend"] = json!(false);
     assert_eq!(stage(|_| {}), Stage::Waits { told: false });
     assert_eq!(stage(|job| labelled(job, "waits")), Stage::Waits { told: true });
+    assert_eq!(
+        stage(|job| labelled(job, "unreadable")),
+        Stage::Waits { told: true }
+    );
     assert_eq!(stage(|job| labelled(job, "lost")), Stage::Lost);
     assert_eq!(stage(|job| labelled(job, "too-old")), Stage::Lost);
     assert_eq!(
@@ -115,4 +119,21 @@ fn a_cron_job_whose_jobs_would_run_everywhere_is_not_safe() {
     assert!(read("*/5 * * * *", json!(false)).unsafe_because.is_some());
     let why = read("@every 5m", json!(true)).unsafe_because.unwrap();
     assert!(why.contains("\"@every 5m\""), "{why}");
+}
+
+#[test]
+fn a_cron_job_is_read_with_whether_it_makes_slots_and_in_which_time_zone() {
+    let read = |change: Value| {
+        let mut spec =
+            json!({"schedule": "0 1 * * *", "jobTemplate": {"spec": {"suspend": true, "template": {}}}});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        let object = json!({"metadata": {"name": "report", "uid": "c"}, "spec": spec});
+        let cron = cron(serde_json::from_value(object).unwrap()).unwrap().1;
+        (cron.suspended, cron.zoned)
+    };
+    assert_eq!(read(json!({})), (false, false));
+    assert_eq!(read(json!({"suspend": true})), (true, false));
+    assert_eq!(read(json!({"timeZone": "Etc/UTC"})), (false, true));
 }
