@@ -242,7 +242,7 @@ impl Core {
         match seen {
             Seen::Lock(scope, observation) => self.on_lock(&scope, observation, now),
             Seen::Quorum(observation) => self.on_quorum(observation),
-            Seen::Sibling(observation) => self.siblings.observe(&observation),
+            Seen::Sibling(observation) => self.siblings.observe(&observation, now),
             Seen::Report(report) => self.on_report(report),
             Seen::Secret(key, observation) => {
                 if self.secrets.observe(&key, observation) {

@@ -1,11 +1,16 @@
 //! The other replicas of this operator in this cluster: whether one could take what this one gives up.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 
 use super::{object::ObjectKey, observe::Observation};
+use crate::lease::Moment;
+
+/// A watch that breaks off is tried again within 7.5 s, and tells each time that it cannot be taken up. Once it is, nothing
+/// tells that where no pod changes.
+const TAKEN_UP: Duration = Duration::from_secs(10);
 
 /// Where the replicas of this operator are found.
 #[derive(Clone, Debug)]
@@ -34,8 +39,9 @@ pub(super) struct Ready {
     pods: BTreeSet<ObjectKey>,
     listed: BTreeSet<ObjectKey>,
     listing: bool,
-    /// The watch broke off, and nothing came since: what is known may be old.
-    lost: bool,
+    /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
+    /// be old.
+    lost: Option<Moment>,
 }
 
 impl Ready {
@@ -46,19 +52,18 @@ impl Ready {
         }
     }
 
-    pub(super) fn any(&self) -> bool {
-        !self.lost && !self.pods.is_empty()
+    pub(super) fn any(&self, now: Moment) -> bool {
+        let lost = self.lost.is_some_and(|lost| now < lost + TAKEN_UP);
+        !lost && !self.pods.is_empty()
     }
 
-    pub(super) fn observe(&mut self, observation: &Observation<Pod>) {
+    pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: Moment) {
         // Changes come in their order: with one, the deletion of the own pod for example, came all before it.
         self.lost = match observation {
-            Observation::Failed(_) => true,
-            Observation::Seen(_) | Observation::Gone(_) | Observation::Malformed(..) => {
-                self.lost && self.listing
-            }
+            Observation::Failed(_) => Some(now),
             Observation::Restarted => self.lost,
-            Observation::Synced => false,
+            Observation::Synced => None,
+            _ => self.lost.filter(|_| self.listing),
         };
         match observation {
             Observation::Restarted => {
@@ -123,6 +128,11 @@ mod tests {
 
     /// After a list that had both, and then these.
     fn any_after(more: &[Observation<Pod>]) -> bool {
+        any_at(5, more)
+    }
+
+    /// So many seconds later.
+    fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
         let mut ready = Ready::new("own");
         let listed = [
             Observation::Restarted,
@@ -131,14 +141,15 @@ mod tests {
             Observation::Synced,
         ];
         let all = listed.iter().chain(more);
-        all.for_each(|observation| ready.observe(observation));
-        ready.any()
+        all.for_each(|observation| ready.observe(observation, Moment::default()));
+        ready.any(Moment::default() + Duration::from_secs(seconds))
     }
 
     #[test]
     fn a_sibling_that_cannot_be_followed_is_none() {
         assert!(any_after(&[]));
         assert!(!any_after(&[failed()]));
+        assert!(any_at(10, &[failed()]), "taken up, and no pod changed");
         // What comes then comes after all that was missed.
         assert!(any_after(&[failed(), seen("own", "False")]));
         assert!(!any_after(&[

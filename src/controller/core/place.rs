@@ -175,7 +175,8 @@ impl Core {
         let since = self
             .ready
             .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
-        clock::now().since(since) >= patience && !(self.siblings.any() && reported)
+        let now = clock::now();
+        now.since(since) >= patience && !(self.siblings.any(now) && reported)
     }
 
     pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {

@@ -43,7 +43,7 @@ impl Core {
             if !looks_after || plan.enforcement == Enforcement::Observe {
                 continue;
             }
-            if self.siblings.any() {
+            if self.siblings.any(now) {
                 keep(plan);
                 continue;
             }
