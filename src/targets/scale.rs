@@ -36,6 +36,8 @@ pub(super) struct Scale {
     runs: bool,
     /// Under which lease it ran, and which object that was.
     ran: Option<(FencingToken, Option<String>)>,
+    /// How often it was started again since.
+    revived: u32,
     /// What `activeReplicas` was before.
     before: Option<i32>,
     stopping: Stopping,
@@ -58,6 +60,7 @@ impl Scale {
             started: None,
             runs: false,
             ran: None,
+            revived: 0,
             before: None,
             stopping: Stopping::default(),
             selector: None,
@@ -129,8 +132,20 @@ impl Scale {
             let text = conflict(object, sight.wanted, &owner, self.active);
             return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
         } else if self.ran.as_ref() == Some(&this) {
-            let text = conflict(object, sight.wanted, BY_HAND, self.active);
-            return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
+            // It may have been a replica of this operator that cannot see the masters, and takes this one for dead.
+            if self.revived >= REVIVED {
+                let text = conflict(object, sight.wanted, BY_HAND, self.active);
+                return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
+            }
+            self.revived += 1;
+            let text = format!(
+                "{} was scaled to {} by {BY_HAND}, while it is to run here; started again",
+                object.called(),
+                sight.wanted
+            );
+            self.site.warn("StartedAgain", text);
+        } else {
+            self.revived = 0;
         }
         let before = self.in_flight.send();
         self.sent_over.clone_from(&sight.version);
@@ -162,6 +177,9 @@ impl Scale {
         self.left_to = Some(owner);
     }
 }
+
+/// How often under one lease what somebody scaled down is started again.
+const REVIVED: u32 = 5;
 
 /// The field manager of a HorizontalPodAutoscaler.
 const AUTOSCALER: &str = "kube-controller-manager";

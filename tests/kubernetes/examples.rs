@@ -15,14 +15,15 @@ use crate::world::{World, condition};
 
 /// These two are for the README.
 const NOT_RECIPES: [&str; 2] = ["kubernetes", "standalone"];
-const RIGHTS: [&str; 7] = [
+const RIGHTS: [&str; 8] = [
     "targetKinds[0].group=apps",
     "targetKinds[0].resource=deployments",
     "targetKinds[1].group=apps",
     "targetKinds[1].resource=statefulsets",
     "targetKinds[2].group=batch",
     "targetKinds[2].resource=cronjobs",
-    "labelPods=true",
+    "targetKinds[3].group=",
+    "targetKinds[3].resource=pods",
 ];
 
 fn recipes() -> Vec<PathBuf> {

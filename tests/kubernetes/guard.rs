@@ -303,7 +303,13 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     world.apply(&declared(""));
     until(3).await;
 
-    // By hand to zero: that is not taken from anybody.
+    // By hand to zero, which nobody signs: started again, until it is clear that somebody means it.
+    for _ in 0..5 {
+        scale(0);
+        until(3).await;
+    }
+    let note = world.told("report", "StartedAgain").await;
+    assert!(note.contains("scaled to 0"), "{note}");
     scale(0);
     let status = enforced(("False", "EnforcementConflict")).await;
     let text = message(&status, "Enforced");

@@ -53,7 +53,7 @@ fn token(lease: &Lease) -> FencingToken {
 
 async fn claim(masters: &Opened, slot: u64, job: &str) -> bool {
     let request = Request::Claim {
-        target: "report".into(),
+        object: "report".into(),
         slot,
         job: job.into(),
     };
