@@ -137,13 +137,6 @@ impl Scale {
                 let text = conflict(object, sight.wanted, BY_HAND, self.active);
                 return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
             }
-            self.revived += 1;
-            let text = format!(
-                "{} was scaled to {} by {BY_HAND}, while it is to run here; started again",
-                object.called(),
-                sight.wanted
-            );
-            self.site.warn("StartedAgain", text);
         } else {
             self.revived = 0;
         }
@@ -155,12 +148,24 @@ impl Scale {
         });
         Ok(match written? {
             Write::Done(version) => {
+                if sight.wanted <= self.standby && self.ran.as_ref() == Some(&this) {
+                    self.tell_revived(object, sight.wanted);
+                }
                 (self.started, self.ran) = (version, Some(this));
                 Step::Done
             }
             Write::Missing => missing(),
             Write::Late => Step::Working(self.state(Some(&sight))),
         })
+    }
+
+    fn tell_revived(&mut self, object: &Object, replicas: i32) {
+        self.revived += 1;
+        let text = format!(
+            "{} was scaled to {replicas} by {BY_HAND}, while it is to run here; started again",
+            object.called()
+        );
+        self.site.warn("StartedAgain", text);
     }
 
     /// Says once that a number is somebody else's: an edited `activeReplicas` does nothing meanwhile.
