@@ -21,6 +21,7 @@ use crate::{
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of a step, as a rule.
 const REQUESTS: u32 = 2;
+const REQUESTS_TO_STOP: u32 = 3;
 
 pub(super) struct Switch {
     pub(super) name: String,
@@ -112,10 +113,15 @@ impl Switch {
         let now = clock::now();
         let at = match self.turn.filter(|(for_lane, _)| *for_lane == lane) {
             Some((_, at)) => at,
-            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS, now),
+            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS_TO_STOP, now),
             None => self.pace.turn(REQUESTS, now),
         };
-        self.turn = (at > now).then_some((lane, at));
+        let again = match lane {
+            _ if at > now => Some(at),
+            Lane::Start => self.pace.send(REQUESTS, now),
+            Lane::Stop => self.pace.send_stop(REQUESTS_TO_STOP, now),
+        };
+        self.turn = again.map(|at| (lane, at));
         self.turn.is_some()
     }
 
@@ -163,7 +169,7 @@ impl Switch {
     /// `promised`: another cluster may begin after `by`.
     pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool) -> Step {
         if promised {
-            self.pace.count(REQUESTS, clock::now());
+            self.pace.count(REQUESTS_TO_STOP, clock::now());
             self.turn = None;
         } else if self.waits(Lane::Stop) {
             return Step::Working(self.observed);
