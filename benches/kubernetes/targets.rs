@@ -16,6 +16,7 @@ use redlock::api::LeaderLock;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use crate::common::http;
 use crate::fixture::{ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace, audit};
 use crate::log::{self, milliseconds};
 use crate::stage::{Stage, create_quorum, name};
@@ -140,14 +141,31 @@ impl<'a> Cluster<'a> {
             self.namespace.name()
         );
         let (mut all, mut targets) = (BTreeMap::new(), BTreeMap::new());
+        let mut kinds = BTreeMap::<(u64, String), usize>::new();
         for event in audit::events(&self.plane.audit_log()) {
-            let at = Duration::from_nanos(event.stage_timestamp.as_nanosecond() as u64);
+            let at = Duration::from_nanos(event.request_received_timestamp.as_nanosecond() as u64);
             if event.user.username != user || event.verb == "watch" || at < since {
                 continue;
             }
             *all.entry(at.as_secs()).or_insert(0) += 1;
+            let object = event.object_ref.clone().unwrap_or_default();
+            *kinds
+                .entry((
+                    at.as_secs(),
+                    format!("{} {}/{}", event.verb, object.resource, object.subresource),
+                ))
+                .or_insert(0) += 1;
             if event.object_ref.is_some_and(|object| object.resource == "gates") {
                 *targets.entry(at.as_secs()).or_insert(0) += 1;
+            }
+        }
+        let busiest = all
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(second, _)| *second);
+        for ((second, what), count) in kinds {
+            if Some(second) == busiest {
+                eprintln!("in the busiest second: {count} {what}");
             }
         }
         (all, targets)
@@ -244,7 +262,7 @@ pub async fn run() {
     let operator_b = b.operator().await;
     operator_b.wait_ready();
     crate::common::eventually(BOUND, "every standby is confirmed", async || {
-        let text = operator_b.get("/metrics").1;
+        let text = http::get(operator_b.port(), "/metrics").map_or_else(|_| String::new(), |(_, text)| text);
         let lines = text
             .lines()
             .filter(|line| line.starts_with("redlock_target_enforced{"));
@@ -300,9 +318,9 @@ pub async fn run() {
 fn told(all: &BTreeMap<u64, usize>, targets: &BTreeMap<u64, usize>) {
     let text = format!("{} in all, {} about targets", most(all), most(targets));
     table::row(
-        "requests in the busiest second (a burst of a second's worth included)",
+        "requests in the busiest second, with what was made up for",
         &text,
-        "\u{2264} 400",
+        "\u{2264} 300",
     );
     let mut rest: Vec<usize> = all.values().copied().collect();
     rest.sort_unstable();

@@ -14,7 +14,7 @@ use tokio::time;
 use crate::{clock, lease::Moment};
 
 /// What was not used may be made up for within so long.
-const BURST: Duration = Duration::from_secs(1);
+const BURST: Duration = Duration::from_millis(500);
 /// What cannot wait is made up for by what can, but not for longer than this: it must not be late for that.
 const DEBT: Duration = Duration::from_secs(3);
 /// Of all requests, one in so many is for statuses and events, however much else there is to do.
@@ -33,8 +33,11 @@ pub(super) struct Pace {
 /// Each up to when its requests are spread, at the rate of the limit.
 #[derive(Debug, Default)]
 struct Lanes {
+    /// Those that are waited for included.
     all: Moment,
+    sent: Moment,
     stops: Moment,
+    stops_sent: Moment,
     told: Moment,
 }
 
@@ -46,40 +49,63 @@ impl Pace {
         }
     }
 
-    /// When the turn of these requests comes, which is theirs then.
+    /// When the turn of these requests comes. Ask [`Self::send`] then.
     pub(super) fn turn(&self, requests: u32, now: Moment) -> Moment {
         self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
     }
 
-    /// The same for a stop that has no bound: it waits for other stops only.
+    /// They are sent now, unless it is to be asked again then: a process that was not run for a while must not make up
+    /// for all of it at once.
+    pub(super) fn send(&self, requests: u32, now: Moment) -> Option<Moment> {
+        self.with(|lanes| self.pass(&mut lanes.sent, requests, now))
+    }
+
+    /// When the turn of a stop comes that has no bound: it waits for other stops only, and is counted.
     pub(super) fn turn_to_stop(&self, requests: u32, now: Moment) -> Moment {
-        self.with(|lanes| {
-            take(&mut lanes.all, self.gap * requests, now);
-            take(&mut lanes.stops, self.gap * requests, now)
-        })
+        self.with(|lanes| take(&mut lanes.stops, self.gap * requests, now))
+    }
+
+    /// As [`Self::send`].
+    pub(super) fn send_stop(&self, requests: u32, now: Moment) -> Option<Moment> {
+        let again = self.with(|lanes| self.pass(&mut lanes.stops_sent, requests, now));
+        if again.is_none() {
+            self.count(requests, now);
+        }
+        again
+    }
+
+    fn pass(&self, lane: &mut Moment, requests: u32, now: Moment) -> Option<Moment> {
+        if is_free(*lane, now) {
+            take(lane, self.gap * requests, now);
+            return None;
+        }
+        Some(now + lane.left(now).saturating_sub(BURST) + self.gap)
     }
 
     /// Counts requests that cannot wait.
     pub(super) fn count(&self, requests: u32, now: Moment) {
         self.with(|lanes| {
-            let before = lanes.all;
-            take(&mut lanes.all, self.gap * requests, now);
-            lanes.all = lanes.all.min(now + DEBT).max(before);
+            for lane in [&mut lanes.all, &mut lanes.sent] {
+                let before = *lane;
+                take(lane, self.gap * requests, now);
+                *lane = (*lane).min(now + DEBT).max(before);
+            }
         });
     }
 
     /// Whether something may be told now.
     pub(super) fn may_tell(&self, now: Moment) -> bool {
-        self.with(|lanes| is_free(lanes.all, now) || is_free(lanes.told, now))
+        self.with(|lanes| (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.told, now))
     }
 
     /// Something is told.
     pub(super) fn tell(&self, now: Moment) {
         self.with(|lanes| {
-            if !is_free(lanes.all, now) {
+            if !is_free(lanes.all, now) || !is_free(lanes.sent, now) {
                 take(&mut lanes.told, self.gap * SHARE, now);
             }
             take(&mut lanes.all, self.gap, now);
+            take(&mut lanes.sent, self.gap, now);
         });
     }
 
@@ -119,12 +145,27 @@ mod tests {
     fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
         let pace = Pace::new(100);
         let turns: Vec<Moment> = (0..300).map(|_| pace.turn(1, at(5_000))).collect();
-        assert_eq!(turns[100], at(5_000), "a second's worth");
-        assert_eq!(turns[101], at(5_010));
-        assert_eq!(turns[299], at(6_990));
+        assert_eq!(turns[50], at(5_000), "half a second's worth");
+        assert_eq!(turns[51], at(5_010));
+        assert_eq!(turns[299], at(7_490));
         // Unused for long: no more than that at once.
         assert_eq!(pace.turn(300, at(60_000)), at(60_000));
-        assert_eq!(pace.turn(1, at(60_000)), at(62_000));
+        assert_eq!(pace.turn(1, at(60_000)), at(62_500));
+    }
+
+    #[test]
+    fn who_slept_through_its_turns_does_not_take_them_all_at_once() {
+        let pace = Pace::new(100);
+        let turns: Vec<Moment> = (0..1_000).map(|_| pace.turn(1, at(0))).collect();
+        assert!(turns[999] < at(10_000), "{:?}", turns[999]);
+        let sent = turns
+            .iter()
+            .filter(|_| pace.send(1, at(10_000)).is_none())
+            .count();
+        assert_eq!(sent, 50, "half a second's worth");
+        let again = pace.send(1, at(10_000));
+        assert_eq!(again, Some(at(10_010)));
+        assert_eq!(pace.send(1, at(10_010)), None);
     }
 
     #[test]
@@ -132,14 +173,12 @@ mod tests {
         let pace = Pace::new(100);
         pace.turn(1_000, at(0));
         assert_eq!(pace.turn_to_stop(1, at(0)), at(0));
-        assert_eq!(pace.turn(1, at(0)), at(9_010), "1,001 before it");
-        // Of what does not wait, they wait behind some.
-        let pace = Pace::new(100);
-        pace.count(100, at(0));
-        assert_eq!(pace.turn(100, at(0)), at(0));
-        assert_eq!(pace.turn(1, at(0)), at(1_000));
+        assert_eq!(pace.send_stop(1, at(0)), None);
         pace.count(100_000, at(0));
-        assert_eq!(pace.turn(1, at(0)), at(2_000));
+        assert!(
+            pace.turn(1, at(0)) < at(10_000),
+            "what does not wait puts off the rest for 3 s at most"
+        );
     }
 
     #[test]

@@ -42,6 +42,9 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Things are looked at again this often although nothing was heard: messages get lost.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 
+/// The turn of a finalizer that was asked for.
+const ASKED: Moment = Moment::from_nanos(0);
+
 /// Starts a warden, which reports to `told`.
 pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
     let (orders, ordered) = mpsc::unbounded_channel();
@@ -243,12 +246,6 @@ impl Warden {
         }
     }
 
-    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
-    /// first try on: the grace period of its pods may be any length.
-    fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
-        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
-    }
-
     async fn look(
         &mut self,
         goal: Goal,
@@ -285,7 +282,12 @@ impl Warden {
         if guards && !self.post.hands.guarded {
             let now = clock::now();
             let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
-            let due = (turn > now).then_some(turn);
+            let due = match turn {
+                ASKED => None,
+                turn if turn > now => Some(turn),
+                _ => self.post.pace.send(1, now),
+            };
+            self.turn = due.or(Some(ASKED));
             return (self.report(Goal::Run, false, due.is_none(), None), due);
         }
         self.turn = None;

@@ -1,6 +1,6 @@
 //! Who declares a field: a start does not take it from them.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use serde_json::Value;
 
 /// All field managers of the operator begin so.
@@ -51,8 +51,13 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
             let pointer = format!("/{}", path.join("/"));
             manifest.pointer(&pointer).is_some()
         }
-        _ => entry.time.as_ref() != metadata.creation_timestamp.as_ref(),
+        _ => entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1),
     }
+}
+
+/// Both are cut to whole seconds, one a little after the other.
+fn second(time: &Time) -> i64 {
+    time.0.as_second()
 }
 
 fn last_applied(metadata: &ObjectMeta) -> Option<Value> {
@@ -78,14 +83,14 @@ mod tests {
 
     const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-    /// Made at 12:00 by `manager`, which wrote `replicas` at 12:`minute`.
+    /// Made at 12:00 by `manager`, which wrote `replicas` a second after 12:`minute`.
     fn metadata(manager: &str, operation: &str, subresource: Option<&str>, minute: u8) -> ObjectMeta {
         serde_json::from_value(serde_json::json!({
             "creationTimestamp": "2026-01-01T12:00:00Z",
             "managedFields": [{
                 "manager": manager, "operation": operation, "subresource": subresource,
                 "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
-                "time": format!("2026-01-01T12:{minute:02}:00Z"),
+                "time": format!("2026-01-01T12:{minute:02}:01Z"),
                 "fieldsV1": {"f:spec": {"f:replicas": {}}},
             }],
         }))

@@ -100,4 +100,10 @@ impl Warden {
         let until = holder.ends;
         Some((Leave::observed(standing, holder), Some(until)))
     }
+
+    /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    pub(super) fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
+    }
 }

@@ -23,6 +23,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Requests of a step, as a rule.
 const REQUESTS: u32 = 2;
+const REQUESTS_TO_STOP: u32 = 3;
 
 pub(super) struct Switch {
     pub(super) name: String,
@@ -114,10 +115,15 @@ impl Switch {
         let now = clock::now();
         let at = match self.turn.filter(|(for_lane, _)| *for_lane == lane) {
             Some((_, at)) => at,
-            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS, now),
+            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS_TO_STOP, now),
             None => self.pace.turn(REQUESTS, now),
         };
-        self.turn = (at > now).then_some((lane, at));
+        let again = match lane {
+            _ if at > now => Some(at),
+            Lane::Start => self.pace.send(REQUESTS, now),
+            Lane::Stop => self.pace.send_stop(REQUESTS_TO_STOP, now),
+        };
+        self.turn = again.map(|at| (lane, at));
         self.turn.is_some()
     }
 
@@ -168,7 +174,7 @@ impl Switch {
         let runs = matches!(self.observed, TargetState::Active | TargetState::Changing);
         let contested = self.fights.rests_until(clock::now()).is_some();
         if promised || (runs && !contested) {
-            self.pace.count(REQUESTS, clock::now());
+            self.pace.count(REQUESTS_TO_STOP, clock::now());
             self.turn = None;
         } else if self.waits(Lane::Stop) {
             return Step::Working(self.observed);
