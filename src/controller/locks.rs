@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -43,8 +43,7 @@ pub(super) struct LockEntry {
     /// It is being deleted, and what runs is being stopped.
     pub(super) leaving: Option<Leaving>,
     pub(super) changing_finalizer: bool,
-    /// The tokens of the last two holders of this cluster, by the statuses that were seen. Two: a replica that wins at
-    /// once has written its own before it asks whose the last was.
+    /// By the statuses that were seen.
     pub(super) own_tokens: OwnTokens,
     /// What was switched on its behalf when it was judged last.
     in_force_before: BTreeSet<Switched>,
@@ -67,19 +66,29 @@ impl LockEntry {
     }
 }
 
-/// Tokens that this cluster's holders had.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnTokens([Option<u64>; 2]);
+/// Tokens that this cluster's holders had, the last of them: in a rollout the lock passes through several hands within
+/// seconds. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnTokens(Arc<Mutex<BTreeSet<u64>>>);
 
 impl OwnTokens {
-    pub(super) fn remember(&mut self, token: u64) {
-        if !self.has(token) {
-            self.0 = [Some(token), self.0[0]];
+    const KEPT: usize = 16;
+
+    pub(super) fn remember(&self, token: u64) {
+        let mut tokens = self.tokens();
+        tokens.insert(token);
+        if tokens.len() > Self::KEPT {
+            tokens.pop_first();
         }
     }
 
-    pub(super) fn has(self, token: u64) -> bool {
-        self.0.contains(&Some(token))
+    pub(super) fn has(&self, token: u64) -> bool {
+        self.tokens().contains(&token)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        // Nothing that panics is done under it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -274,13 +283,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_before_is_remembered_when_the_own_token_is_seen() {
-        let mut tokens = OwnTokens::default();
-        for token in [7, 7, 8] {
-            tokens.remember(token);
-        }
-        assert!(tokens.has(7) && tokens.has(8));
-        tokens.remember(9);
-        assert!(tokens.has(8) && tokens.has(9) && !tokens.has(7));
+    fn the_last_holders_are_remembered_by_all_who_ask() {
+        let tokens = OwnTokens::default();
+        let shared = tokens.clone();
+        (1..=20).for_each(|token| tokens.remember(token));
+        assert!(shared.has(20) && shared.has(5) && !shared.has(4));
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         removed: Vec::new(),
         marked: None,
         start_after: now,
+        from_elsewhere: false,
         seen_token: None,
         lost: None,
         last_until: None,
@@ -86,6 +87,8 @@ struct Warden {
     /// The token under which `held` was written.
     marked: Option<FencingToken>,
     start_after: Moment,
+    /// The lease before it was seen to be another cluster's.
+    from_elsewhere: bool,
     seen_token: Option<FencingToken>,
     lost: Option<Moment>,
     last_until: Option<Moment>,

@@ -77,7 +77,7 @@ impl Core {
             elector,
             telemetry: self.state.telemetry.clone(),
             standing,
-            own_tokens: entry.own_tokens,
+            own_tokens: entry.own_tokens.clone(),
         };
         let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);
         warden.detached = unknown;

@@ -23,6 +23,8 @@ impl Warden {
             if self.seen_token != Some(authority.token) {
                 self.seen_token = Some(authority.token);
                 self.start_after = now + self.delay(&standing);
+                let elsewhere = |holder: &Holder| holder.cluster.uid() != self.post.cluster.uid();
+                self.from_elsewhere = standing.last_holder.as_ref().is_some_and(elsewhere);
             }
             self.last_until = Some(authority.valid_until);
             (self.lost, self.sibling_until) = (None, None);
@@ -51,6 +53,7 @@ impl Warden {
             passed_on: standing.last_holder.as_ref().is_some_and(elsewhere),
             held_until: authority.map(|authority| authority.valid_until),
             start_after: self.start_after,
+            from_elsewhere: self.from_elsewhere,
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,

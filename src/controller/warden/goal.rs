@@ -11,6 +11,8 @@ pub(super) struct Facts {
     pub(super) held_until: Option<Moment>,
     /// Nothing may start before: the takeover delay after an unclean end.
     pub(super) start_after: Moment,
+    /// The lease before it was seen to be another cluster's.
+    pub(super) from_elsewhere: bool,
     /// Whose lease is seen, if it has not ended: of this cluster or of another.
     pub(super) other: Option<Other>,
     /// The last holder that was seen, after any of this cluster, was another cluster's.
@@ -68,7 +70,8 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     if facts.held_until.is_some() {
         return if now >= facts.start_after {
             Goal::Run
-        } else if keeps {
+        } else if keeps || !facts.from_elsewhere {
+            // What runs here may be this cluster's own.
             Goal::Keep(Some(facts.start_after))
         } else {
             // Another cluster's targets may run still: whatever runs here is not this cluster's turn.
@@ -121,6 +124,7 @@ mod tests {
         Facts {
             held_until: None,
             start_after: at(0),
+            from_elsewhere: true,
             other: None,
             passed_on: false,
             lost: None,
@@ -147,6 +151,15 @@ mod tests {
         };
         assert_eq!(goal(&delayed, at(139)), Goal::Stop(None), "by hand, say");
         assert_eq!(goal(&delayed, at(140)), Goal::Run);
+        let unknown = Facts {
+            from_elsewhere: false,
+            ..delayed
+        };
+        assert_eq!(
+            goal(&unknown, at(139)),
+            Goal::Keep(Some(at(140))),
+            "perhaps its own"
+        );
         // The lease is renewed meanwhile: its end is no bound.
         let ordered = Facts {
             ordered: Some(at(150)),
