@@ -51,6 +51,8 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
             let pointer = format!("/{}", path.join("/"));
             manifest.pointer(&pointer).is_some()
         }
+        // Nothing is made by a subresource.
+        _ if entry.subresource.is_some() => true,
         _ => entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1),
     }
 }
@@ -115,6 +117,11 @@ mod tests {
         assert_eq!(declared_by(&ours, &REPLICAS), None);
         let by_hand = metadata("kubectl", "Update", Some("scale"), 5);
         assert_eq!(declared_by(&by_hand, &REPLICAS).as_deref(), Some("kubectl"));
+        let at_once = metadata("kube-controller-manager", "Update", Some("scale"), 0);
+        assert!(
+            declared_by(&at_once, &REPLICAS).is_some(),
+            "an autoscaler is quick"
+        );
         let edited = metadata("kubectl-edit", "Update", None, 5);
         assert_eq!(declared_by(&edited, &REPLICAS).as_deref(), Some("kubectl-edit"));
     }
