@@ -1,0 +1,139 @@
+//! Attempts to acquire the lock or to claim a slot, with those of their commands that are still on their way.
+
+use crate::master::{MAJORITY, MASTERS};
+
+/// More than any bound asks for.
+pub(crate) const MOST: usize = 4;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Phase {
+    #[default]
+    Unborn,
+    Granting,
+    Confirming(u8),
+    Claiming(u8),
+    /// Won with this token, and renewed.
+    Held(u8),
+    /// Nothing of it is left.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Attempt {
+    pub(crate) phase: Phase,
+    pub(crate) client: u8,
+    /// Masters that have the first command, the grant or the claim, still before them.
+    pub(crate) first: u8,
+    /// The same for the confirm.
+    pub(crate) confirms: u8,
+    /// Nobody listens any more: what is on its way is carried out late or never.
+    pub(crate) ended: bool,
+    pub(crate) granted: [u8; MASTERS],
+    /// Who acknowledged the confirm or the claim.
+    pub(crate) acks: u8,
+    /// What every grant of it is above.
+    pub(crate) floor: u8,
+    /// The greatest token of those that were won before this began.
+    pub(crate) after: u8,
+}
+
+impl Attempt {
+    /// Its client waits for replies.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.ended
+            && matches!(
+                self.phase,
+                Phase::Granting | Phase::Confirming(_) | Phase::Claiming(_)
+            )
+    }
+
+    pub(crate) fn holds(&self) -> Option<u8> {
+        match self.phase {
+            Phase::Held(token) if !self.ended => Some(token),
+            _ => None,
+        }
+    }
+
+    /// It may still count a vote, or write something that no renewal writes.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_running() || self.first | self.confirms != 0
+    }
+
+    /// The token, once a majority granted and it needs no confirmation, or is not to be confirmed.
+    pub(crate) fn on_grant(&mut self, master: usize, number: u8, confirms: bool) -> Option<u8> {
+        if self.ended || self.phase != Phase::Granting {
+            return None;
+        }
+        self.granted[master] = number;
+        let granted = self.granted;
+        let by = |wanted: &dyn Fn(u8) -> bool| granted.iter().filter(|number| wanted(**number)).count();
+        let token = granted.into_iter().max().unwrap_or_default();
+        if by(&|number| number > 0) < MAJORITY {
+            return None;
+        }
+        if by(&|number| number == token) >= MAJORITY || !confirms {
+            return Some(token);
+        }
+        self.confirms = (0..MASTERS).fold(0, |all, master| all | u8::from(granted[master] > 0) << master);
+        self.phase = Phase::Confirming(token);
+        None
+    }
+
+    /// The token or the slot, once a majority acknowledged.
+    pub(crate) fn on_ack(&mut self, master: usize) -> Option<u8> {
+        if self.ended {
+            return None;
+        }
+        self.acks |= 1 << master;
+        let enough = self.acks.count_ones() as usize >= MAJORITY;
+        match self.phase {
+            Phase::Confirming(number) | Phase::Claiming(number) => enough.then_some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn won(&mut self, token: u8) {
+        self.phase = Phase::Held(token);
+        self.tidy();
+    }
+
+    /// Given up, lost, or the lease was.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+        self.tidy();
+    }
+
+    /// Forgets what can make no difference, so that states that behave alike are one.
+    pub(crate) fn tidy(&mut self) {
+        if let Phase::Held(_) = self.phase {
+            (self.acks, self.after) = (0, 0);
+        }
+        if self.confirms == 0 && !matches!(self.phase, Phase::Granting) {
+            self.granted = [0; MASTERS];
+        }
+        if self.first == 0 {
+            self.floor = 0;
+        }
+        if self.ended {
+            (self.acks, self.after) = (0, 0);
+            if !self.goes_on() {
+                *self = Self {
+                    phase: Phase::Over,
+                    ..Self::default()
+                };
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Attempts(pub [Attempt; MOST]);
+
+impl Attempts {
+    /// A mask of those that a wait has to outlast.
+    pub(crate) fn going_on(&self) -> u8 {
+        let all = self.0.iter().enumerate();
+        all.filter(|(_, attempt)| attempt.goes_on())
+            .fold(0, |mask, (id, _)| mask | 1 << id)
+    }
+}

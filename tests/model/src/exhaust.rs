@@ -1,0 +1,47 @@
+//! Everything within the bounds.
+
+use stateright::{Checker, Model};
+
+use crate::world::{Bounds, Bug, World};
+
+/// Two attempts that overlap in any way, each of which may be carried out in part, late, or after it was given up; and
+/// two wipes, which may be of two masters at once (a total loss) or of one while it is being sealed again.
+pub(crate) const TOKENS: Bounds = Bounds {
+    acquires: 2,
+    claims: 0,
+    slots: 1,
+    wipes: 2,
+};
+
+/// The same for claims of two jobs, of which one tries again.
+pub(crate) const SLOTS: Bounds = Bounds {
+    acquires: 0,
+    claims: 3,
+    slots: 2,
+    wipes: 2,
+};
+
+fn exhaust(bounds: Bounds) {
+    let world = World {
+        bounds,
+        bug: Bug::Nothing,
+    };
+    let checker = world.checker().threads(2).spawn_bfs().join();
+    let (distinct, steps) = (checker.unique_state_count(), checker.state_count());
+    println!(
+        "{bounds:?}: {distinct} distinct states by {steps} steps, at most {} deep",
+        checker.max_depth()
+    );
+    assert!(checker.is_done());
+    checker.assert_properties();
+}
+
+#[test]
+fn tokens_are_unique_and_rise() {
+    exhaust(TOKENS);
+}
+
+#[test]
+fn a_slot_runs_at_most_once() {
+    exhaust(SLOTS);
+}

@@ -1,0 +1,380 @@
+//! The whole: masters, attempts, and every step that any of them may take next.
+
+use stateright::{Model, Property};
+
+use crate::{
+    attempt::{Attempt, Attempts, MOST, Phase},
+    master::{Lease, MAJORITY, MASTERS, Master, Seal, Slot},
+    state::State,
+};
+
+/// Who takes part at the same time.
+const CLIENTS: u8 = 2;
+
+/// Tokens are unique, each is greater than all that were won before its attempt began, and a slot runs once.
+pub(crate) const PROMISE: &str = "what was promised holds";
+
+/// A fault of the protocol itself, to prove that the check sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    Nothing,
+    NoConfirm,
+    ConfirmUnconditional,
+    NoSeal,
+    /// Delayed restart alone: the wait is kept, and nothing is restored.
+    FloorNotRestored,
+    FloorWithoutWait,
+    FloorBeforeWait,
+    /// A master that cannot be reached is taken for one that lost its memory.
+    FallbackWhenUnreachable,
+    SlotsNotRestored,
+    TieToOne,
+}
+
+/// How far it is explored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) acquires: usize,
+    pub(crate) claims: usize,
+    pub(crate) slots: u8,
+    pub(crate) wipes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Its client saw no counter yet, or the largest that there ever was.
+    Acquire {
+        floor: u8,
+    },
+    Claim {
+        client: u8,
+        slot: u8,
+    },
+    /// The master carries the first command out; the reply arrives, or is lost.
+    First {
+        attempt: u8,
+        master: u8,
+        replies: bool,
+    },
+    Confirm {
+        attempt: u8,
+        master: u8,
+        replies: bool,
+    },
+    /// It is given up or lost, or the lease is.
+    End {
+        attempt: u8,
+    },
+    /// Too late for what is still on its way: it writes nothing any more.
+    TooLate {
+        attempt: u8,
+    },
+    /// The lease ran out here, or was deleted by its owner.
+    Expire {
+        master: u8,
+    },
+    Heal {
+        attempt: u8,
+        master: u8,
+    },
+    Wipe {
+        master: u8,
+    },
+    Probe {
+        master: u8,
+    },
+    Read {
+        master: u8,
+        source: u8,
+        tie: Option<bool>,
+    },
+    Fallback {
+        master: u8,
+        source: Option<u8>,
+    },
+    Seal {
+        master: u8,
+    },
+    /// The next slot is due.
+    Due,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct World {
+    pub(crate) bounds: Bounds,
+    pub(crate) bug: Bug,
+}
+
+fn ids() -> impl Iterator<Item = u8> {
+    0..MOST as u8
+}
+
+fn masters() -> impl Iterator<Item = u8> {
+    0..MASTERS as u8
+}
+
+impl World {
+    fn of_attempts(&self, state: &State, actions: &mut Vec<Action>) {
+        for id in ids() {
+            let attempt = &state.attempts.0[usize::from(id)];
+            for master in masters() {
+                // What is refused changes nothing, and is as good as a command that was never carried out.
+                let found = &state.masters[usize::from(master)];
+                if !found.is_sealed() {
+                    continue;
+                }
+                let listens = attempt.is_running();
+                let replies: &[bool] = if listens { &[true, false] } else { &[false] };
+                for replies in replies.iter().copied() {
+                    let bit = 1 << master;
+                    if attempt.first & bit != 0 && found.lease.is_none() {
+                        actions.push(Action::First {
+                            attempt: id,
+                            master,
+                            replies,
+                        });
+                    }
+                    if attempt.confirms & bit != 0 {
+                        actions.push(Action::Confirm {
+                            attempt: id,
+                            master,
+                            replies,
+                        });
+                    }
+                }
+                if attempt
+                    .holds()
+                    .is_some_and(|token| token > found.registers.counter)
+                {
+                    actions.push(Action::Heal { attempt: id, master });
+                }
+            }
+            if attempt.is_running() || attempt.holds().is_some() {
+                actions.push(Action::End { attempt: id });
+            }
+            if !attempt.is_running() && attempt.goes_on() {
+                actions.push(Action::TooLate { attempt: id });
+            }
+        }
+    }
+
+    fn of_clients(&self, state: &State, actions: &mut Vec<Action>) {
+        let Some(next) = state.next() else { return };
+        // Attempts of one kind or the other: their registers know nothing of each other.
+        let busy = |attempt: &&Attempt| attempt.is_running() || attempt.holds().is_some();
+        let busy = || state.attempts.0.iter().filter(busy);
+        // Candidates are alike, jobs are not.
+        if next < self.bounds.acquires && busy().count() < usize::from(CLIENTS) {
+            actions.push(Action::Acquire { floor: 0 });
+            if state.ever > 0 {
+                actions.push(Action::Acquire { floor: state.ever });
+            }
+        }
+        for client in 0..CLIENTS {
+            // The first job that is claimed for is the first.
+            if busy().any(|attempt| attempt.client == client) || (next == 0 && client > 0) {
+                continue;
+            }
+            if next < self.bounds.claims {
+                let due = (1..=state.due).map(|slot| Action::Claim { client, slot });
+                actions.extend(due);
+            }
+        }
+        if state.due < self.bounds.slots {
+            actions.push(Action::Due);
+        }
+    }
+
+    fn of_masters(&self, state: &State, actions: &mut Vec<Action>) {
+        for master in masters() {
+            let found = &state.masters[usize::from(master)];
+            if found.lease.is_some() {
+                actions.push(Action::Expire { master });
+            }
+            if state.wipes < self.bounds.wipes {
+                actions.push(Action::Wipe { master });
+            }
+            match found.seal {
+                Seal::Sealed => {}
+                Seal::Lost => actions.push(Action::Probe { master }),
+                Seal::Probed { waits_for, read, .. } => {
+                    self.of_quarantine(state, master, waits_for, read, actions);
+                }
+            }
+        }
+    }
+
+    fn of_quarantine(&self, state: &State, master: u8, waits_for: u8, read: u8, actions: &mut Vec<Action>) {
+        let waited = waits_for == 0;
+        let others = masters().filter(|other| *other != master);
+        let sealed: Vec<u8> = others
+            .filter(|other| state.masters[usize::from(*other)].is_sealed())
+            .collect();
+        if read.count_ones() as usize >= MAJORITY || self.bug == Bug::FloorNotRestored {
+            if waited {
+                actions.push(Action::Seal { master });
+            }
+            return;
+        }
+        if sealed.len() >= MAJORITY && (waited || self.bug == Bug::FloorBeforeWait) {
+            for source in sealed.iter().copied().filter(|source| read & 1 << source == 0) {
+                let Seal::Probed { floor, .. } = state.masters[usize::from(master)].seal else {
+                    continue;
+                };
+                let ties = read != 0 && floor.ties(state.masters[usize::from(source)].registers);
+                if ties && self.bug == Bug::TieToOne {
+                    let tie = |kept| Action::Read {
+                        master,
+                        source,
+                        tie: Some(kept),
+                    };
+                    actions.extend([tie(true), tie(false)]);
+                } else {
+                    actions.push(Action::Read {
+                        master,
+                        source,
+                        tie: None,
+                    });
+                }
+            }
+        }
+        if waited && state.waited() >= MAJORITY {
+            actions.push(Action::Fallback { master, source: None });
+        }
+        if waited && self.bug == Bug::FallbackWhenUnreachable {
+            let only = sealed.iter().map(|source| Action::Fallback {
+                master,
+                source: Some(*source),
+            });
+            actions.extend(only);
+        }
+    }
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            masters: [Master::NEW; MASTERS],
+            attempts: Attempts::default(),
+            won: 0,
+            runs: [0; 2],
+            due: 1,
+            ever: 0,
+            wipes: 0,
+            broken: None,
+            resealed: false,
+            fell_back: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.broken.is_some() {
+            return;
+        }
+        self.of_attempts(state, actions);
+        self.of_clients(state, actions);
+        self.of_masters(state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = *last;
+        match action {
+            Action::Acquire { floor } => state.begin(Attempt {
+                phase: Phase::Granting,
+                floor,
+                after: last.last_token(),
+                ..Attempt::default()
+            }),
+            Action::Claim { client, slot } => state.begin(Attempt {
+                phase: Phase::Claiming(slot),
+                client,
+                ..Attempt::default()
+            }),
+            Action::First {
+                attempt,
+                master,
+                replies,
+            } => {
+                state.first(attempt.into(), master.into(), replies, self.bug);
+            }
+            Action::Confirm {
+                attempt,
+                master,
+                replies,
+            } => {
+                state.confirm(attempt.into(), master.into(), replies, self.bug);
+            }
+            Action::End { attempt } => state.attempts.0[usize::from(attempt)].end(),
+            Action::TooLate { attempt } => {
+                let attempt = &mut state.attempts.0[usize::from(attempt)];
+                (attempt.first, attempt.confirms) = (0, 0);
+            }
+            Action::Expire { master } => state.masters[usize::from(master)].lease = None,
+            Action::Heal { attempt, master } => {
+                let token = state.attempts.0[usize::from(attempt)].holds()?;
+                state.masters[usize::from(master)].heal(Lease {
+                    of: attempt,
+                    grant: token,
+                });
+            }
+            Action::Wipe { master } => {
+                state.wipes += 1;
+                state.masters[usize::from(master)].wipe(self.bug);
+            }
+            Action::Probe { master } => {
+                let attempts = state.attempts;
+                state.masters[usize::from(master)].probe(&attempts, self.bug);
+            }
+            Action::Read { master, source, tie } => {
+                let registers = state.masters[usize::from(source)].registers;
+                state.masters[usize::from(master)].read(source.into(), registers, tie);
+            }
+            Action::Fallback { master, source } => {
+                // With a clock of which nothing is assumed as long as there is no total loss.
+                let floor = source.map_or_else(
+                    || state.floor_of_the_clock(),
+                    |source| state.masters[usize::from(source)].registers,
+                );
+                state.fell_back = true;
+                let found = &mut state.masters[usize::from(master)];
+                found.seal = Seal::Probed {
+                    waits_for: 0,
+                    read: u8::MAX,
+                    floor,
+                };
+            }
+            Action::Seal { master } => {
+                let found = &mut state.masters[usize::from(master)];
+                let Seal::Probed { mut floor, .. } = found.seal else {
+                    return None;
+                };
+                if self.bug == Bug::SlotsNotRestored {
+                    floor.slot = Slot::default();
+                }
+                found.registers = floor;
+                found.seal = Seal::Sealed;
+                state.resealed = true;
+            }
+            Action::Due => state.due += 1,
+        }
+        state.tidy();
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(PROMISE, |_, state: &State| state.broken.is_none()),
+            Property::sometimes("a master is sealed again", |_, state: &State| state.resealed),
+            // The bounds are wide enough to see these.
+            Property::sometimes("a total loss is survived", |_, state: &State| {
+                state.fell_back && state.masters.iter().all(Master::is_sealed)
+            }),
+            Property::sometimes("something is won after that", |_, state: &State| {
+                state.fell_back && (state.won != 0 || state.runs != [0; 2])
+            }),
+        ]
+    }
+}
