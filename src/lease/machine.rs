@@ -33,6 +33,24 @@ pub struct Terms {
     /// Under the lease something runs, or is marked as active, that has to be undone when it is lost: then a lost lease
     /// runs out, and is not deleted. Also where undoing takes no time that the timings count.
     pub guards: bool,
+    /// A sibling of a holder that died can go on with what runs: candidates of other clusters leave it a moment.
+    pub siblings_first: bool,
+}
+
+impl Terms {
+    /// Of a process that contends for its own work alone: that is stopped before the lease may be deleted, so a lost one
+    /// runs out; and no sibling can go on with it.
+    #[must_use]
+    pub fn of_own_work(cluster: ClusterId, timings: Timings) -> Self {
+        Self {
+            cluster,
+            timings,
+            participation: Participation::Contend,
+            ordered_delay: Duration::ZERO,
+            guards: true,
+            siblings_first: false,
+        }
+    }
 }
 
 /// One parallel exchange with all masters.

@@ -2,10 +2,12 @@
 //!
 //! Refuses to guess: what the masters say must agree, and N must be the number of urls.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::{
-    ConfigError, Fingerprint, FingerprintError, MasterStatus, Masters, MastersConfig, Notices, Tasks,
+    ConfigError, Fingerprint, FingerprintError, MasterStatus, Masters, MastersConfig, Meter, Notices, Tasks,
     gate::RETIRED,
 };
 
@@ -42,6 +44,11 @@ pub enum AdoptError {
     },
     #[error("the masters do not carry one fingerprint: {found}; are these urls the masters of one quorum?")]
     Disagree { found: String },
+    /// A majority lost its memory at once, or those that remember do not answer.
+    #[error(
+        "fewer than a majority of the masters carry a fingerprint: {found}; the others lost their memory and must be sealed again, or are not of this quorum"
+    )]
+    Forgotten { found: String },
     #[error(
         "{urls} urls given, but the quorum that is stored there has {stored} masters ({names}): give the urls of all of them"
     )]
@@ -70,7 +77,15 @@ impl Adopted {
     /// # Errors
     /// A configuration that cannot work.
     pub fn open(&self) -> Result<(Masters, Notices, Tasks), ConfigError> {
-        Masters::open_as(&self.config, self.fingerprint.clone(), None)
+        self.open_with(None)
+    }
+
+    /// The same, and `meter` counts every exchange.
+    ///
+    /// # Errors
+    /// A configuration that cannot work.
+    pub fn open_with(&self, meter: Option<Arc<dyn Meter>>) -> Result<(Masters, Notices, Tasks), ConfigError> {
+        Masters::open_as(&self.config, self.fingerprint.clone(), meter)
     }
 }
 
@@ -83,12 +98,47 @@ pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopte
         reseal: false,
         ..config.clone()
     };
-    let (masters, _notices, tasks) = Masters::open(&only_look, None)?;
-    let majority = masters.size().majority();
-    let all = masters
-        .first_look(Masters::FIRST_LOOK, |all| agreed(all, majority).is_some())
-        .await;
+    let (masters, mut notices, tasks) = Masters::open(&only_look, None)?;
+    let adopted = look(config, agreement, &masters, &mut notices).await;
     tasks.close().await;
+    adopted
+}
+
+/// The same, and opens the masters: for those who take part, and are waited for. Where the masters carry the fingerprint
+/// of `config`, as those of `init` do unless it was told otherwise, they are connected to once.
+///
+/// # Errors
+/// As [`adopt`].
+pub async fn adopt_open(
+    config: MastersConfig,
+    agreement: Agreement,
+) -> Result<(Adopted, (Masters, Notices, Tasks)), AdoptError> {
+    let (masters, mut notices, tasks) = Masters::open(&config, None)?;
+    let adopted = look(config, agreement, &masters, &mut notices).await;
+    match adopted {
+        Ok(adopted) if adopted.fingerprint == *masters.fingerprint() => {
+            Ok((adopted, (masters, notices, tasks)))
+        }
+        adopted => {
+            tasks.close().await;
+            let adopted = adopted?;
+            let opened = adopted.open()?;
+            Ok((adopted, opened))
+        }
+    }
+}
+
+async fn look(
+    config: MastersConfig,
+    agreement: Agreement,
+    masters: &Masters,
+    notices: &mut Notices,
+) -> Result<Adopted, AdoptError> {
+    let majority = masters.size().majority();
+    let enough = |all: &[MasterStatus]| agreed(all, majority).is_some();
+    let all = masters
+        .first_look_heard(notices, Masters::FIRST_LOOK, enough)
+        .await;
     let Some(text) = choose(&all, majority, agreement)? else {
         return Ok(Adopted::as_configured(config));
     };
@@ -122,7 +172,7 @@ fn choose(all: &[MasterStatus], majority: usize, agreement: Agreement) -> Result
         (_, [_, _, ..]) => Err(AdoptError::Disagree { found: found() }),
         (Agreement::AllFound, texts) => Ok(texts.first().map(|text| (*text).to_owned())),
         (Agreement::Majority, []) if answering >= majority => Ok(None),
-        (Agreement::Majority, [_]) if answering >= majority => Err(AdoptError::Disagree { found: found() }),
+        (Agreement::Majority, [_]) if answering >= majority => Err(AdoptError::Forgotten { found: found() }),
         (Agreement::Majority, _) => Err(AdoptError::NoMajority {
             found: found(),
             auth: all.iter().any(MasterStatus::auth),

@@ -82,6 +82,13 @@ pub enum Request {
         tenure: Arc<Tenure>,
         only: Option<usize>,
     },
+    /// Where the reserve was not heard of. An undo would let everybody in there, before the lease has run out.
+    #[doc(hidden)]
+    ReserveAgain {
+        tenure: Arc<Tenure>,
+        cluster: ClusterId,
+        only: usize,
+    },
 }
 
 /// What came of it.
@@ -253,7 +260,7 @@ impl Request {
             Self::Renew { .. } => Operation::Renew,
             Self::Release { .. } => Operation::Release,
             Self::Undo { .. } => Operation::Undo,
-            Self::Reserve { .. } => Operation::Reserve,
+            Self::Reserve { .. } | Self::ReserveAgain { .. } => Operation::Reserve,
             Self::Observe | Self::Inspect => Operation::Observe,
             Self::Break { .. } => Operation::Break,
             Self::Mark { .. } => Operation::Mark,
@@ -270,6 +277,7 @@ impl Request {
             | Self::Release { tenure }
             | Self::Undo { tenure, .. }
             | Self::Reserve { tenure, .. }
+            | Self::ReserveAgain { tenure, .. }
             | Self::Mark { tenure, .. } => Some(tenure),
             Self::Observe | Self::Inspect | Self::Break { .. } | Self::Claim { .. } | Self::Slots { .. } => {
                 None
@@ -282,6 +290,7 @@ impl Request {
         match self {
             Self::Confirm { granted, .. } => granted.iter().any(|(m, _)| *m == master),
             Self::Undo { only, .. } => only.is_none_or(|m| m == master),
+            Self::ReserveAgain { only, .. } => *only == master,
             _ => true,
         }
     }

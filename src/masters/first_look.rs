@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{MasterStatus, Masters};
+use super::{MasterStatus, Masters, Notices};
 
-/// A local master is looked at within a millisecond; nobody notices more.
+/// A local master is looked at within a millisecond; nobody who looks notices more.
 const TICK: Duration = Duration::from_millis(5);
 
 impl MasterStatus {
@@ -31,13 +31,37 @@ impl Masters {
         bound: Duration,
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
+        self.look_when(bound, enough, async || tokio::time::sleep(TICK).await)
+            .await
+    }
+
+    /// The same for those who hear the notices, and need no others of that time: nothing is waited for in vain.
+    pub(super) async fn first_look_heard(
+        &self,
+        notices: &mut Notices,
+        bound: Duration,
+        enough: impl Fn(&[MasterStatus]) -> bool,
+    ) -> Vec<MasterStatus> {
+        let heard = async || {
+            // A master that is not reached is told by no notice.
+            let _ = tokio::time::timeout(TICK, notices.recv()).await;
+        };
+        self.look_when(bound, enough, heard).await
+    }
+
+    async fn look_when(
+        &self,
+        bound: Duration,
+        enough: impl Fn(&[MasterStatus]) -> bool,
+        mut again: impl AsyncFnMut(),
+    ) -> Vec<MasterStatus> {
         let look = async {
             loop {
                 let all = self.status();
                 if all.iter().all(MasterStatus::known) || enough(&all) {
                     return;
                 }
-                tokio::time::sleep(TICK).await;
+                again().await;
             }
         };
         // Whatever is not known by then is told as it is.

@@ -1,5 +1,8 @@
 //! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
 
+#[cfg(test)]
+mod fuzz;
+
 use redis::Value;
 
 use super::unknown::Unknown;

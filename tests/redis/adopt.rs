@@ -102,7 +102,6 @@ async fn another_number_of_masters_is_refused_with_both_numbers() {
 async fn masters_that_disagree_are_named_with_what_they_carry() {
     let servers = servers(5);
     seal(&config(&servers[..3])).await;
-    // The third prefix of three others: two carry one fingerprint, one another, two none.
     let other = MastersConfig {
         longest_lease: Duration::from_secs(3),
         ..config(&servers[2..])
@@ -119,7 +118,7 @@ async fn masters_that_disagree_are_named_with_what_they_carry() {
     assert!(error.is_ok(), "two of three agree: {error:?}");
     let error = adopt(bare(&servers[2..]), Agreement::Majority).await.unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, AdoptError::Disagree { .. }), "{text}");
+    assert!(matches!(error, AdoptError::Forgotten { .. }), "{text}");
     assert!(
         text.contains("m0 (redis://127.0.0.1:") && text.contains("masters=m0,m1,m2"),
         "{text}"
@@ -139,7 +138,7 @@ async fn one_server_under_two_urls_is_no_majority() {
     assert!(
         matches!(
             error,
-            AdoptError::Disagree { .. } | AdoptError::NoMajority { auth: false, .. }
+            AdoptError::Forgotten { .. } | AdoptError::NoMajority { auth: false, .. }
         ),
         "{error}"
     );

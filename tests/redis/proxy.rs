@@ -100,6 +100,32 @@ async fn a_lost_reply_is_of_a_request_that_arrived() {
 }
 
 #[tokio::test]
+async fn a_lost_request_does_not_arrive_and_what_the_server_says_by_itself_does() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    let (mut listener, mut writer) = (connect(&proxy).await, connect(&proxy).await);
+    let subscribed = ask(&mut listener, "SUBSCRIBE news").await.unwrap();
+    assert!(subscribed.unwrap().contains("subscribe"));
+    proxy.set(Mode::LoseRequests);
+    assert_eq!(ask(&mut writer, "SET lost 1").await.unwrap(), None);
+    let mut direct = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
+    assert_eq!(
+        ask(&mut direct, "PUBLISH news x").await.unwrap().as_deref(),
+        Some(":1")
+    );
+    let mut message = [0; 64];
+    let length = timeout(BOUND, listener.read(&mut message))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&message[..length]).contains("message"));
+    assert_eq!(
+        ask(&mut direct, "GET lost").await.unwrap().as_deref(),
+        Some("$-1")
+    );
+}
+
+#[tokio::test]
 async fn a_reset_ends_old_and_new_connections_at_once() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let proxy = Proxy::to_port(server.port()).await;

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use redis::AsyncCommands;
 use redlock::lease::ClusterId;
-use redlock::masters::{Call, Delivery, Masters, Notice, Request, Tenure};
+use redlock::masters::{Call, Delivery, Masters, Notice, Request, Tenure, init};
 
-use crate::common::eventually;
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use crate::common::{Mode, Proxy, RedisServers, ServerOptions, eventually};
 use crate::lease::{eventually_values, three};
 use crate::seal::{BOUND, raw};
 
@@ -194,6 +194,47 @@ async fn a_reserve_needs_a_majority_of_leases_that_are_mine() {
     }
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
     assert!(!ask(&masters, Request::Reserve { tenure, cluster }).await);
+}
+
+/// An undo there would let another cluster in as soon as the shortest of the reservations has run out.
+#[tokio::test]
+async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_until_then() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(servers[0].port()).await;
+    let mut here = config(&servers);
+    // Not over before the test is.
+    here.longest_lease = Duration::from_secs(60);
+    init(&open(&here)).await.unwrap();
+    here.masters[0].url = proxy.url();
+    let masters = open(&here);
+    masters.voters(3).await;
+    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), here.longest_lease));
+    let request = Request::Acquire {
+        tenure: tenure.clone(),
+        lease_duration: here.longest_lease,
+    };
+    let delivery = masters.ask(&masters.lock(&lock_name("a/b")), request).await;
+    assert!(matches!(delivery.unwrap(), Delivery::Won(_)));
+    eventually_values(&servers, "a/b", 3).await;
+    proxy.set(Mode::BlackHole);
+    let cluster = ClusterId::new("us-1", "us-1").unwrap();
+    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    proxy.heal();
+    eventually(BOUND, "the reservation is everywhere", async || {
+        let found: (Option<String>, Option<String>) = redis::pipe()
+            .get(KEY)
+            .get(RESERVED)
+            .query_async(&mut raw(&servers[0]).await)
+            .await
+            .unwrap();
+        assert!(found.0.is_some() || found.1.is_some(), "anybody may enter there");
+        if found == (None, Some("us-1/us-1".to_owned())) {
+            Ok(())
+        } else {
+            Err(found)
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ impl Machine {
     fn goes_after_siblings(&self) -> bool {
         let last = self.standby.last_cluster.as_ref();
         let elsewhere = last.is_some_and(|last| *last != self.terms.cluster);
-        self.terms.guards && elsewhere && self.standby.released_at.is_none()
+        self.terms.siblings_first && elsewhere && self.standby.released_at.is_none()
     }
 
     /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.

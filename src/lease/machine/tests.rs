@@ -48,6 +48,7 @@ pub(super) fn terms(lease: u64) -> Terms {
         participation: Participation::Contend,
         ordered_delay: Duration::ZERO,
         guards: false,
+        siblings_first: false,
     }
 }
 

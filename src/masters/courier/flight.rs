@@ -179,7 +179,7 @@ fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usiz
         Request::Release { tenure } | Request::Undo { tenure, .. } => {
             command.arg(tenure.stem.as_str()).arg(name);
         }
-        Request::Reserve { tenure, cluster } => {
+        Request::Reserve { tenure, cluster } | Request::ReserveAgain { tenure, cluster, .. } => {
             command
                 .arg(tenure.stem.as_str())
                 .arg(name)

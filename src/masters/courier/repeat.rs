@@ -1,4 +1,4 @@
-//! Undos that have to be repeated: the connection of the grant is gone, or the master did not answer.
+//! Undos and reserves that have to be repeated: the connection of the grant is gone, or the master did not answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,6 +13,8 @@ struct Repeat {
     lock: Arc<LockKeys>,
     tenure: Arc<Tenure>,
     master: usize,
+    /// The end was a reserve.
+    reserve: bool,
     wait: Duration,
     until: Moment,
 }
@@ -32,7 +34,7 @@ impl Repeats {
         &mut self,
         lock: &Arc<LockKeys>,
         tenure: &Arc<Tenure>,
-        master: usize,
+        (master, reserve): (usize, bool),
         now: Moment,
         command_timeout: Duration,
     ) {
@@ -48,6 +50,7 @@ impl Repeats {
             lock: lock.clone(),
             tenure: tenure.clone(),
             master,
+            reserve,
             wait,
             until,
         };
@@ -63,7 +66,8 @@ impl Repeats {
         self.due.len()
     }
 
-    /// The undos whose time has come.
+    /// Those whose time has come. What follows a reserve that failed is a release, with repeats of its own; or nothing,
+    /// and the lease is to run out.
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Call> {
         let mut calls = Vec::new();
         while let Some(entry) = self.due.first_entry() {
@@ -74,17 +78,27 @@ impl Repeats {
                 lock,
                 tenure,
                 master,
+                reserve,
                 wait,
                 until,
             } = entry.remove();
             let key = (Arc::as_ptr(&tenure) as usize, master);
-            self.trying.insert(key, ((wait * 2).min(SLOWEST), until));
-            calls.push(Call {
-                lock,
-                request: Request::Undo {
+            let request = match (reserve, tenure.reserved().cloned()) {
+                (false, _) => Request::Undo {
                     tenure,
                     only: Some(master),
                 },
+                (true, Some(cluster)) => Request::ReserveAgain {
+                    tenure,
+                    cluster,
+                    only: master,
+                },
+                (true, None) => continue,
+            };
+            self.trying.insert(key, ((wait * 2).min(SLOWEST), until));
+            calls.push(Call {
+                lock,
+                request,
                 sink: Sink::Nobody,
             });
         }

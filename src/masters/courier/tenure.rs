@@ -1,11 +1,14 @@
 //! One lease of this process, from its first grant to its last undo.
 
 use std::{
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use crate::lease::{LeaseStem, vote::MAX_MASTERS};
+use crate::lease::{ClusterId, LeaseStem, vote::MAX_MASTERS};
 
 /// In the place of a connection: more than one carried grants or renewals. What was sent on those that are gone may
 /// still be on its way, so an undo on none of them comes after all of it.
@@ -22,6 +25,8 @@ pub struct Tenure {
     pub(crate) lifetime: Duration,
     sent: [AtomicU32; MAX_MASTERS],
     pending: [AtomicU32; MAX_MASTERS],
+    /// For whom a majority keeps the lock.
+    reserved: OnceLock<ClusterId>,
 }
 
 impl Tenure {
@@ -33,7 +38,17 @@ impl Tenure {
             lifetime,
             sent: Default::default(),
             pending: Default::default(),
+            reserved: OnceLock::new(),
         }
+    }
+
+    /// A majority has reserved the lock for this cluster.
+    pub(crate) fn reserve(&self, cluster: &ClusterId) {
+        let _ = self.reserved.set(cluster.clone());
+    }
+
+    pub(crate) fn reserved(&self) -> Option<&ClusterId> {
+        self.reserved.get()
     }
 
     pub(crate) fn sending(&self, master: usize) {
@@ -62,7 +77,7 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{ClusterId, HolderIdentity, Nonce};
+    use crate::lease::{HolderIdentity, Nonce};
 
     #[test]
     fn an_undo_on_another_connection_is_repeated() {

@@ -59,10 +59,10 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
 }
 
 #[test]
-fn siblings_of_a_holder_that_died_go_first_where_its_lease_guarded_something() {
+fn siblings_of_a_holder_that_died_go_first_where_they_can_go_on() {
     // The holder that is seen is of another cluster.
     let guards = Terms {
-        guards: true,
+        siblings_first: true,
         ..terms(LEASE)
     };
     let mut rig = Rig::standby(guards.clone(), 5_000);

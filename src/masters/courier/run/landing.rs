@@ -84,12 +84,16 @@ impl Underway {
             Operation::Release | Operation::Undo | Operation::Reserve => {
                 let undone = (vote(answer) != Vote::Unknown).then_some(incarnation);
                 // A repeat comes after every `not_after`: then any connection will do.
-                let repeated =
-                    matches!(call.request, Request::Undo { only: Some(_), .. }) && undone.is_some();
+                let repeated = matches!(
+                    call.request,
+                    Request::Undo { only: Some(_), .. } | Request::ReserveAgain { .. }
+                ) && undone.is_some();
                 if !repeated && tenure.may_be_left(master, undone) {
                     let now = clock::now();
                     let longest = self.courier.command_timeout.longest();
-                    self.repeats.plan(&call.lock, tenure, master, now, longest);
+                    let reserve = call.request.operation() == Operation::Reserve;
+                    self.repeats
+                        .plan(&call.lock, tenure, (master, reserve), now, longest);
                 } else {
                     self.repeats.done(tenure, master);
                 }
@@ -125,6 +129,11 @@ impl Underway {
                     matches!(delivery, Delivery::Won(_)),
                     matches!(delivery, Delivery::NotWon(_)),
                 );
+                if let (Request::Reserve { tenure, cluster }, Delivery::Done { majority: true, .. }) =
+                    (&entry.call.request, &delivery)
+                {
+                    tenure.reserve(cluster);
+                }
                 let taken = entry.call.sink.deliver(delivery);
                 if lost || (won && !taken) {
                     let undo = entry.call.undo();

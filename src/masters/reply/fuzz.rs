@@ -1,0 +1,81 @@
+//! What a master says, with bytes changed, cut off and put in: nothing of it may panic, whatever it is taken for.
+
+use std::{fs, path::Path};
+
+use proptest::{prelude::*, sample::Index};
+
+use super::{Answer, Reply, answer};
+use crate::{
+    lease::Moment,
+    masters::{look::Facts, unknown::Unknown},
+};
+
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/replies");
+    let mut all: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// All that is made of a reply.
+fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
+    let reply = Reply::parse(redis::parse_redis_value(bytes).ok()?).ok()?;
+    let now = Moment::from_nanos(1);
+    let answers = reply.items.iter().map(|item| answer(item, now)).collect();
+    let _ = Facts::parse(reply.counter, &reply.items);
+    Some((reply, answers))
+}
+
+#[test]
+fn the_replies_of_the_corpus_are_what_they_are_called() {
+    for (name, bytes) in corpus() {
+        let found = read(&bytes);
+        let answers = found.as_ref().map_or(&[][..], |(_, answers)| answers);
+        let unknown = |answer: &Answer| matches!(answer, Answer::Unknown(Unknown::Reply(_)));
+        match name.as_str() {
+            "loading" => assert!(found.is_none()),
+            "look" => {
+                let (reply, _) = found.unwrap();
+                assert!(Facts::parse(reply.counter, &reply.items).unwrap().sealed());
+            }
+            "late" | "unsealed" | "probe-found" => assert_eq!(answers.len(), 0, "{name}"),
+            _ => assert!(
+                !answers.is_empty() && !answers.iter().any(unknown),
+                "{name}: {answers:?}"
+            ),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_reply_panics(
+        file in any::<Index>(),
+        changes in proptest::collection::vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..6),
+    ) {
+        let corpus = corpus();
+        let (_, mut bytes) = file.get(&corpus).clone();
+        for (place, byte, how) in changes {
+            if bytes.is_empty() {
+                break;
+            }
+            let place = place.index(bytes.len());
+            match how {
+                0 => bytes[place] = byte,
+                1 => bytes.insert(place, byte),
+                2 => _ = bytes.remove(place),
+                // A digit for a digit: lengths and numbers that are wrong and well-formed.
+                _ if bytes[place].is_ascii_digit() => bytes[place] = b'0' + byte % 10,
+                _ => bytes.truncate(place),
+            }
+        }
+        let _ = read(&bytes);
+    }
+}

@@ -1,0 +1,242 @@
+//! The scripts, as `src/masters/scripts.rs` puts them together, on one server.
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use crate::master::{Answer, Op, Registers};
+
+const META: &str = "model:meta";
+const PROBE: &str = "model:probe";
+const LEASE: &str = "model:lease:L";
+const RESERVED: &str = "model:reserved:L";
+const FINGERPRINT: &str = "f";
+const CHANNEL: &str = "model:released";
+const LOCK: &str = "L";
+
+macro_rules! script {
+    ($($file:literal)+) => {
+        concat!($(include_str!(concat!("../../../src/masters/scripts/", $file))),+)
+    };
+}
+
+const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "grant.lua");
+const CONFIRM: &str = script!("fields_none.lua" "preamble.lua" "confirm.lua");
+const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "renew.lua");
+const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "release.lua");
+const RESERVE: &str = script!("fields_none.lua" "preamble.lua" "reserve.lua");
+const OBSERVE: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "observe.lua");
+const BREAK: &str = script!("fields_none.lua" "preamble.lua" "break.lua");
+const MARK: &str = script!("fields_none.lua" "preamble.lua" "mark.lua");
+const CLAIM: &str = script!("fields_none.lua" "preamble.lua" "claim.lua");
+const SEAL: &str = script!("unsealed.lua" "seal.lua");
+
+/// What a server says to one script.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) answer: Answer,
+    /// Microseconds.
+    pub(super) time: u64,
+    pub(super) counter: Option<u64>,
+}
+
+pub(super) struct Real {
+    connection: MultiplexedConnection,
+    run_id: String,
+}
+
+impl Real {
+    pub(super) async fn connect(url: &str) -> Self {
+        let client = redis::Client::open(url).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let run_id = info.get("run_id").unwrap();
+        Self { connection, run_id }
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&mut self, command: &mut redis::Cmd) -> T {
+        command.query_async(&mut self.connection).await.unwrap()
+    }
+
+    /// Loses all that it knew.
+    pub(super) async fn flush(&mut self) {
+        let () = self.ask(&mut redis::cmd("FLUSHALL")).await;
+    }
+
+    /// As another process with the same data would be.
+    pub(super) async fn unseal(&mut self) {
+        let () = self.ask(redis::cmd("HDEL").arg(META).arg("seal")).await;
+    }
+
+    pub(super) async fn seal(&mut self, floor: &Registers) {
+        let probe = format!("{}|uuid", self.run_id);
+        let () = self.ask(redis::cmd("SET").arg(PROBE).arg(&probe)).await;
+        let mut call = redis::cmd("EVAL");
+        call.arg(SEAL).arg(2).arg(META).arg(PROBE);
+        call.arg(u64::MAX / 2048).arg(&probe).arg(FINGERPRINT);
+        call.arg("counter")
+            .arg(floor.counter)
+            .arg("slotFloor")
+            .arg(floor.slot_floor);
+        call.arg("heldFloor").arg(floor.held_floor);
+        call.arg(format!("held:{LOCK}")).arg(floor.held);
+        call.arg(format!("clean:{LOCK}")).arg(floor.clean);
+        if floor.slot.0 > 0 {
+            call.arg(format!("slot:{LOCK}/t"))
+                .arg(slot_text(floor.slot.0, floor.slot.1));
+        }
+        let said: Vec<Value> = self.ask(&mut call).await;
+        assert_eq!(text(&said[0]), "ok", "{said:?}");
+    }
+
+    pub(super) async fn time(&mut self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.ask(&mut redis::cmd("TIME")).await;
+        seconds * 1_000_000 + micros
+    }
+
+    /// `not_after` in microseconds; 0 is too late.
+    pub(super) async fn run(&mut self, op: &Op, own: &str, not_after: u64) -> Said {
+        let mut call = redis::cmd("EVAL");
+        let mut begin = |script: &str, keys: &[&str]| {
+            call.arg(script).arg(keys.len() + 1).arg(META).arg(keys);
+            call.arg(not_after).arg(FINGERPRINT);
+        };
+        match op {
+            Op::Grant {
+                stem,
+                floor,
+                lease_ms,
+            } => {
+                begin(GRANT, &[LEASE, RESERVED]);
+                call.arg(floor)
+                    .arg(own)
+                    .arg(stem_of(&stem.to_string()))
+                    .arg(lease_ms)
+                    .arg(LOCK);
+            }
+            Op::Confirm { value, token } => {
+                begin(CONFIRM, &[LEASE]);
+                call.arg(value.to_string()).arg(token);
+            }
+            Op::Renew {
+                stem,
+                token,
+                lease_ms,
+            } => {
+                begin(RENEW, &[LEASE, RESERVED]);
+                call.arg(own)
+                    .arg(stem_of(&stem.to_string()))
+                    .arg(token)
+                    .arg(lease_ms);
+            }
+            Op::Release { stem, publish } => {
+                begin(RELEASE, &[LEASE, RESERVED]);
+                call.arg(own).arg(if *publish { CHANNEL } else { "" });
+                call.arg(stem_of(&stem.to_string())).arg(LOCK);
+            }
+            Op::Reserve { stem, cluster } => {
+                begin(RESERVE, &[LEASE, RESERVED]);
+                call.arg(CHANNEL)
+                    .arg(own)
+                    .arg(stem_of(&stem.to_string()))
+                    .arg(LOCK)
+                    .arg(cluster);
+            }
+            Op::Observe { cluster } => {
+                begin(OBSERVE, &[LEASE, RESERVED]);
+                call.arg(cluster);
+            }
+            Op::Break { longest_ms } => {
+                begin(BREAK, &[LEASE, RESERVED]);
+                call.arg(longest_ms);
+            }
+            Op::Mark { stem, token, clean } => {
+                begin(MARK, &[LEASE]);
+                let field = if *clean { "clean" } else { "held" };
+                call.arg(stem_of(&stem.to_string()))
+                    .arg(format!("{field}:{LOCK}"))
+                    .arg(token);
+            }
+            Op::Claim { slot, job } => {
+                begin(CLAIM, &[]);
+                call.arg(format!("slot:{LOCK}/t")).arg(slot).arg(job_text(*job));
+            }
+        }
+        let said: Vec<Value> = self.ask(&mut call).await;
+        Said {
+            answer: if text(&said[0]) == "ok" {
+                answer(&said[4])
+            } else {
+                Answer::Unknown
+            },
+            time: integer(&said[1]) * 1_000_000 + integer(&said[2]),
+            counter: said.get(3).map(integer),
+        }
+    }
+
+    /// All data: the registers, and the values of lease and reservation.
+    pub(super) async fn data(&mut self) -> (Registers, Option<String>, Option<String>) {
+        let meta: std::collections::HashMap<String, String> = self.ask(redis::cmd("HGETALL").arg(META)).await;
+        let number = |field: &str| meta.get(field).map_or(0, |text| text.parse().unwrap());
+        let slot = meta.get(&format!("slot:{LOCK}/t")).map_or((0, None), |text| {
+            let (slot, job) = text.split_once('|').unwrap();
+            let job = job.split('@').next().unwrap();
+            (
+                slot.parse().unwrap(),
+                job.strip_prefix('u').map(|uid| uid.parse().unwrap()),
+            )
+        });
+        let registers = Registers {
+            counter: number("counter"),
+            slot,
+            slot_floor: number("slotFloor"),
+            held: number(&format!("held:{LOCK}")),
+            clean: number(&format!("clean:{LOCK}")),
+            held_floor: number("heldFloor"),
+        };
+        let (lease, reserved) = self.ask(redis::cmd("MGET").arg(LEASE).arg(RESERVED)).await;
+        (registers, lease, reserved)
+    }
+}
+
+fn job_text(job: Option<u32>) -> String {
+    job.map_or("nobody".to_owned(), |uid| format!("u{uid}@east"))
+}
+
+fn slot_text(slot: u64, job: Option<u32>) -> String {
+    format!("{slot}|{}", job_text(job))
+}
+
+/// A value without its grant number.
+fn stem_of(value: &str) -> &str {
+    &value[..=value.rfind('|').unwrap()]
+}
+
+fn text(value: &Value) -> String {
+    redis::from_redis_value(value.clone()).unwrap()
+}
+
+fn integer(value: &Value) -> u64 {
+    redis::from_redis_value(value.clone()).unwrap()
+}
+
+fn answer(item: &Value) -> Answer {
+    let Value::Array(parts) = item else {
+        return if integer(item) == 1 {
+            Answer::Done
+        } else {
+            Answer::NotDone
+        };
+    };
+    match text(&parts[0]).as_str() {
+        "granted" => Answer::Granted(integer(&parts[1])),
+        "ours" => Answer::Ours,
+        kind => Answer::Obstacle(
+            super::sequence::obstacle(kind, &text(&parts[1])),
+            integer(&parts[2]),
+        ),
+    }
+}

@@ -1,0 +1,237 @@
+//! One random sequence, on both sides.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use redlock::lease::{ClusterId, HolderIdentity, LeaseValue, Nonce, Obstacle};
+
+use super::real::Real;
+use crate::common::eventually;
+use crate::master::{Answer, Master, Op, Registers};
+use crate::plant::Plant;
+use crate::rate::Rate;
+
+const BOUND: Duration = Duration::from_secs(20);
+/// A script may come so much later than it was meant to, and take so long: what it says of the time that is left is of any moment
+/// between. By as much two sides may differ.
+const LATE_MS: u64 = 20;
+const CLUSTERS: [&str; 2] = ["east", "west"];
+/// Soon over, and not before the sequence is.
+const LEASES_MS: [u64; 3] = [60, 200, 3_600_000];
+
+pub(super) struct Sequence<'a> {
+    rng: Rng,
+    real: &'a mut Real,
+    model: Master,
+    /// By how much the ends of keys may differ, in milliseconds.
+    slack: u64,
+}
+
+pub(super) fn obstacle(kind: &str, text: &str) -> Obstacle {
+    match kind {
+        "lease" => Obstacle::Lease(text.parse().unwrap()),
+        "reserved" => Obstacle::Reserved(text.to_owned()),
+        other => panic!("what is {other}?"),
+    }
+}
+
+impl<'a> Sequence<'a> {
+    pub(super) async fn new(rng: Rng, plant: Plant, real: &'a mut Real) -> Self {
+        let clock = Rate {
+            offset: 0,
+            parts_per_million: 0,
+        };
+        let mut sequence = Self {
+            rng,
+            real,
+            model: Master::new(clock, plant),
+            slack: 0,
+        };
+        sequence.lose_memory().await;
+        sequence
+    }
+
+    async fn lose_memory(&mut self) {
+        let mut floor = Registers {
+            counter: self.rng.u64(..50),
+            slot: (self.rng.u64(..8), Some(self.rng.u32(..3)).filter(|job| *job > 0)),
+            slot_floor: self.rng.u64(..4),
+            held: self.rng.u64(..20),
+            clean: self.rng.u64(..20),
+            held_floor: self.rng.u64(..20),
+        };
+        if floor.slot.0 == 0 {
+            floor.slot.1 = None;
+        }
+        self.real.flush().await;
+        self.real.seal(&floor).await;
+        self.model.forget();
+        self.model.seal(&floor);
+        self.slack = 2;
+    }
+
+    /// As after a restart with the data: what is there merges with what others know.
+    async fn seal_again(&mut self) {
+        let own = self.model.registers.clone();
+        let mut near = |number: u64| (number + self.rng.u64(..3)).saturating_sub(1);
+        let floor = Registers {
+            counter: near(own.counter),
+            slot: (near(own.slot.0), Some(1)),
+            slot_floor: near(own.slot_floor),
+            held: near(own.held),
+            clean: near(own.clean),
+            held_floor: near(own.held_floor),
+        };
+        self.real.unseal().await;
+        self.real.seal(&floor).await;
+        self.model.restart();
+        self.model.seal(&floor);
+    }
+
+    fn value(&mut self) -> LeaseValue {
+        let who = self.rng.usize(..4);
+        LeaseValue {
+            cluster: ClusterId::new(CLUSTERS[who % 2], "uid").unwrap(),
+            identity: HolderIdentity::parse(&format!("candidate-{who}")).unwrap(),
+            nonce: Nonce(u128::from(self.rng.u64(..2))),
+            grant: 0,
+        }
+    }
+
+    /// Who is there, more often than not: a value that nobody has meets little.
+    fn stem(&mut self, now: u64) -> LeaseValue {
+        match self.model.lease(now * 1_000) {
+            Some(value) if self.rng.u32(..3) > 0 => value.clone(),
+            _ => self.value(),
+        }
+    }
+
+    fn op(&mut self, now: u64) -> Op {
+        let stem = self.stem(now);
+        let lease_ms = LEASES_MS[self.rng.usize(..LEASES_MS.len())];
+        let token = (self.model.registers.counter + self.rng.u64(..4)).saturating_sub(1);
+        match self.rng.u32(..12) {
+            0..=2 => Op::Grant {
+                stem,
+                floor: token,
+                lease_ms,
+            },
+            3 => Op::Confirm {
+                value: LeaseValue {
+                    grant: stem.grant + self.rng.u64(..2),
+                    ..stem
+                },
+                token,
+            },
+            4 | 5 => Op::Renew {
+                stem,
+                token,
+                lease_ms,
+            },
+            6 => Op::Release {
+                stem,
+                publish: self.rng.bool(),
+            },
+            7 => {
+                let cluster = CLUSTERS[self.rng.usize(..2)];
+                Op::Reserve {
+                    stem,
+                    cluster: ClusterId::new(cluster, "uid").unwrap().to_string(),
+                }
+            }
+            8 => Op::Observe {
+                cluster: stem.cluster.to_string(),
+            },
+            9 => Op::Break {
+                longest_ms: lease_ms.min(200),
+            },
+            10 => Op::Mark {
+                stem,
+                token,
+                clean: self.rng.bool(),
+            },
+            _ => Op::Claim {
+                slot: (self.model.registers.slot.0 + self.rng.u64(..3)).saturating_sub(1),
+                job: Some(self.rng.u32(1..3)),
+            },
+        }
+    }
+
+    /// Whether both can be compared: not where a key ends at that very moment.
+    pub(super) async fn step(&mut self) -> Result<bool, String> {
+        match self.rng.u32(..40) {
+            0 => self.lose_memory().await,
+            1..=3 => self.seal_again().await,
+            _ => {}
+        }
+        let now = self.away_from_an_end().await;
+        let op = self.op(now);
+        let own = match &op {
+            Op::Grant { stem, .. }
+            | Op::Renew { stem, .. }
+            | Op::Release { stem, .. }
+            | Op::Reserve { stem, .. } => stem.cluster.to_string(),
+            _ => String::new(),
+        };
+        let not_after = if self.rng.u32(..20) == 0 {
+            now - 1
+        } else {
+            now + 3_600_000_000
+        };
+        let before = self.model.clone();
+        let said = self.real.run(&op, &own, not_after).await;
+        let ran = self.real.time().await / 1_000;
+        let (registers, lease, reserved) = self.real.data().await;
+        let ended = self.real.time().await / 1_000;
+        self.slack = self.slack.max(2 + ran - now / 1_000);
+        let reply = self.model.run(said.time * 1_000, not_after, &op);
+        let (from, to) = (now / 1_000 - self.slack, ended + self.slack);
+        if self.slack > LATE_MS || before.ends_between(from, to) || self.model.ends_between(from, to) {
+            self.lose_memory().await;
+            return Ok(false);
+        }
+        let known = said.counter.is_none_or(|counter| counter == reply.counter);
+        if !same(&said.answer, &reply.answer, self.slack) || !known {
+            return Err(format!(
+                "{op:?}\n real: {said:?}\nmodel: {reply:?}\nbefore: {before:?}"
+            ));
+        }
+        let at = ended * 1_000_000;
+        let expected = (
+            self.model.registers.clone(),
+            self.model.lease(at).map(ToString::to_string),
+            self.model.reservation(at).map(ToOwned::to_owned),
+        );
+        if (&registers, &lease, &reserved) != (&expected.0, &expected.1, &expected.2) {
+            let found = (registers, lease, reserved);
+            return Err(format!(
+                "{op:?}\n real: {found:?}\nmodel: {expected:?}\nbefore: {before:?}"
+            ));
+        }
+        Ok(true)
+    }
+
+    /// Waits until no key ends within the time that a script may take to get there. By the server's clock.
+    async fn away_from_an_end(&mut self) -> u64 {
+        let (real, model) = (&mut *self.real, &self.model);
+        eventually(BOUND, "no key is about to end", async || {
+            let now = real.time().await;
+            if model.ends_between(now / 1_000 - LATE_MS, now / 1_000 + LATE_MS) {
+                Err(now)
+            } else {
+                Ok(now)
+            }
+        })
+        .await
+    }
+}
+
+/// But for how long something is left, within the slack.
+fn same(a: &Answer, b: &Answer, slack: u64) -> bool {
+    match (a, b) {
+        (Answer::Obstacle(a, left_a), Answer::Obstacle(b, left_b)) => {
+            format!("{a:?}") == format!("{b:?}") && left_a.abs_diff(*left_b) <= slack
+        }
+        (a, b) => format!("{a:?}") == format!("{b:?}"),
+    }
+}
