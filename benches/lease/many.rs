@@ -125,6 +125,7 @@ async fn hold(quorum: &Quorum, timings: Timings) {
             participation: Participation::Contend,
             ordered_delay: Duration::ZERO,
             guards: false,
+            siblings_first: false,
         };
         elector.put(lock(&format!("leases/{number}")), terms);
     }

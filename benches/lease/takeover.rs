@@ -83,6 +83,7 @@ fn contend(elector: &Elector, name: &str) {
             participation,
             ordered_delay: Duration::ZERO,
             guards: false,
+            siblings_first: false,
         },
     );
 }

@@ -9,12 +9,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redlock::lease::{
     Action, Authority, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue, MAX_MASTERS,
-    Machine, Moment, Nonce, Outcome, QuorumSize, Tally, Terms, timing,
+    Machine, Marks, Moment, Nonce, Outcome, QuorumSize, Tally, Terms, timing,
 };
 
 use crate::{
     courier::{Call, Kind, Progress},
-    master::{Op, Plant},
+    master::{Job, Op},
+    plant::Plant,
     rate::{Instant, Rate},
 };
 
@@ -27,6 +28,7 @@ pub(crate) enum Out {
         call: u64,
         op: Op,
         not_after: u64,
+        deadline: Moment,
     },
     WakeAt(Moment),
     /// `silent`: only for the masters that were not asked, since they did not answer before.
@@ -38,14 +40,30 @@ pub(crate) enum Out {
     Repeat {
         tenure: usize,
         master: usize,
+        reserve: bool,
         wait: Duration,
         until: Moment,
         at: Moment,
     },
-    /// Authority was published; `won` if by a new lease.
+    /// Authority was published; `won` if by a new lease, with how long that took.
     Active {
         token: FencingToken,
-        won: bool,
+        won: Option<(Marks, Duration)>,
+    },
+    /// A majority has the mark `held`, or `clean`.
+    Marked {
+        token: u64,
+        clean: bool,
+    },
+    Claimed {
+        slot: u64,
+        job: Job,
+    },
+    /// A majority keeps the lock for this cluster, for as long as the lease was good for.
+    Reserved {
+        cluster: ClusterId,
+        began: Moment,
+        until: Moment,
     },
     /// A round that needs authority was sent without it.
     WithoutAuthority,
@@ -57,6 +75,8 @@ struct Tenure {
     stem: LeaseValue,
     sent: [u32; MAX_MASTERS],
     pending: [u32; MAX_MASTERS],
+    /// For whom a majority keeps the lock.
+    reserved: Option<ClusterId>,
 }
 
 #[derive(Debug)]
@@ -71,6 +91,9 @@ pub(crate) struct Candidate {
     pub(crate) life: u32,
     machine: Option<Machine>,
     published: Option<Authority>,
+    /// The authority that ended last, and the cluster that the lock was kept for last, with when that began.
+    ended: Option<Authority>,
+    reserved_for: (ClusterId, Moment),
     tenures: Vec<Tenure>,
     calls: BTreeMap<u64, Call>,
     next: u64,
@@ -100,6 +123,8 @@ impl Candidate {
             life: 0,
             machine: None,
             published: None,
+            ended: None,
+            reserved_for: (ClusterId::new(cluster, "uid").unwrap(), Moment::from_nanos(0)),
             tenures: Vec::new(),
             calls: BTreeMap::new(),
             next: 0,
@@ -216,10 +241,11 @@ impl Candidate {
                 self.published = Some(authority);
                 out.push(Out::Active {
                     token: authority.token,
-                    won: won.is_some(),
+                    won: won.map(|(won, _)| (won.marks, now.since(won.started))),
                 });
             }
             Action::PublishStandby { ended, .. } => {
+                self.ended = self.published.or(self.ended);
                 let late = matches!(ended, Some(EndReason::Expired | EndReason::QuorumLost));
                 if late && self.plant == Plant::HealAfterTheEnd {
                     self.heals = self.published.map(|authority| authority.token);

@@ -1,9 +1,14 @@
 //! What must hold at every instant.
 
+use std::{collections::BTreeMap, time::Duration};
+
+use redlock::lease::{ClusterId, Marks};
+
 use crate::{
     candidate::Candidate,
-    master::{Master, mine},
+    master::{Job, Master, mine},
     rate::Instant,
+    world::ACQUIRE_LIMIT,
 };
 
 /// A broken invariant, by its name in the design.
@@ -21,10 +26,30 @@ pub(crate) struct Checks {
     checked: Instant,
     pub(crate) broken: Option<Broken>,
     pub(crate) wins: u64,
+    /// The greatest token whose mark a majority has, and the greatest that any master has as clean.
+    held: u64,
+    clean: u64,
+    slots: BTreeMap<u64, Job>,
+    /// The cluster that the lock is kept for, and until when.
+    reserved: Option<(ClusterId, Instant)>,
+    /// When somebody of a cluster won or gave it up last.
+    entered: BTreeMap<ClusterId, Instant>,
+    /// Clocks may be beyond the drift: the tokens alone do not lean on them.
+    only_tokens: bool,
 }
 
 impl Checks {
+    pub(crate) fn new(only_tokens: bool) -> Self {
+        Self {
+            only_tokens,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn fail(&mut self, invariant: &'static str, at: Instant, how: String) {
+        if self.only_tokens && !matches!(invariant, "S2" | "marks") {
+            return;
+        }
         self.broken.get_or_insert(Broken { invariant, at, how });
     }
 
@@ -53,13 +78,79 @@ impl Checks {
     }
 
     /// S2: each win has a greater token than every one before; a renewal keeps the greatest.
-    pub(crate) fn active(&mut self, token: u64, won: bool, at: Instant) {
-        if token < self.greatest_token || (won && token == self.greatest_token) {
+    pub(crate) fn active(
+        &mut self,
+        token: u64,
+        won: Option<(Marks, Duration)>,
+        cluster: &ClusterId,
+        at: Instant,
+    ) {
+        if token < self.greatest_token || (won.is_some() && token == self.greatest_token) {
             let how = format!("token {token} after {}", self.greatest_token);
             self.fail("S2", at, how);
         }
         self.greatest_token = self.greatest_token.max(token);
-        self.wins += u64::from(won);
+        let Some((marks, took)) = won else { return };
+        self.wins += 1;
+        self.entered.insert(cluster.clone(), at);
+        // The wait of a seal leans on it.
+        if took > ACQUIRE_LIMIT {
+            self.fail("limit", at, format!("an attempt took {took:?}"));
+        }
+        if self.held > self.clean && !marks.ended_uncleanly() {
+            let how = format!("{marks:?} after {} was held and not ended cleanly", self.held);
+            self.fail("marks", at, how);
+        }
+        if let Some((kept, until)) = self.reserved.take()
+            && at < until
+            && kept != *cluster
+        {
+            self.fail("reserved", at, format!("{cluster} won what was kept for {kept}"));
+        }
+    }
+
+    pub(crate) fn held(&mut self, token: u64) {
+        self.held = self.held.max(token);
+    }
+
+    pub(crate) fn clean(&mut self, token: u64) {
+        self.clean = self.clean.max(token);
+    }
+
+    /// Unless it was entered since the reserve `began`, of which its sender may hear late.
+    pub(crate) fn reserved(&mut self, cluster: ClusterId, began: Instant, until: Instant) {
+        if self.entered.get(&cluster).is_none_or(|entered| *entered < began) {
+            self.reserved = Some((cluster, until));
+        }
+    }
+
+    /// Also of a lease that was won too late to be used.
+    pub(crate) fn released(&mut self, by: &ClusterId, at: Instant) {
+        self.entered.insert(by.clone(), at);
+        if self.reserved.as_ref().is_some_and(|(kept, _)| kept == by) {
+            self.reserved = None;
+        }
+    }
+
+    /// S2, of slots.
+    pub(crate) fn claimed(&mut self, slot: u64, job: Job, at: Instant) {
+        let first = *self.slots.entry(slot).or_insert(job);
+        if first != job {
+            self.fail("S2", at, format!("slot {slot}: {first:?} and {job:?}"));
+        }
+    }
+
+    /// S5: a while after a win in good weather, nothing is left of those who lost.
+    pub(crate) fn nothing_left(&mut self, at: Instant, holder: &Candidate, masters: &[&Master]) {
+        for master in masters {
+            if let Some(lease) = master
+                .lease(at)
+                .filter(|lease| Some(lease.nonce) != holder.nonce())
+            {
+                let how = format!("{lease:?} is left under the lease of {}", holder.cluster);
+                return self.fail("S5", at, how);
+            }
+        }
     }
 }
 

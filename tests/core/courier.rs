@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use redlock::lease::{
-    Attempt, FencingToken, GrantReply, Loss, MAX_MASTERS, Moment, Outcome, QuorumSize, Step, Tally, Verdict,
-    View, Vote, Won, timing,
+    Attempt, FencingToken, GrantReply, Loss, MAX_MASTERS, Marks, Moment, Outcome, QuorumSize, Step, Tally,
+    Verdict, View, Vote, Won, timing,
 };
 
-use crate::master::{Answer, NO_MARKS, Plant, Reply};
+use crate::{
+    master::{Answer, Job, Reply},
+    plant::Plant,
+};
 
 /// One call under way to all masters, or to those that it is for.
 #[derive(Debug)]
@@ -29,7 +32,20 @@ pub(crate) enum Kind {
     Reserve,
     Observe,
     Undo,
-    Repeat { wait: Duration, until: Moment },
+    /// Of an undo, or of a reserve.
+    Repeat {
+        wait: Duration,
+        until: Moment,
+        reserve: bool,
+    },
+    Mark {
+        token: u64,
+        clean: bool,
+    },
+    Claim {
+        slot: u64,
+        job: Job,
+    },
 }
 
 #[derive(Debug)]
@@ -46,6 +62,8 @@ pub(crate) enum Progress {
 pub(crate) enum Change {
     None,
     Deliver(Outcome),
+    /// A majority did it: a mark or a claim.
+    Done,
     Confirm {
         token: FencingToken,
         granted: Vec<(usize, u64)>,
@@ -65,10 +83,11 @@ fn grant_reply(reply: Option<&Reply>, now: Moment) -> GrantReply {
     match reply {
         Some(Reply {
             answer: Answer::Granted(number),
+            marks,
             ..
         }) => GrantReply::Granted {
             number: *number,
-            marks: NO_MARKS,
+            marks: *marks,
         },
         Some(reply) => reply
             .sighting(now)
@@ -90,6 +109,10 @@ impl Call {
         match &mut self.progress {
             Progress::Over => Change::None,
             Progress::Attempt(attempt) => {
+                let now = match plant {
+                    Plant::NoCheckAfterTheReplies => attempt.limit() - crate::world::ACQUIRE_LIMIT,
+                    _ => now,
+                };
                 let step = match self.kind {
                     Kind::Confirm => attempt.on_confirm(master, vote(reply), now),
                     _ => attempt.on_grant(master, grant_reply(reply, now), now),
@@ -128,10 +151,17 @@ impl Call {
                     return Change::None;
                 }
                 let majority = tally.verdict() == Verdict::Won;
-                self.over(match self.kind {
-                    Kind::Reserve => Outcome::Reserved { majority },
-                    _ => Outcome::Released,
-                })
+                match self.kind {
+                    Kind::Reserve => {
+                        let majority = majority || plant == Plant::ReserveOnAMinority;
+                        self.over(Outcome::Reserved { majority })
+                    }
+                    Kind::Mark { .. } | Kind::Claim { .. } => {
+                        self.progress = Progress::Over;
+                        if majority { Change::Done } else { Change::None }
+                    }
+                    _ => self.over(Outcome::Released),
+                }
             }
         }
     }
@@ -173,7 +203,7 @@ fn unconfirmed(token: FencingToken, limit: Moment) -> Won {
         token,
         started,
         valid_until: started + lease - timing::drift(lease),
-        marks: NO_MARKS,
+        marks: Marks::default(),
     }
 }
 

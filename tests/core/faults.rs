@@ -5,23 +5,24 @@ use std::time::Duration;
 use redlock::lease::{ClusterId, Event, Participation};
 
 use crate::{
-    rate::MS,
-    world::{CALM, LONG, LONGEST, SHORT, Weather, What, World},
+    rate::{MS, SECOND},
+    world::{CALM, EPOCH, LONG, LONGEST, SHORT, Weather, What, World},
 };
 
 impl World {
     /// Rough weather, and a fault every few hundred milliseconds.
     pub(crate) fn storm(&mut self) {
         self.weather = Weather {
-            loss: self.rng.f64() * 0.05,
+            loss: self.rng.f64() * if self.hand_overs { 0.3 } else { 0.05 },
             duplicate: self.rng.f64() * 0.05,
             slow: self.rng.f64() * 0.1,
         };
         self.at(self.now, What::Fault);
+        self.at(self.now, What::Slot);
     }
 
     pub(crate) fn fault(&mut self) {
-        if self.weather.slow <= 0.0 {
+        if !self.storms() {
             return;
         }
         let (candidate, master) = (
@@ -29,32 +30,59 @@ impl World {
             self.rng.usize(..self.masters.len()),
         );
         let later = |rng: &mut fastrand::Rng, ms: u64| rng.u64(1..ms) * MS;
-        match self.rng.u32(..12) {
-            0 => self.cut[candidate][master] ^= true,
+        let fault = if self.hand_overs {
+            [0, 1, 2, 8, 10, 10, 10, 10][self.rng.usize(..8)]
+        } else {
+            self.rng.u32(..15)
+        };
+        match fault {
+            0 => {
+                self.count("partition");
+                self.cut[candidate][master] ^= true;
+            }
             1 => {
+                self.count("partition from all masters");
                 let cut = self.rng.bool();
                 self.cut[candidate].fill(cut);
             }
-            2 => self.candidates[candidate].connections[master] += 1,
+            2 => {
+                self.count("lost connection");
+                self.candidates[candidate].connections[master] += 1;
+            }
             3 if self.paused[candidate] <= self.now => {
                 self.paused[candidate] = self.now + later(&mut self.rng, 4_000);
+                let ends = self.candidates[candidate].authority_ends();
+                if ends.is_some_and(|ends| self.now < ends && ends < self.paused[candidate]) {
+                    self.count("pause past the lease");
+                }
             }
             4 if self.hung[master].is_none() && !self.down[master] => {
+                self.count("hung master");
                 self.hung[master] = Some(Vec::new());
                 let at = self.now + later(&mut self.rng, 1_500);
                 self.at(at, What::Resume { master });
             }
-            5 | 6 => {
-                let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
-                if unsealed < self.size.tolerated() && self.hung[master].is_none() {
-                    self.down[master] ^= true;
-                    if self.down[master] || self.rng.bool() {
-                        self.lose_memory(master);
-                        self.down[master] = false;
-                    }
+            5 | 6 if self.may_lose(master) => match self.rng.u32(..3) {
+                0 => {
+                    self.count("FLUSHALL");
+                    self.lose_memory(master);
                 }
+                keeps => {
+                    if keeps == 1 {
+                        self.count("crash of a master that keeps its memory");
+                    } else {
+                        self.count("crash of a master without memory");
+                        self.masters[master].forget();
+                    }
+                    self.down[master] = true;
+                    let (at, probe) = (self.now + later(&mut self.rng, 2_000), self.masters[master].probe);
+                    self.at(at, What::Back { master, probe });
+                }
+            },
+            7 if self.candidates[candidate].alive() => {
+                self.count("crash of a candidate");
+                self.candidates[candidate].crash();
             }
-            7 => self.candidates[candidate].crash(),
             8 if !self.candidates[candidate].alive() => self.start(candidate),
             9 => {
                 let timings = if self.rng.bool() { SHORT } else { LONG };
@@ -68,11 +96,17 @@ impl World {
                 self.tell(candidate, Event::SpecChanged(terms));
             }
             10 => {
+                // After a mark that all has stopped, it steps down by itself.
+                if self.rng.u32(..3) == 0 {
+                    let out = self.candidates[candidate].mark(self.now, true);
+                    self.carry(candidate, out);
+                }
                 let event = if self.rng.bool() {
                     Event::StepDown {
                         abstain: Duration::from_millis(self.rng.u64(..500)),
                     }
                 } else {
+                    self.count("reservation");
                     let to = if self.rng.bool() { "east" } else { "west" };
                     Event::HandOver {
                         to: ClusterId::new(to, "uid").unwrap(),
@@ -81,11 +115,63 @@ impl World {
                 };
                 self.tell(candidate, event);
             }
-            11 if self.rng.u32(..4) == 0 => self.break_lock(),
+            11 if self.rng.u32(..4) == 0 => {
+                self.count("break");
+                self.break_lock();
+            }
+            12 => {
+                self.count("partition of replies alone");
+                self.deaf[candidate][master] ^= true;
+            }
+            13 if self.steps => {
+                self.count("clock step of a master");
+                let clock = &mut self.masters[master].clock;
+                let step = self.rng.u64(..5_000) * MS;
+                clock.offset = if self.rng.bool() {
+                    clock.offset + step
+                } else {
+                    clock.offset - step
+                };
+            }
+            14 if self.total_losses && self.rng.u32(..4) == 0 => {
+                for master in 0..self.masters.len() {
+                    if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
+                        self.lose_memory(master);
+                    }
+                }
+            }
             _ => {}
         }
         let at = self.now + later(&mut self.rng, 300);
         self.at(at, What::Fault);
+    }
+
+    /// Whoever is there may claim the slot that came due last, again and again, each for the Job of its own cluster.
+    pub(crate) fn slot(&mut self) {
+        const EVERY: u64 = 250 * MS;
+        const SECONDS: u64 = 10;
+        let slot = (EPOCH + self.now) / (SECONDS * SECOND) * SECONDS;
+        for candidate in 0..self.candidates.len() {
+            if self.rng.u32(..4) == 0 {
+                let job = u32::try_from(candidate % 2).unwrap();
+                let out = self.candidates[candidate].claim(self.now, slot, Some(job));
+                self.carry(candidate, out);
+            }
+        }
+        if self.storms() {
+            let at = self.now + EVERY;
+            self.at(at, What::Slot);
+        }
+    }
+
+    fn storms(&self) -> bool {
+        self.weather.slow > 0.0
+    }
+
+    /// No more than f at a time are without a vote.
+    fn may_lose(&self, master: usize) -> bool {
+        let without = (0..self.masters.len()).filter(|m| self.down[*m] || !self.masters[*m].sealed);
+        without.count() < self.size.tolerated() && self.hung[master].is_none() && !self.down[master]
     }
 
     fn break_lock(&mut self) {
@@ -104,14 +190,19 @@ impl World {
         let resumed = self.paused.iter().copied().max().unwrap_or(0).max(self.now) + MS;
         self.run_until(resumed);
         for master in 0..self.masters.len() {
-            self.down[master] = false;
+            if self.down[master] {
+                self.back(master, self.masters[master].probe);
+            }
             self.resume(master);
         }
         let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
         let sealed: Vec<usize> = (0..self.masters.len())
             .filter(|m| self.masters[*m].sealed)
             .collect();
-        for master in sealed.into_iter().take(self.size.tolerated() - unsealed) {
+        for master in sealed
+            .into_iter()
+            .take(self.size.tolerated().saturating_sub(unsealed))
+        {
             match self.rng.u32(..3) {
                 0 => self.down[master] = true,
                 1 => self.hung[master] = Some(Vec::new()),
@@ -120,6 +211,7 @@ impl World {
         }
         for candidate in 0..self.candidates.len() {
             self.cut[candidate].fill(false);
+            self.deaf[candidate].fill(false);
             if self.candidates[candidate].alive() {
                 let terms = self.terms(candidate, SHORT);
                 self.tell(candidate, Event::SpecChanged(terms));

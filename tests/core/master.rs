@@ -1,102 +1,29 @@
-//! A model of one master: what the scripts under `src/masters/scripts` do, on one lock.
+//! A model of one master: what the scripts under `src/masters/scripts` do, on one lock. `tests/redis/model.rs` holds it
+//! against a real one.
 
-use redlock::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting};
+#[path = "master/op.rs"]
+mod op;
+#[path = "master/registers.rs"]
+mod registers;
 
-use crate::rate::{Instant, MS, Rate};
+use redlock::lease::{LeaseValue, Obstacle};
 
-/// One script call.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    Grant {
-        stem: LeaseValue,
-        floor: u64,
-        lease_ms: u64,
-    },
-    Confirm {
-        value: LeaseValue,
-        token: u64,
-    },
-    Renew {
-        stem: LeaseValue,
-        token: u64,
-        lease_ms: u64,
-    },
-    Release {
-        stem: LeaseValue,
-        publish: bool,
-    },
-    Reserve {
-        stem: LeaseValue,
-        cluster: String,
-    },
-    Observe {
-        cluster: String,
-    },
-    Break {
-        longest_ms: u64,
-    },
-}
-
-/// What stands in the way, as the script words it.
-#[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    Granted(u64),
-    Done,
-    NotDone,
-    Ours,
-    Obstacle(Obstacle, u64),
-    /// Not sealed, or too late.
-    Unknown,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) answer: Answer,
-    /// Microseconds by the master's clock.
-    pub(crate) time: u64,
-    pub(crate) counter: u64,
-    /// Tell the standbys.
-    pub(crate) published: bool,
-}
-
-impl Reply {
-    pub(crate) fn sighting(&self, received: Moment) -> Option<Sighting> {
-        match &self.answer {
-            Answer::Obstacle(obstacle, left_ms) => {
-                let left = std::time::Duration::from_millis(*left_ms);
-                Some(Sighting::blocked(obstacle.clone(), received + left))
-            }
-            Answer::Ours => Some(Sighting::OURS),
-            Answer::Granted(_) | Answer::Done | Answer::NotDone => Some(Sighting::FREE),
-            Answer::Unknown => None,
-        }
-    }
-}
-
-/// Faults of the protocol itself, to prove that the checks see them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plant {
-    Nothing,
-    NoDrift,
-    NoConfirm,
-    SealWithoutWaiting,
-    NoSeal,
-    VoteCountedTwice,
-    HealAfterTheEnd,
-    FailedRenewalDeletes,
-    BreakDeletes,
-    VotesSummedOverRounds,
-    ReserveBeforeTheEnd,
-    UndoOfOthers,
-}
+pub(crate) use self::{
+    op::{Answer, Op, Reply},
+    registers::{Job, Registers},
+};
+use crate::{
+    plant::Plant,
+    rate::{Instant, MS, Rate},
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     pub(crate) clock: Rate,
-    /// Changes at every restart.
-    pub(crate) run: u64,
+    /// The probe of its quarantine, the last one if it is sealed.
+    pub(crate) probe: u64,
     pub(crate) sealed: bool,
-    pub(crate) counter: u64,
+    pub(crate) registers: Registers,
     /// With the millisecond of the own clock in which the key is alive for the last time.
     lease: Option<(LeaseValue, u64)>,
     reserved: Option<(String, u64)>,
@@ -108,27 +35,34 @@ pub(crate) fn mine(value: &LeaseValue, stem: &LeaseValue) -> bool {
 }
 
 impl Master {
-    pub(crate) fn new(clock: Rate, counter: u64, plant: Plant) -> Self {
+    pub(crate) fn new(clock: Rate, plant: Plant) -> Self {
         Self {
             clock,
-            run: 1,
+            probe: 0,
             sealed: true,
-            counter,
+            registers: Registers::default(),
             lease: None,
             reserved: None,
             plant,
         }
     }
 
-    /// Loses all that it knew.
-    pub(crate) fn forget(&mut self) {
-        self.run += 1;
+    /// Another process, with the same data: it has no vote until it is sealed again.
+    pub(crate) fn restart(&mut self) {
+        self.probe += 1;
         self.sealed = self.plant == Plant::NoSeal;
-        (self.counter, self.lease, self.reserved) = (0, None, None);
     }
 
-    pub(crate) fn seal(&mut self, floor: u64) {
-        self.counter = self.counter.max(floor);
+    /// Loses all that it knew.
+    pub(crate) fn forget(&mut self) {
+        self.restart();
+        (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
+    }
+
+    pub(crate) fn seal(&mut self, floor: &Registers) {
+        if self.plant != Plant::FloorNotRestored {
+            self.registers = self.registers.merged(floor, self.plant);
+        }
         self.sealed = true;
     }
 
@@ -153,7 +87,20 @@ impl Master {
             .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
     }
 
-    fn reservation(&self, at: Instant) -> Option<&str> {
+    /// Whether a key ends in this time, in milliseconds of the own clock.
+    #[allow(dead_code, reason = "for the comparison with a real server")]
+    pub(crate) fn ends_between(&self, from: u64, to: u64) -> bool {
+        let lasts = [
+            self.lease.as_ref().map(|(_, last)| last),
+            self.reserved.as_ref().map(|(_, last)| last),
+        ];
+        lasts
+            .into_iter()
+            .flatten()
+            .any(|last| (from..=to).contains(&(last + 1)))
+    }
+
+    pub(crate) fn reservation(&self, at: Instant) -> Option<&str> {
         let alive = |(_, last): &&(String, u64)| self.millis(at) <= *last;
         self.reserved
             .as_ref()
@@ -179,10 +126,16 @@ impl Master {
         }
     }
 
+    /// Whether something was written since.
+    pub(crate) fn differs(&self, before: &Self) -> bool {
+        (&self.lease, &self.reserved, &self.registers) != (&before.lease, &before.reserved, &before.registers)
+    }
+
     /// Runs one script. `not_after` in microseconds of the own clock.
     pub(crate) fn run(&mut self, at: Instant, not_after: u64, op: &Op) -> Reply {
         let mut published = false;
-        let answer = if !self.sealed || self.micros(at) > not_after {
+        let late = self.micros(at) > not_after && self.plant != Plant::NoNotAfter;
+        let answer = if !self.sealed || late {
             Answer::Unknown
         } else {
             self.execute(at, op, &mut published)
@@ -190,7 +143,8 @@ impl Master {
         Reply {
             answer,
             time: self.micros(at),
-            counter: self.counter,
+            counter: self.registers.counter,
+            marks: self.registers.marks(),
             published,
         }
     }
@@ -206,26 +160,25 @@ impl Master {
                 floor,
                 lease_ms,
             } => {
-                self.counter = self.counter.max(*floor);
                 if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
                     return Answer::Granted(value.grant);
                 }
                 if let Some(obstacle) = self.obstacle(at, foreign(&stem.cluster.to_string())) {
                     return obstacle;
                 }
-                self.counter += 1;
+                self.registers.counter = self.registers.counter.max(*floor) + 1;
                 let value = LeaseValue {
-                    grant: self.counter,
+                    grant: self.registers.counter,
                     ..stem.clone()
                 };
                 self.lease = Some((value, now + lease_ms));
-                Answer::Granted(self.counter)
+                Answer::Granted(self.registers.counter)
             }
             Op::Confirm { value, token } => {
                 if found.as_ref() != Some(value) {
                     return Answer::NotDone;
                 }
-                self.counter = self.counter.max(*token);
+                self.registers.counter = self.registers.counter.max(*token);
                 Answer::Done
             }
             Op::Renew {
@@ -240,7 +193,7 @@ impl Master {
                 match (&mut self.lease, found) {
                     (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
                     _ => {
-                        self.counter = self.counter.max(*token);
+                        self.registers.counter = self.registers.counter.max(*token);
                         self.lease = Some((
                             LeaseValue {
                                 grant: *token,
@@ -292,8 +245,17 @@ impl Master {
                 self.reserved = Some(("nobody".to_owned(), now + longest_ms));
                 Answer::Done
             }
+            Op::Mark { stem, token, clean } => {
+                if !found.as_ref().is_some_and(|value| mine(value, stem)) {
+                    return Answer::NotDone;
+                }
+                self.registers.mark(*token, *clean);
+                Answer::Done
+            }
+            Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {
+                true => Answer::Done,
+                false => Answer::NotDone,
+            },
         }
     }
 }
-
-pub(crate) const NO_MARKS: Marks = Marks { held: 0, clean: 0 };

@@ -5,14 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redlock::lease::{
     Action, Attempt, ClusterId, Event, Farewell, FencingToken, GrantReply, HolderIdentity, LeaseValue, Loss,
-    Machine, Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step, Tally,
-    Terms, Timings, Verdict, View, Vote, Won, timing,
+    Machine, Marks, Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step,
+    Tally, Terms, Timings, Verdict, View, Vote, Won, timing,
 };
 
-use crate::{
-    master::NO_MARKS,
-    world::{ACQUIRE_LIMIT, LONG, SHORT},
-};
+use crate::world::{ACQUIRE_LIMIT, LONG, SHORT};
 
 const START: Moment = Moment::from_nanos(1_000_000_000);
 
@@ -53,7 +50,7 @@ fn sighting() -> impl Strategy<Value = Sighting> {
 
 fn grant_reply() -> impl Strategy<Value = GrantReply> {
     prop_oneof![
-        3 => (1_u64..4).prop_map(|number| GrantReply::Granted { number, marks: NO_MARKS }),
+        3 => (1_u64..4).prop_map(|number| GrantReply::Granted { number, marks: Marks::default() }),
         1 => sighting().prop_map(GrantReply::Refused),
         1 => Just(GrantReply::Unknown),
     ]
@@ -197,6 +194,7 @@ fn terms(timings: Timings, entropy: u64) -> Terms {
         },
         ordered_delay: Duration::from_millis(entropy % 3 * 100),
         guards: false,
+        siblings_first: false,
     }
 }
 
@@ -294,7 +292,7 @@ impl Script {
                     token,
                     valid_until: self.bound,
                     started,
-                    marks: NO_MARKS,
+                    marks: Marks::default(),
                 })
             }
             Round::Acquire { .. } if view.decided() => Outcome::NotWon(Loss::Refused(view)),

@@ -6,6 +6,7 @@ use redlock::lease::Moment;
 pub(crate) type Instant = u64;
 
 pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000 * MS;
 
 /// A clock that shows `offset` at the beginning and gains `parts_per_million`.
 #[derive(Clone, Copy, Debug)]

@@ -1,17 +1,26 @@
 //! One run from a seed: a storm, a calm, a release, a crash.
 
+use std::collections::BTreeMap;
+
 use redlock::lease::{Event, timing};
 
 use crate::{
     checks::Broken,
-    master::Plant,
+    plant::Plant,
     rate::{Instant, MS},
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST, SHORT, World, nanos},
 };
 
 const STORM: Instant = 15_000 * MS;
 
-pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<u64, Broken> {
+/// What happened in a run, or in many.
+#[derive(Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) wins: u64,
+    pub(crate) faults: BTreeMap<&'static str, u64>,
+}
+
+pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<Happened, Broken> {
     let mut world = World::new(seed, plant);
     world.trace = trace;
     for candidate in 0..world.candidates.len() {
@@ -21,7 +30,10 @@ pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<u64, Broken> {
     world.run_until(STORM);
     world.calm();
     // What stands in the way may be a break; then everybody has backed off once.
-    let bound = nanos(LONGEST) * 102 / 100 + 2 * nanos(SHORT.retry_period) + 2 * nanos(ACQUIRE_LIMIT);
+    let mut bound = nanos(LONGEST) * 102 / 100 + 2 * nanos(SHORT.retry_period) + 2 * nanos(ACQUIRE_LIMIT);
+    if world.masters.iter().filter(|master| master.sealed).count() < world.size.majority() {
+        bound += nanos(timing::seal_wait(LONGEST, ACQUIRE_LIMIT)) + nanos(ACQUIRE_LIMIT);
+    }
     held_within(&mut world, bound, "faults stopped");
     // Whatever else happened in the storm has run out, and renewals are regular.
     let settled = world.now + 2 * nanos(LONGEST);
@@ -38,6 +50,7 @@ pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<u64, Broken> {
         world.run_until(at);
         let bound = entering(&world);
         held_within(&mut world, bound, "a clean release");
+        nothing_is_left(&mut world);
     }
     let settled = world.now + nanos(SHORT.lease_duration);
     world.run_until(settled);
@@ -58,24 +71,40 @@ pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<u64, Broken> {
     }
     match world.checks.broken {
         Some(broken) => Err(broken),
-        None => Ok(world.checks.wins),
+        None => Ok(Happened {
+            wins: world.checks.wins,
+            faults: world.faults,
+        }),
     }
 }
 
 /// How long candidates that may enter now can be at it. Where a master is hung and two split the others, nobody knows
-/// more before the command's deadline.
+/// more before the command's deadline; where something runs, siblings of a holder that died go first.
 fn entering(world: &World) -> u64 {
     let hung = world.hung.iter().any(Option::is_some);
-    50 * MS
-        + if hung {
-            4 * nanos(COMMAND_TIMEOUT + SHORT.retry_period)
-        } else {
-            0
-        }
+    let undecided = if hung {
+        4 * nanos(COMMAND_TIMEOUT + SHORT.retry_period)
+    } else {
+        0
+    };
+    let siblings = if world.guards { 250 * MS } else { 0 };
+    50 * MS + undecided + siblings
 }
 
 fn holder(world: &World) -> Option<usize> {
     (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some())
+}
+
+/// S5, a little after a clash.
+fn nothing_is_left(world: &mut World) {
+    let soon = world.now + nanos(COMMAND_TIMEOUT) * 4;
+    world.run_until(soon);
+    if let Some(holder) = holder(world) {
+        let reachable = (0..world.masters.len()).filter(|m| world.reachable(*m));
+        let masters: Vec<_> = reachable.map(|m| &world.masters[m]).collect();
+        let holder = &world.candidates[holder];
+        world.checks.nothing_left(world.now, holder, &masters);
+    }
 }
 
 /// L1.
@@ -91,7 +120,7 @@ fn held_within(world: &mut World, bound: u64, after: &str) {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
@@ -110,7 +139,7 @@ fn the_invariants_hold_under_every_fault_of_the_network_masters_and_candidates()
     let mut wins = 0;
     for seed in first..first + seeds {
         match run(seed, Plant::Nothing, false) {
-            Ok(more) => wins += more,
+            Ok(happened) => wins += happened.wins,
             Err(broken) => panic!("replay with REDLOCK_SEED={seed}: {broken:?}"),
         }
     }

@@ -1,5 +1,7 @@
 //! Virtual time, the network between candidates and masters, and the events of both.
 
+#[path = "world/event.rs"]
+mod event;
 #[path = "world/network.rs"]
 mod network;
 #[path = "world/seal.rs"]
@@ -11,19 +13,24 @@ use std::{
     time::Duration,
 };
 
-use redlock::lease::{Event, Moment, Participation, QuorumSize, Terms, Timings};
+use redlock::lease::{Event, Participation, QuorumSize, Terms, Timings};
 
+use self::event::Request;
+pub(crate) use self::event::What;
 use crate::{
     candidate::{Candidate, Out},
     checks::Checks,
-    master::{Master, Op, Plant, Reply},
-    rate::{Instant, MS, Rate},
+    master::Master,
+    plant::Plant,
+    rate::{Instant, MS, Rate, SECOND},
 };
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
 pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);
 pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
+/// What a wall clock that is right shows at the beginning.
+pub(crate) const EPOCH: Instant = 1_700_000_000 * SECOND;
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
 
 const fn timings(lease: u64, renew_deadline: u64, retry: u64) -> Timings {
@@ -37,67 +44,6 @@ const fn timings(lease: u64, renew_deadline: u64, retry: u64) -> Timings {
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap()
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    candidate: usize,
-    life: u32,
-    connection: u32,
-    call: u64,
-    op: Op,
-    not_after: u64,
-}
-
-#[derive(Debug)]
-pub(crate) enum What {
-    Arrives {
-        master: usize,
-        request: Request,
-    },
-    Answers {
-        master: usize,
-        request: Request,
-        reply: Option<Reply>,
-    },
-    Tell {
-        candidate: usize,
-        life: u32,
-        event: Event,
-    },
-    Timer {
-        candidate: usize,
-        life: u32,
-        due: Moment,
-    },
-    Deadline {
-        candidate: usize,
-        life: u32,
-        call: u64,
-        silent: bool,
-    },
-    Repeat {
-        candidate: usize,
-        life: u32,
-        tenure: usize,
-        master: usize,
-        wait: Duration,
-        until: Moment,
-    },
-    /// The registers of f+1 other masters are read, after the wait.
-    ReadFloor {
-        master: usize,
-        run: u64,
-    },
-    Seal {
-        master: usize,
-        run: u64,
-        floor: u64,
-    },
-    Resume {
-        master: usize,
-    },
-    Fault,
 }
 
 /// How bad the network is.
@@ -131,11 +77,29 @@ pub(crate) struct World {
     /// Requests that wait in the sockets of a stopped master.
     pub(crate) hung: Vec<Option<Vec<Request>>>,
     pub(crate) down: Vec<bool>,
-    /// Whether a candidate reaches a master.
+    /// When each master was put under quarantine last.
+    pub(crate) probed: Vec<Instant>,
+    /// Clocks of masters are set. Two may hold it then, but tokens rise.
+    pub(crate) steps: bool,
+    /// A majority may lose its memory at once.
+    pub(crate) total_losses: bool,
+    /// The lock is passed on again and again, by a network that loses much.
+    pub(crate) hand_overs: bool,
+    /// Something runs under the lease.
+    pub(crate) guards: bool,
+    /// Whether a candidate is kept from a master, and only from what it answers.
     pub(crate) cut: Vec<Vec<bool>>,
+    pub(crate) deaf: Vec<Vec<bool>>,
+    /// How often each fault happened.
+    pub(crate) faults: BTreeMap<&'static str, u64>,
     /// The last arrival on each connection: requests on one stay in order.
     arrivals: BTreeMap<(usize, usize, u32), Instant>,
     pub(crate) trace: bool,
+}
+
+/// Which seeds are about hand-overs alone.
+pub(crate) const fn hands_over(seed: u64) -> bool {
+    seed % 16 == 15
 }
 
 impl World {
@@ -148,11 +112,14 @@ impl World {
             // Both ends of a pair may err, in opposite directions: together within 1 %.
             parts_per_million: rng.i64(-4_500..=4_500),
         };
-        let masters: Vec<_> = (0..n)
-            .map(|_| Master::new(clock(1_700_000_000), 0, plant))
-            .collect();
-        let clocks: Vec<_> = (0..4).map(|_| clock(1)).collect();
-        let count = rng.usize(2..=4);
+        let masters: Vec<_> = (0..n).map(|_| Master::new(clock(1_700_000_000), plant)).collect();
+        let mut clocks: Vec<_> = (0..5).map(|_| clock(1)).collect();
+        let count = rng.usize(2..=5);
+        let beyond = rng.u32(..16) == 0;
+        let steps = rng.u32(..16) == 0;
+        if beyond {
+            clocks[0].parts_per_million = if rng.bool() { 80_000 } else { -80_000 };
+        }
         let candidates: Vec<_> = (0..count)
             .map(|i| {
                 Candidate::new(
@@ -166,12 +133,16 @@ impl World {
             .collect();
         Self {
             now: MS,
-            rng,
             plant,
             size,
             masters,
             candidates,
-            checks: Checks::default(),
+            checks: Checks::new(beyond || steps),
+            steps,
+            total_losses: rng.u32(..8) == 0,
+            guards: rng.bool(),
+            hand_overs: hands_over(seed),
+            probed: vec![0; n],
             weather: CALM,
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
@@ -180,9 +151,16 @@ impl World {
             hung: vec![None; n],
             down: vec![false; n],
             cut: vec![vec![false; n]; count],
+            deaf: vec![vec![false; n]; count],
+            faults: BTreeMap::from([("clock beyond the drift", u64::from(beyond))]),
             arrivals: BTreeMap::new(),
             trace: false,
+            rng,
         }
+    }
+
+    pub(crate) fn count(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
     }
 
     pub(crate) fn at(&mut self, at: Instant, what: What) {
@@ -198,7 +176,8 @@ impl World {
             timings,
             participation: Participation::Contend,
             ordered_delay: Duration::ZERO,
-            guards: false,
+            guards: self.guards,
+            siblings_first: self.guards,
         }
     }
 
@@ -299,25 +278,29 @@ impl World {
                 candidate,
                 tenure,
                 master,
+                reserve,
                 wait,
                 until,
                 ..
             } => {
-                let out = self.candidates[candidate].on_repeat(self.now, (tenure, master), wait, until);
+                let out =
+                    self.candidates[candidate].on_repeat(self.now, (tenure, master, reserve), wait, until);
                 self.carry(candidate, out);
             }
-            What::ReadFloor { master, run } => self.read_floor(master, run),
-            What::Seal { master, run, floor } => {
-                if self.masters[master].run == run && !self.masters[master].sealed {
-                    self.masters[master].seal(floor);
+            What::ReadFloor { master, probe } => self.read_floor(master, probe),
+            What::Seal { master, probe, floor } => {
+                if self.masters[master].probe == probe && !self.masters[master].sealed {
+                    self.masters[master].seal(&floor);
                 }
             }
             What::Resume { master } => self.resume(master),
+            What::Back { master, probe } => self.back(master, probe),
             What::Fault => self.fault(),
+            What::Slot => self.slot(),
         }
     }
 
-    fn carry(&mut self, candidate: usize, out: Vec<Out>) {
+    pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
         let life = self.candidates[candidate].life;
         for out in out {
             if self.trace {
@@ -331,7 +314,9 @@ impl World {
                     call,
                     op,
                     not_after,
+                    deadline,
                 } => {
+                    let deadline = clock.instant(deadline);
                     let request = Request {
                         candidate,
                         life,
@@ -339,6 +324,7 @@ impl World {
                         call,
                         op,
                         not_after,
+                        deadline,
                     };
                     self.dispatch(master, request);
                 }
@@ -357,6 +343,7 @@ impl World {
                 Out::Repeat {
                     tenure,
                     master,
+                    reserve,
                     wait,
                     until,
                     at,
@@ -368,12 +355,34 @@ impl World {
                             life,
                             tenure,
                             master,
+                            reserve,
                             wait,
                             until,
                         },
                     );
                 }
-                Out::Active { token, won } => self.checks.active(token.0, won, self.now),
+                Out::Active { token, won } => {
+                    let cluster = &self.candidates[candidate].cluster;
+                    self.checks.active(token.0, won, cluster, self.now);
+                    if won.is_some() && self.rng.bool() {
+                        let out = self.candidates[candidate].mark(self.now, false);
+                        self.carry(candidate, out);
+                    }
+                }
+                Out::Marked { token, clean: false } => self.checks.held(token),
+                Out::Marked { clean: true, .. } => {
+                    let abstain = Duration::from_millis(self.rng.u64(..500));
+                    self.tell(candidate, Event::StepDown { abstain });
+                }
+                Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
+                Out::Reserved {
+                    cluster,
+                    began,
+                    until,
+                } => {
+                    let (began, until) = (clock.instant(began), clock.instant(until));
+                    self.checks.reserved(cluster, began, until);
+                }
                 Out::WithoutAuthority => {
                     self.checks.fail(
                         "S4",

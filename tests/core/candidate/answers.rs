@@ -7,7 +7,8 @@ use redlock::lease::{Authority, Event, LeaseValue, Moment, Outcome, Tally, Vote,
 use super::{Candidate, Out};
 use crate::{
     courier::{Change, Kind, Progress, is_loss, vote},
-    master::{Op, Plant, Reply},
+    master::{Op, Reply},
+    plant::Plant,
     rate::Instant,
     world::{COMMAND_TIMEOUT, LONGEST},
 };
@@ -112,8 +113,23 @@ impl Candidate {
                     },
                 );
             }
+            Change::Done => out.push(match kind {
+                Kind::Claim { slot, job } => Out::Claimed { slot, job },
+                Kind::Mark { token, clean } => Out::Marked { token, clean },
+                _ => return,
+            }),
             Change::Deliver(outcome) => {
-                if is_loss(&outcome) {
+                if let (Outcome::Reserved { majority: true }, Some(ended)) = (&outcome, self.ended) {
+                    let (cluster, began) = self.reserved_for.clone();
+                    let until = ended.valid_until;
+                    self.tenures[tenure].reserved = Some(cluster.clone());
+                    out.push(Out::Reserved {
+                        cluster,
+                        began,
+                        until,
+                    });
+                }
+                if is_loss(&outcome) && self.plant != Plant::NoCleanUp {
                     let progress = Progress::Round(Tally::new(self.size));
                     self.delete(now, tenure, None, Kind::Undo, progress, out, |_| true);
                 }
@@ -157,7 +173,7 @@ impl Candidate {
             let lease = crate::world::SHORT.lease_duration;
             let valid_until = started + lease - timing::drift(lease);
             self.published = Some(Authority { token, valid_until });
-            out.push(Out::Active { token, won: false });
+            out.push(Out::Active { token, won: None });
         }
     }
 
@@ -173,6 +189,9 @@ impl Candidate {
         connection: u32,
         out: &mut Vec<Out>,
     ) {
+        if self.plant == Plant::NoCleanUp {
+            return;
+        }
         let Some(lease) = self.tenures.get_mut(tenure) else {
             return;
         };
@@ -188,15 +207,17 @@ impl Candidate {
                 COMMAND_TIMEOUT * 102 / 100 + Duration::from_millis(5),
                 now + LONGEST + COMMAND_TIMEOUT,
             ),
-            Kind::Repeat { wait, until } if !done => (wait * 2, until),
+            Kind::Repeat { wait, until, .. } if !done => (wait * 2, until),
             _ => return,
         };
         let left = lease.pending[master] > 0
             || (lease.sent[master] != 0 && (!done || lease.sent[master] != connection));
         if left && now + wait <= until {
+            let reserve = matches!(kind, Kind::Reserve | Kind::Repeat { reserve: true, .. });
             out.push(Out::Repeat {
                 tenure,
                 master,
+                reserve: reserve && !matches!(self.plant, Plant::ReserveUndone | Plant::ReserveOnAMinority),
                 wait,
                 until,
                 at: now + wait,
@@ -207,22 +228,18 @@ impl Candidate {
     pub(crate) fn on_repeat(
         &mut self,
         at: Instant,
-        (tenure, master): (usize, usize),
+        (tenure, master, reserve): (usize, usize, bool),
         wait: Duration,
         until: Moment,
     ) -> Vec<Out> {
-        let mut out = Vec::new();
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
         let progress = Progress::Round(Tally::new(self.size));
-        let kind = Kind::Repeat { wait, until };
-        self.delete(
-            self.clock.moment(at),
-            tenure,
-            None,
-            kind,
-            progress,
-            &mut out,
-            |m| m == master,
-        );
+        let kind = Kind::Repeat { wait, until, reserve };
+        if !reserve {
+            self.delete(now, tenure, None, kind, progress, &mut out, |m| m == master);
+        } else if let Some(cluster) = self.tenures[tenure].reserved.clone() {
+            self.reserve(now, tenure, None, kind, &cluster, &mut out, |m| m == master);
+        }
         out
     }
 }

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use redlock::lease::{Attempt, FencingToken, LeaseValue, MAX_MASTERS, Moment, Nonce, Round, Tally, View};
+use redlock::lease::{
+    Attempt, ClusterId, FencingToken, LeaseValue, MAX_MASTERS, Moment, Nonce, Round, Tally, View,
+};
 
 use super::{Candidate, Out, Tenure, millis};
 use crate::{
     courier::{Call, Kind, Progress},
-    master::{Op, Plant},
+    master::{Job, Op},
+    plant::Plant,
+    rate::Instant,
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT},
 };
 
@@ -34,6 +38,7 @@ impl Candidate {
                     stem: stem.clone(),
                     sent: [0; _],
                     pending: [0; _],
+                    reserved: None,
                 });
                 self.sum = None;
                 let attempt = Attempt::new(self.size, now, lease_duration, ACQUIRE_LIMIT);
@@ -81,15 +86,10 @@ impl Candidate {
             }
             Round::Release => self.launch(now, id, Kind::Release, Progress::Round(tally), out, |_| true),
             Round::Reserve { cluster } => {
-                let Some(stem) = self.tenures.last().map(|tenure| tenure.stem.clone()) else {
-                    return;
-                };
-                let call = self.open(now, id, Kind::Reserve, Progress::Round(tally), out);
-                let op = |_| Op::Reserve {
-                    stem: stem.clone(),
-                    cluster: cluster.to_string(),
-                };
-                self.send(now, call, out, |_| true, op);
+                self.reserved_for = (cluster.clone(), now);
+                if let Some(tenure) = self.tenures.len().checked_sub(1) {
+                    self.reserve(now, tenure, id, Kind::Reserve, &cluster, out, |_| true);
+                }
             }
         }
     }
@@ -124,6 +124,61 @@ impl Candidate {
                 lease_ms,
             },
         );
+    }
+
+    /// Marks the lease that it holds: something runs under it, or is confirmed to have stopped.
+    pub(crate) fn mark(&mut self, at: Instant, clean: bool) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        let (Some(authority), Some(tenure)) = (self.authority(at), self.tenures.last()) else {
+            return out;
+        };
+        let (token, stem) = (authority.token.0, tenure.stem.clone());
+        self.ask(now, Kind::Mark { token, clean }, &mut out, |_| Op::Mark {
+            stem: stem.clone(),
+            token,
+            clean,
+        });
+        out
+    }
+
+    /// Claims a slot. Whether or not it holds: the register alone decides.
+    pub(crate) fn claim(&mut self, at: Instant, slot: u64, job: Job) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        if self.alive() {
+            self.ask(now, Kind::Claim { slot, job }, &mut out, |_| Op::Claim {
+                slot,
+                job,
+            });
+        }
+        out
+    }
+
+    /// A round of which only a majority counts.
+    fn ask(&mut self, now: Moment, kind: Kind, out: &mut Vec<Out>, op: impl Fn(usize) -> Op) {
+        let call = self.open(now, None, kind, Progress::Round(Tally::new(self.size)), out);
+        self.send(now, call, out, |_| true, op);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn reserve(
+        &mut self,
+        now: Moment,
+        tenure: usize,
+        round: Option<u64>,
+        kind: Kind,
+        cluster: &ClusterId,
+        out: &mut Vec<Out>,
+        to: impl Fn(usize) -> bool,
+    ) {
+        let stem = self.tenures[tenure].stem.clone();
+        let call = self.open(now, round, kind, Progress::Round(Tally::new(self.size)), out);
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.tenure = tenure;
+        }
+        self.send(now, call, out, to, |_| Op::Reserve {
+            stem: stem.clone(),
+            cluster: cluster.to_string(),
+        });
     }
 
     /// A release or an undo of the last lease.
@@ -225,6 +280,7 @@ impl Candidate {
                     call: LOOK,
                     op: Op::Observe { cluster },
                     not_after: u64::MAX,
+                    deadline: Moment::NEVER,
                 });
                 continue;
             }
@@ -241,6 +297,7 @@ impl Candidate {
                 call,
                 op: op(master),
                 not_after,
+                deadline: entry.deadline,
             });
         }
         if unasked {

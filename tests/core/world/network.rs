@@ -3,12 +3,20 @@
 use redlock::lease::Event;
 
 use super::{Request, What, World};
-use crate::checks::deleted;
+use crate::{
+    checks::deleted,
+    master::{Answer, Op},
+    rate::MS,
+};
+
+/// Beyond the deadline of a command.
+const LATE: u64 = 500 * MS;
 
 impl World {
     pub(super) fn delay(&mut self) -> u64 {
         let slow = self.rng.f64() < self.weather.slow;
         let micros = if slow {
+            self.count("delay");
             self.rng.u64(1_000..300_000)
         } else {
             self.rng.u64(50..1_500)
@@ -29,6 +37,7 @@ impl World {
             );
         }
         if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
+            self.count("lost request");
             // Lost bytes are a lost connection.
             if self.rng.bool() {
                 self.candidates[candidate].connections[master] += 1;
@@ -36,6 +45,7 @@ impl World {
             return;
         }
         if self.rng.f64() < self.weather.duplicate {
+            self.count("duplicate");
             let at = self.now + self.delay() * 2;
             self.at(
                 at,
@@ -52,6 +62,10 @@ impl World {
             .or_default();
         *last = (*last + 1).max(self.now + delay);
         let at = *last;
+        let before = (candidate, master, 0)..(candidate, master, request.connection);
+        if self.arrivals.range(before).any(|(_, last)| *last > at) {
+            self.count("overtaken on a new connection");
+        }
         self.at(at, What::Arrives { master, request });
     }
 
@@ -62,6 +76,9 @@ impl World {
         if let Some(waiting) = &mut self.hung[master] {
             return waiting.push(request);
         }
+        if self.masters[master].micros(self.now) > request.not_after {
+            self.count("late ghost");
+        }
         let before = self.masters[master].clone();
         let reply = self.masters[master].run(self.now, request.not_after, &request.op);
         if deleted(&before, &self.masters[master], self.now, &self.candidates) {
@@ -71,12 +88,29 @@ impl World {
                 format!("master {master}: {:?} deleted a lease that is held", request.op),
             );
         }
+        // Rates differ by a little, and the last look at the clock may be old.
+        if self.now > request.deadline + LATE && self.masters[master].differs(&before) {
+            let how = format!("master {master}: {:?} came late and wrote", request.op);
+            self.checks.fail("S5", self.now, how);
+        }
+        match (&request.op, &reply.answer) {
+            (
+                Op::Mark {
+                    token, clean: true, ..
+                },
+                Answer::Done,
+            ) => self.checks.clean(*token),
+            (Op::Release { stem, publish: true }, Answer::Done) => {
+                self.checks.released(&stem.cluster, self.now)
+            }
+            _ => {}
+        }
         if reply.published {
             self.publish(master);
         }
         let candidate = request.candidate;
-        if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
-            return;
+        if self.cut[candidate][master] || self.deaf[candidate][master] || self.rng.f64() < self.weather.loss {
+            return self.count("lost reply");
         }
         let at = self.now + self.delay();
         if self.rng.f64() < self.weather.duplicate {

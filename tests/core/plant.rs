@@ -1,0 +1,31 @@
+//! Faults of the protocol itself, to prove that the checks see them. None of them is in the program: they are in the
+//! models of a master and of the driver that only these tests have, and chosen at run time. Those that only an unlikely order of events can show are planted in the model (`tests/model`) alone.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    Nothing,
+    NoDrift,
+    NoConfirm,
+    NoSeal,
+    FloorWithoutWait,
+    /// A delayed restart alone.
+    FloorNotRestored,
+    SlotsNotRestored,
+    TieToOne,
+    /// Masters that do not answer are taken for masters that lost their memory.
+    FallbackWhenUnreachable,
+    NoCleanUp,
+    NoNotAfter,
+    /// An attempt counts what arrives after its limit.
+    NoCheckAfterTheReplies,
+    VoteCountedTwice,
+    VotesSummedOverRounds,
+    HealAfterTheEnd,
+    FailedRenewalDeletes,
+    BreakDeletes,
+    ReserveBeforeTheEnd,
+    ReserveOnAMinority,
+    /// Where a reserve was not heard of, the lease is deleted.
+    ReserveUndone,
+    UndoOfOthers,
+}

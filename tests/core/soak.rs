@@ -1,0 +1,116 @@
+//! Many seeds on all cores, with a count of every fault. Run by `make simulate`.
+
+use std::{
+    num::NonZero,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    checks::Broken,
+    plant::Plant,
+    simulation::{Happened, number, run},
+};
+
+/// Between two lines that say how far it is.
+const LINE: Duration = Duration::from_secs(10);
+
+/// All that can go wrong here. One that did not happen makes the run worth nothing.
+const FAULTS: [&str; 21] = [
+    "FLUSHALL",
+    "break",
+    "clock beyond the drift",
+    "clock step of a master",
+    "crash of a candidate",
+    "crash of a master that keeps its memory",
+    "crash of a master without memory",
+    "delay",
+    "duplicate",
+    "hung master",
+    "late ghost",
+    "lost connection",
+    "lost reply",
+    "lost request",
+    "overtaken on a new connection",
+    "partition",
+    "partition from all masters",
+    "partition of replies alone",
+    "pause past the lease",
+    "reservation",
+    "total loss",
+];
+
+#[test]
+#[ignore = "as long as it is told: make simulate"]
+fn simulate() {
+    let first = number("FIRST_SEED").unwrap_or(0);
+    let seeds = number("SEEDS").unwrap_or(100_000);
+    let began = Instant::now();
+    let next = AtomicU64::new(first);
+    let (tell, told) = mpsc::channel();
+    let mut all = Happened::default();
+    let mut violations: Vec<(u64, Broken)> = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            let (tell, next) = (tell.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + seeds || tell.send((seed, run(seed, Plant::Nothing, false))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        let (mut done, mut said) = (0_u64, began);
+        for (seed, end) in told {
+            done += 1;
+            match end {
+                Ok(happened) => all.add(happened),
+                Err(broken) => {
+                    println!("seed {seed}: {broken:?}\n  again: make simulate SEED={seed}");
+                    violations.push((seed, broken));
+                }
+            }
+            if said.elapsed() >= LINE {
+                said = Instant::now();
+                println!("{done} of {seeds} seeds, {} violations", violations.len());
+            }
+        }
+    });
+    let rate = seeds as f64 / began.elapsed().as_secs_f64();
+    let faults: Vec<String> = all
+        .faults
+        .iter()
+        .map(|(fault, count)| format!("{fault} {count}"))
+        .collect();
+    println!(
+        "{seeds} seeds, {} violations, {rate:.0} seeds/s, {} leases won, faults: {}",
+        violations.len(),
+        all.wins,
+        faults.join(", ")
+    );
+    assert!(violations.is_empty(), "{violations:?}");
+    let missing: Vec<_> = FAULTS
+        .into_iter()
+        .filter(|fault| all.faults.get(fault).is_none_or(|count| *count == 0))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "never happened: {missing:?}; more SEEDS are needed"
+    );
+}
+
+impl Happened {
+    fn add(&mut self, other: Self) {
+        self.wins += other.wins;
+        for (fault, count) in other.faults {
+            *self.faults.entry(fault).or_default() += count;
+        }
+    }
+}
