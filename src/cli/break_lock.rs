@@ -20,7 +20,8 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock break -n billing nightly-report --yes --reason 'node lost, INC-42'
-  redlock break billing/nightly-report --yes --reason 'node lost, INC-42' --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+  redlock break billing/nightly-report --yes --reason 'node lost' --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct BreakArgs {
     /// The lock: a LeaderLock with a kubeconfig, else its name on the masters.
     #[arg(value_name = "LOCK", value_parser = session::lock)]

@@ -160,18 +160,21 @@ impl QuorumArgs {
     /// # Errors
     /// Files that cannot be read, a manifest that is not valid.
     pub fn masters_config(&self) -> Result<MastersConfig, Failure> {
+        self.named_masters_config().map(|(_, config)| config)
+    }
+
+    /// The same, with the name of the quorum, which bare urls do not have.
+    ///
+    /// # Errors
+    /// As [`Self::masters_config`].
+    pub(super) fn named_masters_config(&self) -> Result<(Option<String>, MastersConfig), Failure> {
         let (credentials, tls) = (self.connection.credentials()?, self.connection.tls()?);
         let cluster = self.connection.cluster.clone();
         if let Some(file) = &self.config {
             let plan = load_quorum(file).map_err(|e| Failure::caused(Exit::Config, &e))?;
             let command_timeout = plan.command_timeout.unwrap_or(COMMAND_TIMEOUT);
-            return Ok(masters_config(
-                &plan,
-                command_timeout,
-                (credentials, tls),
-                cluster,
-                false,
-            ));
+            let config = masters_config(&plan, command_timeout, (credentials, tls), cluster, false);
+            return Ok((Some(plan.name), config));
         }
         let exported = std::env::var("REDLOCK_MASTERS").unwrap_or_default();
         let given: Vec<&str> = match &self.masters[..] {
@@ -187,7 +190,7 @@ impl QuorumArgs {
             name: format!("m{i}"),
             url: url.to_owned(),
         });
-        Ok(MastersConfig {
+        let config = MastersConfig {
             masters: masters.collect(),
             key_prefix: self.key_prefix.clone(),
             credentials,
@@ -197,6 +200,7 @@ impl QuorumArgs {
             longest_lease: timing::DEFAULT_LONGEST_LEASE,
             acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
             reseal: false,
-        })
+        };
+        Ok((None, config))
     }
 }

@@ -23,11 +23,16 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock doctor --quorum default
-  redlock doctor --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+  redlock doctor --quorum default --take-turns
+  redlock doctor --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct DoctorArgs {
     /// The shortest lease that the masters must be fast enough for; 15s, or the longest that they grant, unless told.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
+    /// Also take a real lock of its own: two candidates in turns, each with a larger token than the one before.
+    #[arg(long)]
+    take_turns: bool,
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
@@ -64,7 +69,12 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
     };
     let longest = session.masters.fingerprint().longest_lease();
     let lease_duration = args.lease_duration.unwrap_or(USUAL.min(longest));
-    let diagnosis = doctor::examine(&session, lease_duration).await;
+    let mut diagnosis = doctor::examine(&session, lease_duration).await;
+    if let Ok(diagnosis) = &mut diagnosis
+        && args.take_turns
+    {
+        diagnosis.take_turns(&session, lease_duration).await;
+    }
     session.close().await;
     let mut diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
     diagnosis.add(objects, away.map(|away| away.text));

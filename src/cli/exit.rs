@@ -14,12 +14,18 @@ pub enum Exit {
     NoQuorum,
     /// An error inside: a task ended that must not end.
     Software,
+    /// Somebody else has the lock.
+    NotAcquired,
     /// User, password or permissions not accepted.
     Auth,
     /// A configuration, manifest, file or address that cannot be used.
     Config,
+    /// The lease was lost, and the command that ran under it stopped.
+    LeaseLost,
     /// Ended by this signal.
     Signal(u8),
+    /// That of the command that was run, or one that was asked for.
+    Command(u8),
 }
 
 impl Exit {
@@ -31,9 +37,12 @@ impl Exit {
             Self::Usage => 64,
             Self::NoQuorum => 69,
             Self::Software => 70,
+            Self::NotAcquired => 75,
             Self::Auth => 77,
             Self::Config => 78,
-            Self::Signal(number) => 128 + number,
+            Self::LeaseLost => 79,
+            Self::Signal(number) => 128_u8.saturating_add(number),
+            Self::Command(code) => code,
         }
     }
 }

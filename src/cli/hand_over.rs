@@ -24,7 +24,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock hand-over -n billing nightly-report --to us-1
-  redlock hand-over -n billing nightly-report --to us-1 --context eu-1 --wait 2m -o json")]
+  redlock hand-over -n billing nightly-report --to us-1 --wait 2m -o json")]
 pub(super) struct HandOverArgs {
     /// The LeaderLock.
     #[arg(value_name = "LOCK", value_parser = session::lock)]

@@ -17,8 +17,9 @@ use crate::{
 /// begin without all of them. Without it an operator seals them after a wait of a little more than the longest lease.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  redlock init --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
-  redlock init --quorum default      # the masters of a RedisQuorum of the cluster")]
+  redlock init --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
+  redlock init --quorum default      # the masters of a RedisQuorum")]
 pub(super) struct InitArgs {
     /// The longest lease that these masters will ever grant; it cannot be changed later. 60s unless told.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]

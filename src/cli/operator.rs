@@ -1,12 +1,14 @@
 //! `redlock operator`.
 
-use std::{env, fs, net::SocketAddr, path::PathBuf};
+use std::{env, net::SocketAddr, path::PathBuf};
 
-use clap::{ArgAction, Args, ValueEnum};
-use tracing::level_filters::LevelFilter;
+use clap::{ArgAction, Args};
 
-use super::{ConnectionArgs, Exit, Failure};
-use crate::{controller, lease::HolderIdentity, standalone, telemetry::logs};
+use super::{
+    ConnectionArgs, Exit, Failure,
+    process::{LogArgs, address, host_name},
+};
+use crate::{controller, lease::HolderIdentity, standalone};
 
 /// Contend for every declared lock.
 ///
@@ -29,6 +31,23 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     watch_namespaces: Vec<String>,
+    /// RedisQuorum manifests that are applied at the start and whenever the file changes; what it names no more stays.
+    #[arg(
+        long,
+        env = "REDLOCK_QUORUMS_FILE",
+        value_name = "FILE",
+        conflicts_with = "standalone"
+    )]
+    quorums_file: Option<PathBuf>,
+    /// Make this Secret with a random `password`, unless it is there: for masters that start beside the operator.
+    #[arg(
+        long,
+        env = "REDLOCK_NEW_PASSWORD_SECRET",
+        value_name = "NAMESPACE/NAME",
+        value_parser = new_secret,
+        conflicts_with = "standalone"
+    )]
+    new_password_secret: Option<controller::NewSecret>,
     /// Labels of the pods of this operator, as a selector: a replica that is replaced leaves running targets to a ready
     /// one of them. Needs POD_NAMESPACE and POD_NAME, from the downward API.
     #[arg(
@@ -69,37 +88,14 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     api_requests_per_second: u32,
-    /// How events are written to the standard error.
-    #[arg(long, env = "REDLOCK_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-    /// Which events: error, warn, info, debug or trace, or target=level,…; else RUST_LOG, else info.
-    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL", value_parser = level)]
-    log_level: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-impl From<LogFormat> for logs::Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
 pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
-    let level = args
-        .log_level
-        .or_else(|| env::var("RUST_LOG").ok().filter(|level| !level.is_empty()))
-        .unwrap_or_else(|| "info".to_owned());
-    logs::start(args.log_format.into(), &level).map_err(|e| Failure::caused(Exit::Usage, &e))?;
+    args.log.start()?;
     let identity = args.identity.map_or_else(host_name, Ok)?;
     let Some(folder) = args.standalone else {
         let cluster = args.connection.cluster;
@@ -118,6 +114,8 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             siblings: args.pod_selector.map(siblings).transpose()?,
             lock_metrics: args.lock_metrics,
             api_requests_per_second: args.api_requests_per_second,
+            quorums_file: args.quorums_file,
+            new_password: args.new_password_secret,
         };
         let end = controller::run(options).await;
         return end.map(|()| Exit::Ok).map_err(|error| {
@@ -138,6 +136,17 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
     end.map(|()| Exit::Ok).map_err(|error| {
         let configuration = error.is_of_configuration();
         Failure::caused(exit(configuration), &error)
+    })
+}
+
+fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
+    let parts = text
+        .split_once('/')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    let (namespace, name) = parts.ok_or("write NAMESPACE/NAME, such as redlock/masters")?;
+    Ok(controller::NewSecret {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
     })
 }
 
@@ -168,25 +177,4 @@ const fn exit(of_configuration: bool) -> Exit {
     } else {
         Exit::Software
     }
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "it is no address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
-}
-
-/// A single word that is no level would be taken for a target, and nothing be written at all.
-fn level(text: &str) -> Result<String, String> {
-    let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
-    if text.split(',').all(is_known) {
-        Ok(text.to_owned())
-    } else {
-        Err("use error, warn, info, debug or trace, or target=level,…".to_owned())
-    }
-}
-
-fn host_name() -> Result<HolderIdentity, Failure> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    HolderIdentity::parse(name.trim())
-        .map_err(|e| Failure::new(Exit::Config, format!("the host name: {e}; or give --identity")))
 }

@@ -11,7 +11,8 @@ use crate::masters::{self, Agreement, Progress, ResealError};
 /// that may have been. Takes the full wait (65 s by default), and refuses while the ordinary way is open.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  redlock reseal --accept-loss --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
+  redlock reseal --accept-loss --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
   redlock reseal --accept-loss --quorum default")]
 pub(super) struct ResealArgs {
     /// What only the lost masters know is given up.

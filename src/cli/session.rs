@@ -98,14 +98,18 @@ pub(super) async fn open(quorum: &QuorumArgs, agreement: Agreement) -> Result<Se
 }
 
 pub(super) async fn open_as(config: MastersConfig, adopting: Option<Agreement>) -> Result<Session, Failure> {
-    Session::open(config, adopting).await.map_err(|error| {
-        let exit = match &error {
-            AdoptError::NoMajority { auth: true, .. } => Exit::Auth,
-            AdoptError::NoMajority { .. } => Exit::NoQuorum,
-            _ => Exit::Config,
-        };
-        Failure::caused(exit, &error)
-    })
+    Session::open(config, adopting)
+        .await
+        .map_err(|error| adopt_failure(&error))
+}
+
+pub(super) fn adopt_failure(error: &AdoptError) -> Failure {
+    let exit = match error {
+        AdoptError::NoMajority { auth: true, .. } => Exit::Auth,
+        AdoptError::NoMajority { .. } | AdoptError::Forgotten { .. } => Exit::NoQuorum,
+        _ => Exit::Config,
+    };
+    Failure::caused(exit, error)
 }
 
 pub(super) const fn exit(reach: Reach) -> Exit {
@@ -114,6 +118,11 @@ pub(super) const fn exit(reach: Reach) -> Exit {
         Reach::TooFew => Exit::NoQuorum,
         Reach::Refused => Exit::Auth,
     }
+}
+
+/// A user's lock.
+pub(super) fn users_lock(text: &str) -> Result<LockName, String> {
+    LockName::parse(text).map_err(|e| e.to_string())
 }
 
 /// Any lock on the masters, redlock's own included.

@@ -23,7 +23,8 @@ use crate::{
   redlock status -n billing                  # the LeaderLocks of a namespace
   redlock status -n billing nightly-report -o json
   redlock status -A --context eu-1
-  redlock status billing/nightly-report --masters redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
+  redlock status billing/nightly-report --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct StatusArgs {
     /// Locks to show, with every master's account; all when none is named. Names of LeaderLocks with a kubeconfig, else
     /// names on the masters.

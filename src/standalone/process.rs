@@ -79,7 +79,13 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let listener = listen(options.listen).await?;
     let (identity, cluster) = (options.identity.clone(), options.cluster.clone());
-    let state = State::new(identity, cluster, options.lock_metrics, InUse::default())?;
+    let state = State::new(
+        "operator",
+        identity,
+        cluster,
+        options.lock_metrics,
+        InUse::default(),
+    )?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,

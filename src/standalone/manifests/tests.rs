@@ -2,7 +2,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::Index};
 
 use super::*;
 
@@ -273,4 +273,39 @@ proptest! {
         let loaded = assemble::assemble(parsed.documents, parsed.problems);
         prop_assert!(loaded.locks.len() <= 1);
     }
+
+    #[test]
+    fn no_manifest_of_the_corpus_panics_whatever_its_lines(
+        file in any::<Index>(),
+        changes in proptest::collection::vec((any::<Index>(), any::<Index>(), 0..5_u8), 0..8),
+    ) {
+        let corpus = corpus();
+        let mut lines: Vec<String> = file.get(&corpus).lines().map(str::to_owned).collect();
+        for (one, other, how) in changes {
+            let (one, other) = (one.index(lines.len()), other.index(lines.len()));
+            match how {
+                0 => lines.swap(one, other),
+                1 => lines.insert(one, lines[other].clone()),
+                2 if lines.len() > 1 => _ = lines.remove(one),
+                3 => lines[one].insert_str(0, "  "),
+                _ => {
+                    let value = ["-1", "9223372036854775808", "null", "[]", "{}", "1e400", "*x", "!!binary x"];
+                    let key = lines[one].split(':').next().unwrap_or_default().to_owned();
+                    lines[one] = format!("{key}: {}", value[other % value.len()]);
+                }
+            }
+        }
+        let parsed = parse::parse("f.yaml", lines.join("\n").as_bytes());
+        let _ = assemble::assemble(parsed.documents, parsed.problems);
+    }
+}
+
+fn corpus() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/manifests");
+    let mut all: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    all.sort();
+    all.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }

@@ -1,0 +1,220 @@
+//! `redlock agent`: contends for one lock beside an app, and tells it over HTTP whether it may act.
+//!
+//! Owns the one lock, its answers and its end. Refuses to know anything of Kubernetes, and to remember that it is active:
+//! every answer is computed from the end of the lease when it is asked for.
+
+mod answer;
+mod error;
+mod http;
+mod open;
+mod post;
+mod watch;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{
+    net::TcpListener,
+    task::{JoinError, JoinHandle},
+    time::{self, MissedTickBehavior},
+};
+
+pub use error::AgentError;
+
+use crate::{
+    clock,
+    elector::Elector,
+    lease::{HolderIdentity, LockName},
+    masters::MastersConfig,
+    operator::{
+        error::{ProcessError, listen},
+        quorum::QuorumEnded,
+        signals::Signals,
+        state::{InUse, State},
+    },
+};
+use open::Opened;
+use post::{Phase, Post};
+
+/// Whatever happens, the process has ended so long after the stop grace: releasing takes 1.5 s at most, where masters
+/// hang.
+const ENDING: Duration = Duration::from_millis(1_800);
+/// How often the lock is looked at for what passes between two scrapes.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is asked for on the command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub lock: LockName,
+    pub listen: SocketAddr,
+    pub identity: HolderIdentity,
+    /// Derived from the stop grace unless told.
+    pub lease_duration: Option<Duration>,
+    /// What the app needs to stop.
+    pub stop_grace: Duration,
+    pub quorum: Quorum,
+}
+
+/// Where the masters are.
+#[derive(Clone, Debug)]
+pub struct Quorum {
+    /// For the metrics.
+    pub name: String,
+    pub config: MastersConfig,
+    /// Urls alone: names and longest lease are those that stand on the masters.
+    pub bare: bool,
+}
+
+/// Contends for the lock and answers, until SIGTERM or SIGINT.
+///
+/// # Errors
+/// An address or timings that cannot be used; any task that ends.
+pub async fn run(options: Options) -> Result<(), AgentError> {
+    let signals = Signals::listen().map_err(ProcessError::Signals)?;
+    let listener = listen(options.listen).await?;
+    let cluster = options.quorum.config.cluster.clone();
+    let state = State::new(
+        "agent",
+        options.identity.clone(),
+        cluster.clone(),
+        true,
+        InUse::default(),
+    )?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        lock = %options.lock,
+        identity = %options.identity,
+        %cluster,
+        listen = %listener.local_addr().unwrap_or(options.listen),
+        "agent started"
+    );
+    let post = Arc::new(Post::new(state, options.lock.clone(), options.stop_grace));
+    let mut agent = Agent::start(signals, listener, post);
+    let end = agent.contend(&options).await;
+    agent.serving.abort();
+    if end.is_ok() {
+        tracing::info!("agent ended");
+    }
+    end
+}
+
+/// How waiting for something ended.
+enum Waited<T> {
+    Done(T),
+    Told,
+}
+
+struct Agent {
+    signals: Signals,
+    post: Arc<Post>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl Agent {
+    fn start(signals: Signals, listener: TcpListener, post: Arc<Post>) -> Self {
+        Self {
+            signals,
+            serving: tokio::spawn(http::serve(listener, post.clone())),
+            post,
+        }
+    }
+
+    async fn contend(&mut self, options: &Options) -> Result<(), AgentError> {
+        let post = self.post.clone();
+        let opened = match self.meanwhile(open::open(options, &post)).await? {
+            Waited::Done(opened) => opened?,
+            Waited::Told => {
+                self.post.stop();
+                return Ok(());
+            }
+        };
+        let Opened {
+            elector,
+            keeper,
+            stop,
+            timings,
+        } = opened;
+        let mut keeping = tokio::spawn(keeper.run());
+        let ends = async {
+            tokio::select! {
+                end = &mut keeping => ended(end),
+                // Never.
+                () = gives_up(&post, &elector, timings.lease_duration) => None,
+            }
+        };
+        let ended_by_itself = match self.meanwhile(ends).await {
+            Ok(Waited::Told) => Ok(()),
+            Ok(Waited::Done(error)) => error.map_or(Ok(()), |error| Err(error.into())),
+            Err(error) => Err(error),
+        };
+        let until = self.post.stop();
+        if keeping.is_finished() {
+            return ended_by_itself;
+        }
+        // The app was told that it is not active any more. The lease is kept until it has had its time.
+        tokio::select! {
+            () = clock::sleep_until(until) => {}
+            () = post.given_up(&elector) => {}
+        }
+        stop.send_replace(Some(Default::default()));
+        match time::timeout(ENDING, &mut keeping).await {
+            Ok(end) => ended_by_itself.and(ended(end).map_or(Ok(()), |error| Err(error.into()))),
+            Err(_) => {
+                tracing::warn!("the lock could not be given back in time: its lease runs out by itself");
+                ended_by_itself
+            }
+        }
+    }
+
+    /// Does this until it is done, a signal comes, or HTTP is not served any more.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<Waited<T>, AgentError> {
+        let mut work = std::pin::pin!(work);
+        let mut look = time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                name = self.signals.next() => {
+                    tracing::info!(signal = name, "agent stops: gives the lock back");
+                    return Ok(Waited::Told);
+                }
+                done = &mut work => return Ok(Waited::Done(done)),
+                _ = look.tick() => self.post.state.look(),
+                end = &mut self.serving => return Err(stopped_serving(end).into()),
+            }
+        }
+    }
+}
+
+/// Gives the lock up whenever that was asked for, once the app has had its time.
+async fn gives_up(post: &Post, elector: &Elector, abstain: Duration) {
+    loop {
+        let at = post.yields().await;
+        clock::sleep_until(at).await;
+        elector.step_down(post.lock.clone(), abstain);
+        // One that hangs is not believed to have done it.
+        if !elector.answers().await {
+            return std::future::pending().await;
+        }
+        post.given_up(elector).await;
+        post.enter(Phase::Contending);
+    }
+}
+
+fn ended(end: Result<Result<String, QuorumEnded>, JoinError>) -> Option<ProcessError> {
+    match end {
+        Ok(Ok(_)) => None,
+        Ok(Err(ended)) => Some(ended.into()),
+        Err(broken) => Some(QuorumEnded::keeper(&broken).into()),
+    }
+}
+
+fn stopped_serving(end: Result<std::io::Result<()>, JoinError>) -> ProcessError {
+    let reason = match end {
+        Ok(Ok(())) => "it returned".to_owned(),
+        Ok(Err(cause)) => cause.to_string(),
+        Err(broken) => broken.to_string(),
+    };
+    ProcessError::Task {
+        task: "serves HTTP",
+        reason,
+    }
+}

@@ -1,0 +1,191 @@
+//! What is answered, as it is at one moment.
+
+use serde::Serialize;
+
+use super::post::Post;
+use crate::{lease::Moment, operator::http::Role};
+
+/// One lock, as this agent sees it. The names are stable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    lock: String,
+    pub(super) role: Role,
+    holder: Option<String>,
+    holder_cluster: Option<String>,
+    /// Of the holder, or the last one that was seen.
+    token: Option<u64>,
+    /// For how long the app may still act: 0 of a standby, whatever it knows of the other's lease.
+    valid_for_milliseconds: u64,
+    /// The same on `CLOCK_BOOTTIME`, which every process of the machine reads alike: good however late it is read.
+    valid_until_boot_milliseconds: Option<u64>,
+    /// This agent.
+    identity: String,
+    cluster: String,
+    quorum: Option<String>,
+    lease_transitions: u64,
+}
+
+/// As the classic leader-elector sidecar says it: by the name of the pod.
+#[derive(Debug, Serialize)]
+pub(super) struct Leader {
+    pub(super) name: String,
+}
+
+/// In what two answers differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Difference {
+    /// Another role, holder or token.
+    Changed,
+    /// The same lease, for longer.
+    Renewed,
+    /// Nothing that anybody waits for.
+    Nothing,
+}
+
+impl Answer {
+    /// To be asked for after the last await before it is given.
+    pub(super) fn at(post: &Post, now: Moment) -> Self {
+        let in_use = post.state.in_use.load();
+        let quorum = in_use.quorums.first();
+        let voting = quorum.map_or(0, |quorum| quorum.masters.voters());
+        let decided = quorum.is_some_and(|quorum| voting >= quorum.masters.size().majority());
+        let standing = post.standing().map(|standing| standing.borrow().clone());
+        let standing = standing.as_ref();
+        let mut answer = Self {
+            lock: post.lock.to_string(),
+            role: if decided { Role::Standby } else { Role::Unknown },
+            holder: None,
+            holder_cluster: None,
+            token: standing.and_then(|standing| Some(standing.last_token()?.0)),
+            valid_for_milliseconds: 0,
+            valid_until_boot_milliseconds: None,
+            identity: post.state.identity.to_string(),
+            cluster: post.state.cluster.to_string(),
+            quorum: quorum.map(|quorum| format!("{voting}/{}", quorum.masters.size().masters())),
+            lease_transitions: standing.map_or(0, |standing| standing.transitions),
+        };
+        let authority = standing.and_then(|standing| standing.authority_at(now));
+        if let Some(authority) = authority {
+            if post.contends() && authority.valid_until.left(now) > post.stop_grace {
+                answer.role = Role::Active;
+                answer.holder = Some(answer.identity.clone());
+                answer.holder_cluster = Some(post.state.cluster.name().to_owned());
+                answer.token = Some(authority.token.0);
+                answer.valid_for_milliseconds = milliseconds(authority.valid_until.since(now));
+                answer.valid_until_boot_milliseconds = Some(authority.valid_until.as_nanos() / 1_000_000);
+            }
+        } else if let Some(standing) = standing
+            // An own lease that was lost and runs out is nobody's to act under.
+            && let Some(holder) = standing.holder_at(now).filter(|holder| !standing.is_own(holder))
+        {
+            answer.holder = Some(holder.identity.clone());
+            answer.holder_cluster = Some(holder.cluster.name().to_owned());
+        }
+        answer
+    }
+
+    pub(super) fn differs(&self, before: &Self) -> Difference {
+        let of = |answer: &Self| {
+            let (holder, cluster) = (answer.holder.clone(), answer.holder_cluster.clone());
+            (answer.role, holder, cluster, answer.token)
+        };
+        if of(self) != of(before) {
+            Difference::Changed
+        } else if self.valid_until_boot_milliseconds != before.valid_until_boot_milliseconds {
+            Difference::Renewed
+        } else {
+            Difference::Nothing
+        }
+    }
+
+    /// Whoever asks in this way compares the name with that of its own pod, which another cluster or namespace may have,
+    /// too: then the whole identity is said. Nobody is said to be active by its own name who is not.
+    pub(super) fn leader(&self) -> Leader {
+        let own = pod_name(&self.identity);
+        let name = match self.holder.as_deref() {
+            Some(_) if self.role == Role::Active => own,
+            Some(holder) if pod_name(holder) != own => pod_name(holder),
+            Some(holder) if holder != own => holder,
+            _ => "",
+        };
+        Leader {
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// Of an identity as agents have it in pods; else all of it.
+fn pod_name(identity: &str) -> &str {
+    let parts: Vec<&str> = identity.split('/').collect();
+    match parts[..] {
+        [_, pod, _] => pod,
+        _ => identity,
+    }
+}
+
+fn milliseconds(length: std::time::Duration) -> u64 {
+    length.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held_by(holder: Option<&str>, role: Role) -> Answer {
+        Answer {
+            lock: "ns/l".into(),
+            role,
+            holder: holder.map(str::to_owned),
+            holder_cluster: None,
+            token: None,
+            valid_for_milliseconds: 0,
+            valid_until_boot_milliseconds: None,
+            identity: "ns/web-0/u1".into(),
+            cluster: "a/a".into(),
+            quorum: None,
+            lease_transitions: 0,
+        }
+    }
+
+    #[test]
+    fn who_compares_names_of_pods_never_takes_another_for_itself() {
+        let name = |holder, role| held_by(holder, role).leader().name;
+        assert_eq!(name(Some("ns/web-0/u1"), Role::Active), "web-0");
+        assert_eq!(name(Some("ns/web-1/u2"), Role::Standby), "web-1");
+        assert_eq!(name(Some("host-7"), Role::Standby), "host-7");
+        assert_eq!(
+            name(Some("ns/web-0/u9"), Role::Standby),
+            "ns/web-0/u9",
+            "another cluster's"
+        );
+        assert_eq!(
+            name(Some("web-0"), Role::Standby),
+            "",
+            "another cluster's, that is only called so"
+        );
+        assert_eq!(name(None, Role::Standby), "");
+        assert_eq!(name(None, Role::Unknown), "");
+    }
+
+    #[test]
+    fn a_renewal_is_told_from_a_change() {
+        let one = Answer {
+            token: Some(1),
+            valid_until_boot_milliseconds: Some(5),
+            ..held_by(Some("ns/web-0/u1"), Role::Active)
+        };
+        let later = Answer {
+            valid_until_boot_milliseconds: Some(6),
+            valid_for_milliseconds: 3,
+            ..one.clone()
+        };
+        let next = Answer {
+            token: Some(2),
+            ..later.clone()
+        };
+        assert_eq!(one.differs(&one), Difference::Nothing);
+        assert_eq!(later.differs(&one), Difference::Renewed);
+        assert_eq!(next.differs(&later), Difference::Changed);
+    }
+}

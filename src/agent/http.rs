@@ -1,0 +1,195 @@
+//! What the agent answers. Each answer is computed after the last await before it is given.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, State as Shared},
+    http::StatusCode,
+    response::{
+        IntoResponse, Response,
+        sse::{KeepAlive, Sse},
+    },
+    routing::{get, post as on_post},
+};
+use tokio::{net::TcpListener, sync::Semaphore, time};
+
+use super::{
+    answer::Answer,
+    post::{Phase, Post, Yields},
+    watch::events,
+};
+use crate::{
+    clock,
+    operator::http::{ANSWER, Role, health},
+};
+
+/// As many may read `/v1/watch` at once: each takes a connection, and of those a process often has 1024 for everything.
+const READERS: usize = 256;
+
+#[derive(Clone)]
+struct Desk {
+    post: Arc<Post>,
+    readers: Arc<Semaphore>,
+}
+
+pub(super) async fn serve(listener: TcpListener, post: Arc<Post>) -> io::Result<()> {
+    let desk = Desk {
+        post: post.clone(),
+        readers: Arc::new(Semaphore::new(READERS)),
+    };
+    let routes = Router::new()
+        .route("/", get(leader))
+        .route("/v1/lock", get(lock))
+        .route("/v1/active", get(active))
+        .route("/v1/watch", get(watch))
+        .route("/v1/step-down", on_post(step_down))
+        .with_state(desk)
+        .merge(health().with_state(post.state.clone()));
+    let service = routes.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).await
+}
+
+async fn leader(Shared(desk): Shared<Desk>) -> Response {
+    Json(Answer::at(&desk.post, clock::now()).leader()).into_response()
+}
+
+async fn lock(Shared(desk): Shared<Desk>) -> Json<Answer> {
+    Json(Answer::at(&desk.post, clock::now()))
+}
+
+async fn active(Shared(desk): Shared<Desk>) -> Response {
+    let answer = Answer::at(&desk.post, clock::now());
+    let status = match answer.role {
+        Role::Active => StatusCode::OK,
+        Role::Standby => StatusCode::CONFLICT,
+        Role::Unknown => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(answer)).into_response()
+}
+
+async fn watch(Shared(desk): Shared<Desk>) -> Response {
+    let Ok(place) = desk.readers.try_acquire_owned() else {
+        let message = format!("{READERS} readers watch already: ask for /v1/lock instead\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+    };
+    let stream = Sse::new(events(desk.post, place));
+    stream.keep_alive(KeepAlive::default()).into_response()
+}
+
+async fn step_down(ConnectInfo(peer): ConnectInfo<SocketAddr>, Shared(desk): Shared<Desk>) -> Response {
+    if !is_of_this_machine(peer.ip()) {
+        let message = "only a process of this machine or pod may ask for that, at the loopback address\n";
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let post = &desk.post;
+    if post.step_down(clock::now()) == Yields::NotYet {
+        let message = "the masters are not known yet: nothing is held\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+    }
+    if post.stop_grace.is_zero() {
+        let mut phase = post.phase();
+        let done = phase.wait_for(|phase| !matches!(phase, Phase::Yielding(_)));
+        if time::timeout(ANSWER, done).await.is_err() {
+            let message =
+                "the elector does not answer: nothing is said to be held until the lease has run out\n";
+            return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+        }
+    }
+    Json(Answer::at(post, clock::now())).into_response()
+}
+
+fn is_of_this_machine(peer: IpAddr) -> bool {
+    peer.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+
+    use super::*;
+    use crate::{
+        elector::Elector,
+        lease::{ClusterId, HolderIdentity, LockName},
+        masters::{Credentials, MasterConfig, Masters, MastersConfig, Tls},
+        operator::state::{InUse, InUseQuorum, Names, State},
+    };
+
+    fn nowhere() -> MastersConfig {
+        let master = |index| MasterConfig {
+            name: format!("m{index}"),
+            url: format!("redis://127.0.0.1:{index}"),
+        };
+        MastersConfig {
+            masters: (1..=3).map(master).collect(),
+            key_prefix: "redlock".into(),
+            credentials: Credentials::default(),
+            tls: Tls::default(),
+            cluster: ClusterId::default(),
+            command_timeout: Duration::from_millis(100),
+            longest_lease: Duration::from_secs(2),
+            acquire_limit: Duration::from_millis(200),
+            reseal: false,
+        }
+    }
+
+    async fn status(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("{request} HTTP/1.0\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn an_elector_that_is_gone_holds_nothing_and_is_told() {
+        let (masters, _notices, _tasks) = Masters::open(&nowhere(), None).unwrap();
+        let identity = HolderIdentity::parse("a").unwrap();
+        let state = State::new("agent", identity, ClusterId::default(), true, InUse::default()).unwrap();
+        let post = Arc::new(Post::new(state, LockName::parse("l").unwrap(), Duration::ZERO));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, post.clone()));
+        assert_eq!(status(address, "GET /livez").await, "200");
+        post.opened(InUse {
+            quorums: vec![InUseQuorum {
+                name: "q".into(),
+                masters,
+                elector: Elector::detached().0,
+                meter: post.state.telemetry.quorum("q", Vec::new()),
+                locks: Names::default(),
+            }],
+            ..InUse::default()
+        });
+        assert_eq!(status(address, "GET /livez").await, "503");
+        assert_eq!(status(address, "GET /v1/active").await, "503");
+        // Nobody there to do it.
+        assert_eq!(status(address, "POST /v1/step-down").await, "503");
+        serving.abort();
+    }
+
+    #[test]
+    fn the_loopback_address_has_several_forms() {
+        for (peer, own) in [
+            ("127.0.0.1", true),
+            ("127.8.8.8", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.1.2.3", false),
+            ("::ffff:10.1.2.3", false),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(is_of_this_machine(peer.parse().unwrap()), own, "{peer}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Finding the masters, and beginning to contend.
+
+use std::time::Duration;
+
+use tokio::time;
+
+use super::{AgentError, Options, Quorum, post::Post};
+use crate::{
+    elector::Elector,
+    lease::{
+        LockName, Terms, Timings,
+        timing::{GivenTimings, TimingError},
+    },
+    masters::{AdoptError, Adopted, Agreement, adopt},
+    operator::{
+        quorum::{Keeper, Stop},
+        state::{InUse, InUseQuorum, Names},
+    },
+};
+
+/// Between two tries to read what stands on the masters.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What runs then.
+pub(super) struct Opened {
+    pub(super) elector: Elector,
+    pub(super) keeper: Keeper,
+    pub(super) stop: Stop,
+    pub(super) timings: Timings,
+}
+
+/// Begins to contend as soon as the masters say what quorum they are.
+pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, AgentError> {
+    let mut adopted = find(&options.quorum, post).await?;
+    let timings = timings(options, adopted.fingerprint.longest_lease())?;
+    let config = &mut adopted.config;
+    // A command that outlasts a retry period holds up the retry.
+    config.command_timeout = config.command_timeout.min(timings.retry_period);
+    let telemetry = &post.state.telemetry;
+    let called = config.masters.iter().map(|master| (master.name.clone(), None));
+    let meter = telemetry.quorum(&options.quorum.name, called.collect());
+    let (masters, notices, tasks) = adopted.open_with(Some(meter.clone()))?;
+    let (elector, task) = Elector::start(masters.clone(), notices, options.identity.clone(), meter.clone());
+    let (keeper, stop) = Keeper::new(&options.quorum.name, tasks, elector.clone(), task);
+    let locks = Names::default();
+    let (namespace, name) = named(&options.lock);
+    meter.declare(&options.lock, &namespace, &name);
+    locks.put(&options.lock, (namespace, name));
+    let terms = Terms::of_own_work(masters.cluster().clone(), timings);
+    elector.put(options.lock.clone(), terms);
+    let quorum = InUseQuorum {
+        name: options.quorum.name.clone(),
+        masters,
+        elector: elector.clone(),
+        meter,
+        locks,
+    };
+    // It is known then, and can be followed.
+    elector.answers().await;
+    post.opened(InUse {
+        quorums: vec![quorum],
+        ..InUse::default()
+    });
+    tracing::info!(
+        lock = %options.lock,
+        lease_s = timings.lease_duration.as_secs_f64(),
+        stop_grace_s = timings.stop.as_secs_f64(),
+        "contends for the lock"
+    );
+    Ok(Opened {
+        elector,
+        keeper,
+        stop,
+        timings,
+    })
+}
+
+/// The masters under the fingerprint that they carry; tries until they can be read.
+async fn find(quorum: &Quorum, post: &Post) -> Result<Adopted, AgentError> {
+    let mut config = quorum.config.clone();
+    config.reseal = true;
+    if !quorum.bare {
+        return Ok(Adopted::as_configured(config));
+    }
+    let mut said = String::new();
+    loop {
+        let why = match adopt(config.clone(), Agreement::Majority).await {
+            Ok(adopted) if adopted.stored => return Ok(adopted),
+            // Names and longest lease are for whoever initialises them to say.
+            Ok(_) => "no master was ever sealed: run `redlock init`, or start an operator on them".to_owned(),
+            Err(
+                error @ (AdoptError::NoMajority { .. }
+                | AdoptError::Disagree { .. }
+                | AdoptError::Forgotten { .. }),
+            ) => error.to_string(),
+            Err(AdoptError::Config(error)) => return Err(error.into()),
+            Err(error) => return Err(AgentError::Adopt(error)),
+        };
+        if why != said {
+            tracing::warn!(
+                reason = why,
+                "the masters cannot be used yet; tried again until they can"
+            );
+            post.waits_for(&why);
+            said = why;
+        }
+        time::sleep(AGAIN).await;
+    }
+}
+
+/// The lease is as long as was asked for; else as usual, or as the quorum allows.
+fn timings(options: &Options, longest: Duration) -> Result<Timings, TimingError> {
+    let stop = options.stop_grace;
+    let usual = || Timings::derive(stop).lease_duration.min(longest);
+    let given = GivenTimings {
+        lease_duration: Some(options.lease_duration.unwrap_or_else(usual)),
+        ..GivenTimings::default()
+    };
+    Timings::resolve(given, stop, None, longest)
+}
+
+/// Namespace and name of the object that usually declares a lock of this name.
+fn named(lock: &LockName) -> (String, String) {
+    let (namespace, name) = lock.as_str().split_once('/').unwrap_or(("", lock.as_str()));
+    (namespace.to_owned(), name.to_owned())
+}

@@ -1,0 +1,100 @@
+//! `/v1/watch`: an event at each change, for as long as somebody reads.
+//!
+//! Nothing is kept for a reader that is slow: it is told how it stands when it reads on, and never what it missed.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::response::sse::Event;
+use futures_util::{Stream, stream};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::{
+    answer::{Answer, Difference},
+    post::{Phase, Post},
+};
+use crate::{clock, elector::Standing, lease::Moment};
+
+/// What changes by itself (a majority that comes or goes) is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
+
+struct Reader {
+    post: Arc<Post>,
+    phase: watch::Receiver<Phase>,
+    standing: Option<watch::Receiver<Standing>>,
+    told: Option<Answer>,
+    /// One of the places for readers, until it is gone.
+    _place: OwnedSemaphorePermit,
+}
+
+/// The first event comes at once; the last one says that nothing is held any more.
+pub(super) fn events(
+    post: Arc<Post>,
+    place: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    let reader = Reader {
+        phase: post.phase(),
+        post,
+        standing: None,
+        told: None,
+        _place: place,
+    };
+    stream::unfold(reader, |mut reader| async move {
+        let event = reader.next().await?;
+        Some((Ok(event), reader))
+    })
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            // Marked as seen before it is looked at, so that nothing is missed in between.
+            let phase = *self.phase.borrow_and_update();
+            if self.standing.is_none() {
+                self.standing = self.post.standing();
+            }
+            let until = self.standing.as_mut().and_then(|standing| {
+                let authority = standing.borrow_and_update().authority_at(clock::now());
+                authority.map(|authority| authority.valid_until - self.post.stop_grace)
+            });
+            let now = clock::now();
+            let answer = Answer::at(&self.post, now);
+            let difference = self.told.as_ref().map(|told| answer.differs(told));
+            let name = match difference {
+                None | Some(Difference::Changed) => "changed",
+                Some(Difference::Renewed) => "renewed",
+                Some(Difference::Nothing) if phase == Phase::Stopping => return None,
+                Some(Difference::Nothing) => {
+                    self.wait(until, now).await;
+                    continue;
+                }
+            };
+            let event = Event::default().event(name).json_data(&answer);
+            self.told = Some(answer);
+            // What cannot be written is not told: the reader sees the end of the stream.
+            return event.ok();
+        }
+    }
+
+    /// Until something may have changed: at the latest when the lease ends, whoever says so.
+    async fn wait(&mut self, until: Option<Moment>, now: Moment) {
+        let look = now + LOOK;
+        let until = until
+            .filter(|until| *until > now)
+            .map_or(look, |until| until.min(look));
+        let standing = &mut self.standing;
+        let changed = async {
+            match standing {
+                Some(standing) => standing.changed().await.is_ok(),
+                None => std::future::pending().await,
+            }
+        };
+        let stands = tokio::select! {
+            stands = changed => stands,
+            _ = self.phase.changed() => true,
+            () = clock::sleep_until(until) => true,
+        };
+        if !stands {
+            self.standing = None;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `redlock agent`.
+
+use std::{env, net::SocketAddr, time::Duration};
+
+use clap::Args;
+
+use super::{
+    Exit, Failure, QuorumArgs,
+    process::{LogArgs, address, host_name},
+    session,
+};
+use crate::{
+    agent::{self, Quorum},
+    lease::{HolderIdentity, LockName},
+};
+
+/// Contend for a lock beside an app, and tell the app over HTTP whether it may act.
+///
+/// For a container in the app's pod; needs no access to Kubernetes. The app asks at /v1/lock (role, holder, token, and for
+/// how long it may act), /v1/active (200 active, 409 standby, 503 nobody can say) or /v1/watch (an event at each change),
+/// and gives the lock up by POST to /v1/step-down; / answers as the retired leader-elector sidecar did.
+///
+/// Masters that cannot be reached are tried again until they can: meanwhile nothing is held, and /readyz says why. SIGTERM
+/// releases the lock, after the stop grace if it is held, and ends the process with 0.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  redlock agent billing/api           # the masters of REDLOCK_MASTERS
+  redlock agent billing/api --stop-grace 10s \\
+    --config examples/standalone/quorum.yaml")]
+pub(super) struct AgentArgs {
+    /// The lock, by its name on the masters: of a LeaderLock that is NAMESPACE/NAME unless it says otherwise.
+    #[arg(value_name = "LOCK", value_parser = session::users_lock)]
+    lock: LockName,
+    /// Where the app asks. Whoever reaches it may look; only the own machine or pod may ask to step down.
+    #[arg(
+        long,
+        env = "REDLOCK_LISTEN",
+        value_name = "ADDR",
+        value_parser = address,
+        default_value = "127.0.0.1:4040"
+    )]
+    listen: SocketAddr,
+    /// How long a lease lasts: after a crash nobody is active for so long. Unless told 15s, or stop grace + 25s, or the
+    /// quorum's longest.
+    #[arg(
+        long,
+        env = "REDLOCK_LEASE_DURATION",
+        value_name = "DURATION",
+        value_parser = session::duration
+    )]
+    lease_duration: Option<Duration>,
+    /// What the app needs to stop: it is told so long before the lease can end, and the lock is not released sooner.
+    #[arg(
+        long,
+        env = "REDLOCK_STOP_GRACE",
+        value_name = "DURATION",
+        value_parser = session::duration
+    )]
+    stop_grace: Option<Duration>,
+    /// Identity of this candidate. Unless told POD_NAMESPACE/POD_NAME/POD_UID from the downward API, else the host name.
+    #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
+    identity: Option<HolderIdentity>,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
+    quorum: QuorumArgs,
+}
+
+pub(super) async fn run(args: AgentArgs) -> Result<Exit, Failure> {
+    args.log.start()?;
+    let (name, config) = args.quorum.named_masters_config()?;
+    let options = agent::Options {
+        lock: args.lock,
+        listen: args.listen,
+        identity: args.identity.map_or_else(of_the_pod, Ok)?,
+        lease_duration: args.lease_duration,
+        stop_grace: args.stop_grace.unwrap_or_default(),
+        quorum: Quorum {
+            bare: name.is_none(),
+            name: name.unwrap_or_else(|| "default".to_owned()),
+            config,
+        },
+    };
+    let end = agent::run(options).await;
+    end.map(|()| Exit::Ok).map_err(|error| {
+        let exit = if error.is_of_configuration() {
+            Exit::Config
+        } else {
+            Exit::Software
+        };
+        Failure::caused(exit, &error)
+    })
+}
+
+const OF_THE_POD: [&str; 3] = ["POD_NAMESPACE", "POD_NAME", "POD_UID"];
+
+/// As an operator looks for it, which labels the pod of the holder.
+fn of_the_pod() -> Result<HolderIdentity, Failure> {
+    let parts = OF_THE_POD.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
+    let missing: Vec<&str> = OF_THE_POD
+        .into_iter()
+        .zip(&parts)
+        .filter_map(|(name, value)| value.is_none().then_some(name))
+        .collect();
+    if missing.len() == parts.len() {
+        return host_name();
+    }
+    if !missing.is_empty() {
+        let message = format!(
+            "{} of the downward API is not set, while others are: set {}, or give --identity",
+            missing.join(" and "),
+            OF_THE_POD.join(", ")
+        );
+        return Err(Failure::new(Exit::Config, message));
+    }
+    let identity = parts.into_iter().flatten().collect::<Vec<_>>().join("/");
+    HolderIdentity::parse(&identity).map_err(|e| {
+        let message = format!("{}: {e}; or give --identity", OF_THE_POD.join(", "));
+        Failure::new(Exit::Config, message)
+    })
+}

@@ -1,0 +1,63 @@
+//! `redlock drain`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use super::{Exit, Failure, place, session};
+use crate::inspect::{cluster::ClusterOptions, drain};
+
+/// End the operator of this cluster, and all that runs under its locks.
+///
+/// Before an uninstall: scales the operator's Deployment down, so that its last replica stops what runs under the locks
+/// that it holds, gives them back and takes its finalizers along. Removes the finalizers that are left, which would keep
+/// LeaderLocks and their namespaces for ever. Exits with 1 when something may still run: it is named, and its leases run
+/// out by themselves.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  redlock drain -n redlock --deployment redlock-operator
+  redlock drain -n redlock --deployment redlock-operator --timeout 5m")]
+pub(super) struct DrainArgs {
+    /// The Deployment of the operator.
+    #[arg(long, value_name = "NAME")]
+    deployment: String,
+    /// Its namespace; that of the context unless told.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Namespaces whose LeaderLocks the operator follows; all of them unless told.
+    #[arg(
+        long,
+        env = "REDLOCK_WATCH_NAMESPACES",
+        value_name = "NAME,…",
+        value_delimiter = ','
+    )]
+    watch_namespaces: Vec<String>,
+    /// How long the operator may take to end: the grace period of its pods, and some seconds for each replica.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "2m")]
+    timeout: Duration,
+    /// The kubeconfig. Unless told KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one unless told.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
+    let options = ClusterOptions {
+        kubeconfig: args.kubeconfig,
+        context: args.context,
+        namespace: args.namespace,
+    };
+    let cluster = options.open().await.map_err(|error| place::failure(&error))?;
+    let namespaces = args.watch_namespaces.into_iter().filter(|name| !name.is_empty());
+    let wish = drain::Wish {
+        deployment: args.deployment,
+        namespaces: namespaces.collect(),
+        timeout: args.timeout,
+    };
+    let end = drain::drain(&cluster, &wish, session::say).await;
+    let end = end.map_err(|error| place::failure(&error))?;
+    session::print(&end.text())?;
+    Ok(if end.is_clean() { Exit::Ok } else { Exit::Unhealthy })
+}

@@ -1,0 +1,73 @@
+//! Flags of a process that stays.
+
+use std::{env, fs, net::SocketAddr};
+
+use clap::{Args, ValueEnum};
+use tracing::level_filters::LevelFilter;
+
+use super::{Exit, Failure};
+use crate::{lease::HolderIdentity, telemetry::logs};
+
+/// What it writes to the standard error.
+#[derive(Args, Clone, Debug)]
+pub(super) struct LogArgs {
+    /// How events are written to the standard error.
+    #[arg(long, env = "REDLOCK_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// Which events: error, warn, info, debug or trace, or target=level,…; else RUST_LOG, else info.
+    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL", value_parser = level)]
+    log_level: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl From<LogFormat> for logs::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+impl LogArgs {
+    /// From here on events are written.
+    pub(super) fn start(self) -> Result<(), Failure> {
+        let level = self
+            .log_level
+            .or_else(|| env::var("RUST_LOG").ok().filter(|level| !level.is_empty()))
+            .unwrap_or_else(|| "info".to_owned());
+        logs::start(self.log_format.into(), &level).map_err(|e| Failure::caused(Exit::Usage, &e))
+    }
+}
+
+/// Where it listens.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "it is no address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+}
+
+/// A single word that is no level would be taken for a target, and nothing be written at all.
+pub(super) fn level(text: &str) -> Result<String, String> {
+    let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    if text.split(',').all(is_known) {
+        Ok(text.to_owned())
+    } else {
+        Err("use error, warn, info, debug or trace, or target=level,…".to_owned())
+    }
+}
+
+pub(super) fn host_name() -> Result<HolderIdentity, Failure> {
+    on_this_host("")
+}
+
+/// The host name, and this behind it.
+pub(super) fn on_this_host(what: &str) -> Result<HolderIdentity, Failure> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    HolderIdentity::parse(&format!("{}{what}", name.trim()))
+        .map_err(|e| Failure::new(Exit::Config, format!("the host name: {e}; or give --identity")))
+}

@@ -1,0 +1,251 @@
+//! `redlock run`.
+
+use std::{ffi::OsString, os::unix::process::ExitStatusExt, process, time::Duration};
+
+use clap::Args;
+use nix::sys::signal::Signal;
+
+use super::{
+    Exit, Failure, PlaceArgs,
+    place::{self, Place},
+    process::{level, on_this_host},
+    session,
+};
+use crate::{
+    api::leader_lock::{Candidates, LockState},
+    lease::{HolderIdentity, LockName, timing::TimingField},
+    masters::MastersConfig,
+    run::{self, Options, Outcome, Patience, RunError},
+    telemetry::logs,
+};
+
+/// Run a command only while a lock is held.
+///
+/// Waits for the lock, runs the command, and gives the lock back when the command and everything in its process group has
+/// ended. When the lease cannot be kept the command gets the stop signal, and SIGKILL before the lease ends; so it does
+/// when redlock itself is killed or frozen. Signals, standard input and the terminal are the command's.
+///
+/// The command finds the lock, the fencing token and its own identity in REDLOCK_LOCK, REDLOCK_TOKEN and REDLOCK_HOLDER;
+/// REDLOCK_PASSWORD is kept from it.
+///
+/// Exits with the command's own code, 128 + n if signal n ended it, 126 or 127 if it cannot be run, 75 if somebody else
+/// has the lock, 69 without a quorum, 77 if user or password are not accepted, and 79 if the lease was lost and the
+/// command stopped.
+#[derive(Args, Debug)]
+#[command(
+    mut_arg("namespace", |namespace| namespace.short(None)),
+    after_help = "Examples:
+  redlock run nightly-report --masters \\
+    redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003 \\
+    -- sh -c 'echo token $REDLOCK_TOKEN'      # or export REDLOCK_MASTERS
+  redlock run -n nightly-report -- true       # ends with 75 if it is held
+  redlock run -w 30 -E 1 nightly-report -c 'date >> /tmp/report'
+  redlock run --service --lease-duration 10s --stop-grace 3s mailer -- sleep 1
+  redlock run --namespace billing nightly-report -- true   # a LeaderLock"
+)]
+pub(super) struct RunArgs {
+    /// The lock: a LeaderLock with a kubeconfig, else its name on the masters.
+    #[arg(value_name = "LOCK", value_parser = session::users_lock)]
+    lock: LockName,
+    /// The command and its arguments.
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    argv: Vec<OsString>,
+    /// Run this by the shell ($SHELL, else /bin/sh) instead.
+    #[arg(short, long, value_name = "COMMAND")]
+    command: Option<OsString>,
+    /// Do not wait for the lock.
+    #[arg(short, long, visible_alias = "nb", conflicts_with = "timeout")]
+    nonblock: bool,
+    /// Wait for the lock so many seconds at most; fractions are allowed.
+    #[arg(short = 'w', long, visible_alias = "wait", value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Exit code when the lock was not acquired.
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = Exit::NotAcquired.code())]
+    conflict_exit_code: u8,
+    /// How long one lease lasts. Default: 15s, or what --stop-grace needs.
+    #[arg(long, env = "REDLOCK_LEASE_DURATION", value_name = "DURATION", value_parser = session::duration)]
+    lease_duration: Option<Duration>,
+    /// What tells the command to stop when the lease is lost.
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    stop_signal: Signal,
+    /// How long the command has from the stop signal to SIGKILL. Default: a third of the lease, at most 10s.
+    #[arg(long, env = "REDLOCK_STOP_GRACE", value_name = "DURATION", value_parser = session::duration)]
+    stop_grace: Option<Duration>,
+    /// After a lost lease, wait for the lock and run the command again; wait for masters that cannot be reached.
+    #[arg(long)]
+    service: bool,
+    /// Identity of this candidate; host name and process id unless told.
+    #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
+    identity: Option<HolderIdentity>,
+    /// Say nothing while it waits.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Events to write to the standard error: error, warn, info, debug or trace, or target=level,…; none unless told.
+    #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL", value_parser = level)]
+    log_level: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+pub(super) async fn run(args: RunArgs) -> Result<Exit, Failure> {
+    if let Some(level) = &args.log_level {
+        logs::start(logs::Format::Text, level).map_err(|e| Failure::caused(Exit::Usage, &e))?;
+    }
+    let (place, lock, declared) = find(&args).await?;
+    let mut words = match args.command {
+        Some(command) => {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), command]
+        }
+        None => args.argv,
+    };
+    let program = words.remove(0);
+    let options = Options {
+        lock: lock.clone(),
+        identity: args.identity.map_or_else(identity, Ok)?,
+        program,
+        arguments: words,
+        patience: match (args.nonblock, args.timeout) {
+            (true, _) => Patience::Not,
+            // As flock reads it.
+            (false, Some(Duration::ZERO)) => Patience::Not,
+            (false, Some(time)) => Patience::For(time),
+            (false, None) => Patience::Forever,
+        },
+        service: args.service,
+        lease_duration: args.lease_duration.or(declared),
+        stop_grace: args.stop_grace,
+        stop_signal: args.stop_signal,
+        quiet: args.quiet,
+    };
+    let outcome = run::run(place, options).await.map_err(|error| failure(&error))?;
+    match outcome {
+        Outcome::Exited(status) => Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Command(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, number) => Exit::Signal(u8::try_from(number.unwrap_or(0)).unwrap_or(0)),
+        }),
+        Outcome::Lost => {
+            let message = format!("lock {lock}: the lease was lost and the command stopped");
+            Err(Failure::new(Exit::LeaseLost, message))
+        }
+        // As flock: the code says it.
+        Outcome::NotAcquired => Ok(Exit::Command(args.conflict_exit_code)),
+        Outcome::NoQuorum { why, auth } => {
+            let exit = if auth { Exit::Auth } else { Exit::NoQuorum };
+            Err(Failure::new(exit, format!("lock {lock}: no quorum: {why}")))
+        }
+        Outcome::Interrupted(signal) => Ok(Exit::Signal(u8::try_from(signal as i32).unwrap_or(0))),
+    }
+}
+
+/// The masters, the name of the lock there, and the lease duration that its object declares.
+async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>), Failure> {
+    let (cluster, given) = match args.place.place(false).await? {
+        Place::Masters => {
+            let config = reseals(args.place.quorum.masters_config()?);
+            let place = match args.place.quorum.config {
+                Some(_) => run::Place::Quorum(config),
+                None => run::Place::Urls(config),
+            };
+            return Ok((place, args.lock.clone(), None));
+        }
+        Place::Cluster(cluster, given) => (cluster, given),
+    };
+    let asked = args.place.kubernetes.quorum.as_deref();
+    let declared = cluster.declared(args.lock.as_str(), asked).await;
+    let (quorum, declared) = declared.map_err(|error| place::failure(&error))?;
+    let spec = &declared.object.spec;
+    let object = format!("LeaderLock {}/{}", cluster.namespace(), args.lock);
+    if spec.candidates != Candidates::Agents {
+        let message =
+            format!("{object}: its candidates are the operator's replicas; set spec.candidates: Agents");
+        return Err(Failure::new(Exit::Config, message));
+    }
+    if spec.state != LockState::Enabled {
+        let message = format!(
+            "{object}: its state is {:?}: candidates of this cluster do not contend",
+            spec.state
+        );
+        return Err(Failure::new(Exit::NotAcquired, message));
+    }
+    let config = cluster.masters_config(&quorum, &given).await;
+    let config = config.map_err(|error| place::failure(&error))?;
+    let seconds = spec
+        .lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    Ok((
+        run::Place::Quorum(reseals(config)),
+        declared.lock_name,
+        seconds.map(Duration::from_secs),
+    ))
+}
+
+fn reseals(config: MastersConfig) -> MastersConfig {
+    MastersConfig {
+        reseal: true,
+        ..config
+    }
+}
+
+fn failure(error: &RunError) -> Failure {
+    match error {
+        RunError::Adopt(error) => session::adopt_failure(error),
+        RunError::Masters(_) => Failure::caused(Exit::Config, error),
+        RunError::Timings(error) => {
+            let value = error.value().as_secs_f64();
+            let flag = match error.field() {
+                TimingField::LeaseDuration => "--lease-duration",
+                // Derived from it, and from --stop-grace.
+                TimingField::RenewDeadline | TimingField::RetryPeriod => {
+                    "--lease-duration: the renew deadline"
+                }
+            };
+            Failure::new(
+                Exit::Config,
+                format!("{flag} {value} s {} (--stop-grace)", error.reason()),
+            )
+        }
+        _ => Failure::caused(Exit::Software, error),
+    }
+}
+
+/// One that tells processes of one host apart.
+fn identity() -> Result<HolderIdentity, Failure> {
+    on_this_host(&format!("/{}", process::id()))
+}
+
+/// As flock reads them.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("{text:?} is no number of seconds: write 10 or 0.5"))
+}
+
+/// `TERM`, `SIGTERM` or `15`.
+fn signal(text: &str) -> Result<Signal, String> {
+    let by_number = || {
+        text.parse::<i32>()
+            .ok()
+            .and_then(|number| Signal::try_from(number).ok())
+    };
+    let name = text.to_ascii_uppercase();
+    let by_name = || format!("SIG{}", name.trim_start_matches("SIG")).parse().ok();
+    let pauses = [
+        Signal::SIGSTOP,
+        Signal::SIGTSTP,
+        Signal::SIGTTIN,
+        Signal::SIGTTOU,
+        Signal::SIGCONT,
+    ];
+    by_number()
+        .or_else(by_name)
+        .filter(|signal| !pauses.contains(signal))
+        .ok_or_else(|| format!("{text:?} is no signal that ends a process: write TERM, INT or 15"))
+}

@@ -1,0 +1,201 @@
+//! `redlock run`: a command that runs only while a lock is held.
+//!
+//! Three processes of this program: the wrapper contends for the lock, renews the lease and follows the command; the
+//! stage becomes the command; the guardian kills the command's process group when the lease is about to end, and when the
+//! wrapper is gone. Nothing that the wrapper may suffer, a freeze or SIGKILL, leaves the command running beyond the lease.
+//!
+//! Refuses to begin what it cannot stop in time, and to release a lock while anything of the group runs.
+
+mod election;
+mod group;
+mod guard;
+mod guardian;
+mod process;
+mod progress;
+mod record;
+mod signals;
+mod stage;
+mod terminal;
+mod timings;
+mod wait;
+mod work;
+
+use std::{ffi::OsString, io, process::ExitStatus, time::Duration};
+
+use nix::sys::signal::Signal;
+use thiserror::Error;
+
+pub use election::Ended;
+pub use guard::Unguarded;
+pub use process::dispatch;
+
+use self::{
+    election::Election, guard::Guard, progress::Progress, signals::Signals, stage::Stage, terminal::Terminal,
+    wait::Waited, work::End,
+};
+use crate::{
+    clock,
+    lease::{HolderIdentity, LockName, Moment, Timings, timing::TimingError},
+    masters::{AdoptError, ConfigError, Masters, MastersConfig},
+};
+
+/// How long the lock is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Forever,
+    For(Duration),
+    Not,
+}
+
+/// What is asked for on the command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub lock: LockName,
+    pub identity: HolderIdentity,
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    pub patience: Patience,
+    /// Contend again after a loss, and begin the command anew.
+    pub service: bool,
+    pub lease_duration: Option<Duration>,
+    /// How long the command has between the stop signal and its end.
+    pub stop_grace: Option<Duration>,
+    pub stop_signal: Signal,
+    pub quiet: bool,
+}
+
+impl Options {
+    fn waits_for_masters(&self) -> bool {
+        self.service || matches!(self.patience, Patience::For(_))
+    }
+}
+
+/// Where the masters are; in both it should say `reseal`: this process stays as long as the command does, and may be the
+/// only one that can seal a master again.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Bare urls: longest lease and T_acquire are those that the masters carry.
+    Urls(MastersConfig),
+    /// A quorum that names its masters.
+    Quorum(MastersConfig),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The command ended so.
+    Exited(ExitStatus),
+    /// The lease was lost; the command was stopped before its end.
+    Lost,
+    /// Somebody else has the lock.
+    NotAcquired,
+    /// Too few masters could be asked; because of user, password or rights.
+    NoQuorum { why: String, auth: bool },
+    /// Asked to end before the command began.
+    Interrupted(Signal),
+}
+
+/// Why it ends without an outcome.
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
+    #[error(transparent)]
+    Masters(#[from] ConfigError),
+    #[error(transparent)]
+    Timings(#[from] TimingError),
+    #[error("listening to signals")]
+    Signals(#[source] io::Error),
+    #[error("starting a process of redlock (/proc must be mounted)")]
+    Start(#[source] io::Error),
+    #[error("looking for what is left of the command")]
+    Look(#[source] io::Error),
+    #[error("waiting for the command")]
+    Reap(#[source] io::Error),
+    #[error(transparent)]
+    Ended(Ended),
+    #[error(transparent)]
+    Unguarded(Unguarded),
+}
+
+/// What the wrapper has while it waits and while the command runs.
+struct Wrapper {
+    options: Options,
+    signals: Signals,
+    guard: Guard,
+    progress: Progress,
+    terminal: Option<Terminal>,
+    began: Moment,
+    /// A majority of the masters has answered once. If they are away later, that is waited for.
+    found: bool,
+    /// A signal asked this process to end.
+    asked_to_end: bool,
+}
+
+/// Waits for the lock, runs the command while it is held, gives the lock back. On a runtime of one thread, the main one:
+/// the command dies with the thread that starts it, and what it leaves behind is inherited by the main one.
+///
+/// # Errors
+/// Masters, timings or a machine that do not allow it; what ended that must not end. Nothing runs any more then.
+pub async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
+    let began = clock::now();
+    group::inherit_orphans().map_err(RunError::Start)?;
+    let mut wrapper = Wrapper {
+        signals: Signals::listen().map_err(RunError::Signals)?,
+        guard: Guard::start().map_err(RunError::Start)?,
+        progress: Progress::new(options.lock.clone(), options.quiet, began),
+        terminal: Terminal::held(),
+        options,
+        began,
+        found: false,
+        asked_to_end: false,
+    };
+    // While the masters are found: it is there when the lock is.
+    let stage = Stage::start(&wrapper.options).map_err(RunError::Start)?;
+    let opened = match place {
+        Place::Quorum(config) => Masters::open(&config, None)?,
+        Place::Urls(config) => match wrapper.find(&config, &stage).await? {
+            Waited::For(opened) => opened,
+            Waited::Over(outcome) => return Ok(outcome),
+        },
+    };
+    let timings = timings::of(&wrapper.options, opened.0.fingerprint().longest_lease())?;
+    let mut election = Election::start(opened, &wrapper.options, timings).await?;
+    let end = wrapper.run(&mut election, stage, &timings).await;
+    // It ends while the lock is given back.
+    wrapper.guard.dismiss();
+    if matches!(end, Err(RunError::Ended(_))) {
+        // There is nobody left to give the lock back.
+        return end;
+    }
+    election.close().await;
+    end
+}
+
+impl Wrapper {
+    async fn run(
+        &mut self,
+        election: &mut Election,
+        mut stage: Stage,
+        timings: &Timings,
+    ) -> Result<Outcome, RunError> {
+        loop {
+            let authority = match self.acquire(election, &stage).await? {
+                Waited::For(authority) => authority,
+                Waited::Over(outcome) => return Ok(outcome),
+            };
+            match self.work(election, stage, authority, timings).await? {
+                End::Exited(status) => return Ok(Outcome::Exited(status)),
+                End::Lost if !self.options.service || self.asked_to_end => return Ok(Outcome::Lost),
+                End::Lost => {
+                    self.progress
+                        .say("the command was stopped; it begins anew with the next lease");
+                    self.began = clock::now();
+                    // Those were for the first time.
+                    self.options.patience = Patience::Forever;
+                    stage = Stage::start(&self.options).map_err(RunError::Start)?;
+                }
+            }
+        }
+    }
+}

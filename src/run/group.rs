@@ -1,0 +1,178 @@
+//! The process group of the command, and what of it still runs.
+//!
+//! Its leader is reaped last: as long as it is not, no other group can have its number, and whoever kills by the number
+//! kills nobody else.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    process::{Child, ExitStatus},
+};
+
+use nix::{
+    sys::{
+        prctl,
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid},
+    },
+    unistd::Pid,
+};
+
+/// Dropping it kills all of it.
+#[derive(Debug)]
+pub(super) struct Group {
+    leader: Child,
+    id: Pid,
+    reaped: bool,
+}
+
+impl Group {
+    /// That of a child that was started as the leader of a new one.
+    pub(super) fn led_by(leader: Child) -> Self {
+        let id = Pid::from_raw(i32::try_from(leader.id()).unwrap_or(i32::MAX));
+        Self {
+            leader,
+            id,
+            reaped: false,
+        }
+    }
+
+    pub(super) const fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// To all of it. There may be nobody left.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = killpg(self.id, signal);
+    }
+
+    /// Whether the leader has ended; it is not reaped.
+    pub(super) fn leader_ended(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        // An end by a signal without a name is an error here, and an end.
+        !matches!(waitid(Id::Pid(self.id), flags), Ok(WaitStatus::StillAlive))
+    }
+
+    /// The signal that has stopped the leader since this was asked last.
+    pub(super) fn leader_stopped(&self) -> Option<Signal> {
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+        match waitid(Id::Pid(self.id), flags) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+            _ => None,
+        }
+    }
+
+    /// Whether any of it still runs, once the leader has ended. The guardian is a child, too.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub(super) fn runs(&self, guardian: Option<Pid>) -> io::Result<bool> {
+        // What the leader has started is a child of this process by then, or of such a child.
+        match children() {
+            Some(children)
+                if children
+                    .iter()
+                    .all(|child| [Some(self.id), guardian].contains(&Some(*child))) =>
+            {
+                Ok(false)
+            }
+            _ => self.is_found(),
+        }
+    }
+
+    /// Looks at each process: there may be thousands.
+    fn is_found(&self) -> io::Result<bool> {
+        // The fields that are looked at fit into it: one read for each.
+        let mut stat = [0; 256];
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let name = entry.file_name();
+            let Some(number) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else {
+                continue;
+            };
+            // One that ends meanwhile has no file any more.
+            let read = File::open(format!("/proc/{number}/stat")).and_then(|mut file| file.read(&mut stat));
+            if let Ok(length) = read
+                && runs_in(&stat[..length], self.id)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reaps the leader, the last one.
+    pub(super) fn reap(mut self) -> io::Result<ExitStatus> {
+        let status = self.leader.wait();
+        self.reaped = true;
+        status
+    }
+}
+
+/// From now on this process inherits what its descendants leave behind, as the first process of a container does anyway.
+pub(super) fn inherit_orphans() -> io::Result<()> {
+    Ok(prctl::set_child_subreaper(true)?)
+}
+
+/// The children of this process, of which it must reap none meanwhile; none if the kernel does not tell them.
+fn children() -> Option<Vec<Pid>> {
+    // All of the main thread: it starts them, and inherits the others.
+    let own = std::process::id();
+    let numbers = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()?;
+    let numbers = numbers.split_ascii_whitespace();
+    numbers
+        .map(|number| number.parse().ok().map(Pid::from_raw))
+        .collect()
+}
+
+/// Reaps children that were inherited. Those of `own` are left to their owners, and hide the ones behind them until then.
+pub(super) fn reap_orphans(own: &[Option<Pid>]) {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, flags) {
+        match status.pid() {
+            Some(pid) if !own.contains(&Some(pid)) => _ = waitpid(pid, Some(WaitPidFlag::WNOHANG)),
+            _ => return,
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.signal(Signal::SIGKILL);
+            let _ = self.leader.wait();
+        }
+    }
+}
+
+/// By the text of `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the name may hold anything.
+fn runs_in(stat: &[u8], group: Pid) -> bool {
+    let text = String::from_utf8_lossy(stat);
+    let Some((_, rest)) = text.rsplit_once(')') else {
+        return false;
+    };
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let own = fields.nth(1).and_then(|number| number.parse().ok());
+    own == Some(group.as_raw()) && !matches!(state, "Z" | "X")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_and_others_do_not_run() {
+        let group = Pid::from_raw(70);
+        for (stat, runs) in [
+            ("71 (sh) S 1 70 9 0 -1", true),
+            ("71 (a) b) (c) R 1 70 9 0 -1", true),
+            ("71 (a) T 1 70 9 0 -1", true),
+            ("70 (sh) Z 1 70 9 0 -1", false),
+            ("71 (sh) S 70 71 9 0 -1", false),
+            ("71 (70 S 1 70", false),
+            ("", false),
+        ] {
+            assert_eq!(runs_in(stat.as_bytes(), group), runs, "{stat}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The guardian as the wrapper sees it: started, told what to guard, replaced when it dies.
+
+use std::{
+    fs::File,
+    io::{self, PipeWriter, Write},
+    os::fd::OwnedFd,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use nix::unistd::Pid;
+use thiserror::Error;
+use tokio::{io::AsyncReadExt, net::unix::pipe, time};
+
+use super::{
+    process,
+    record::{Order, Record},
+};
+use crate::{clock, lease::Moment};
+
+/// A guardian answers in a millisecond. One that takes so long is stopped, or as good as that.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// Between two attempts to start one: a machine may be short of processes for a moment.
+const PAUSE: Duration = Duration::from_millis(50);
+/// So often in a row a guardian that does not answer is replaced. The command runs on unguarded meanwhile.
+const ATTEMPTS: u32 = 4;
+
+/// Nothing runs without a guardian.
+#[derive(Debug, Error)]
+#[error("the guardian cannot be kept running: {0}")]
+pub struct Unguarded(String);
+
+/// Dropping it ends the guardian, which then kills nothing.
+#[derive(Debug)]
+pub(super) struct Guard {
+    record: Record,
+    order: Option<Order>,
+    running: Option<Running>,
+    /// Attempts since one answered last.
+    attempts: u32,
+    trouble: String,
+    /// The record was read since it names the present group.
+    armed: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    process: Child,
+    /// The only way to it. Its end is told by closing it.
+    life: PipeWriter,
+    answers: pipe::Receiver,
+    /// Until when it must answer.
+    answer_by: Moment,
+    /// Bytes that it has not answered yet.
+    unanswered: usize,
+}
+
+impl Guard {
+    /// Starts one, and does not wait for it.
+    pub(super) fn start() -> io::Result<Self> {
+        let record = Record::new()?;
+        let running = Some(Running::start(&record)?);
+        Ok(Self {
+            record,
+            order: None,
+            running,
+            attempts: 1,
+            trouble: String::new(),
+            armed: false,
+        })
+    }
+
+    /// Its process, which is reaped here.
+    pub(super) fn process(&self) -> Option<Pid> {
+        let running = self.running.as_ref()?;
+        Some(Pid::from_raw(i32::try_from(running.process.id()).ok()?))
+    }
+
+    /// Returns when a guardian guards this group.
+    pub(super) async fn arm(&mut self, order: Order) -> Result<(), Unguarded> {
+        self.armed = false;
+        self.set(Some(order))?;
+        if let Some(running) = &mut self.running {
+            running.ask();
+        }
+        while !self.armed {
+            self.turn().await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the deadline. Good at once: the guardian reads it before it acts.
+    pub(super) fn extend(&mut self, kill_at: Moment) -> Result<(), Unguarded> {
+        match self.order {
+            Some(order) if order.kill_at != kill_at => self.set(Some(Order { kill_at, ..order })),
+            _ => Ok(()),
+        }
+    }
+
+    /// There is nothing to guard any more. Said before the leader of the group is reaped.
+    pub(super) fn disarm(&mut self) -> Result<(), Unguarded> {
+        self.set(None)
+    }
+
+    /// Ends the guardian, and does not wait for it. There must be nothing to guard.
+    pub(super) fn dismiss(&mut self) {
+        if let Some(running) = &mut self.running {
+            let _ = running.process.kill();
+        }
+    }
+
+    fn set(&mut self, order: Option<Order>) -> Result<(), Unguarded> {
+        self.order = order;
+        let written = self.record.write(order.filter(|_| !switched_off()));
+        written.map_err(|error| Unguarded(format!("its memory cannot be written: {error}")))
+    }
+
+    /// Keeps a guardian running for as long as it is polled. Ends when that is impossible.
+    pub(super) async fn keep(&mut self) -> Unguarded {
+        loop {
+            if let Err(unguarded) = self.turn().await {
+                return unguarded;
+            }
+        }
+    }
+
+    /// One step, which may be broken off.
+    async fn turn(&mut self) -> Result<(), Unguarded> {
+        let Some(running) = &mut self.running else {
+            return self.start_again().await;
+        };
+        match running.turn().await {
+            Ok(()) => {
+                self.armed = running.unanswered == 0;
+                self.attempts = 0;
+            }
+            Err(trouble) => {
+                self.trouble = trouble;
+                self.running = None;
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_again(&mut self) -> Result<(), Unguarded> {
+        if self.attempts >= ATTEMPTS {
+            return Err(Unguarded(std::mem::take(&mut self.trouble)));
+        }
+        if self.attempts > 0 {
+            time::sleep(PAUSE).await;
+        }
+        self.attempts += 1;
+        match Running::start(&self.record) {
+            Ok(running) => self.running = Some(running),
+            Err(error) => self.trouble = error.to_string(),
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// With a first question: it answers when it has read the record.
+    fn start(record: &Record) -> io::Result<Self> {
+        let (alive, life) = io::pipe()?;
+        let (answers, answer) = io::pipe()?;
+        let process = process::own(process::GUARDIAN)
+            .env_clear()
+            .stdin(alive)
+            .stdout(answer)
+            .stderr(Stdio::from(record.share()?))
+            .spawn()?;
+        let mut running = Self {
+            process,
+            life,
+            answers: pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?,
+            answer_by: Moment::NEVER,
+            unanswered: 0,
+        };
+        running.ask();
+        Ok(running)
+    }
+
+    fn ask(&mut self) {
+        // One that has gone says so by the end of its answers.
+        let _ = self.life.write_all(&[0]);
+        self.unanswered += 1;
+        self.answer_by = clock::now() + ANSWERS_WITHIN;
+    }
+
+    /// Waits for an answer; `Err` when there is none in time, or never will be.
+    async fn turn(&mut self) -> Result<(), String> {
+        let mut answers = [0; 16];
+        let late = clock::sleep_until(self.answer_by);
+        tokio::select! {
+            biased;
+            read = self.answers.read(&mut answers) => match read {
+                Ok(0) => Err("it ends".to_owned()),
+                Ok(count) => {
+                    self.unanswered = self.unanswered.saturating_sub(count);
+                    if self.unanswered == 0 {
+                        self.answer_by = Moment::NEVER;
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(format!("it cannot be heard: {error}")),
+            },
+            () = late => Err("it does not answer".to_owned()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Before its life is closed, and also if it was stopped: by the end of that it would kill what the next one guards.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Without a guardian the promises of `docs/run.md` are broken, and a test shows that it would notice. No release can do
+/// it.
+fn switched_off() -> bool {
+    cfg!(debug_assertions) && std::env::var_os("REDLOCK_TEST_WITHOUT_GUARDIAN").is_some()
+}

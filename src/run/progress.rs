@@ -1,0 +1,149 @@
+//! What is said while the lock is waited for.
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use crate::{
+    elector::Standing,
+    lease::{LockName, Moment},
+    masters::{MasterStatus, Masters},
+};
+
+/// The same again only so often: a job's log is read later.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Something else only so often: a lock that changes hands all the time fills no log.
+const AT_MOST: Duration = Duration::from_secs(1);
+/// Masters are connected to within milliseconds. What is wrong with them is said when it was not that.
+const CONNECTING: Duration = Duration::from_secs(1);
+
+/// Why the lock is not held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Held(String),
+    Sealing,
+    NoQuorum(String),
+    /// Nobody is known to hold it: it is reserved, or others try at the same time.
+    Contended,
+}
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    lock: LockName,
+    quiet: bool,
+    began: Moment,
+    said: Option<(Reason, Moment)>,
+}
+
+impl Progress {
+    pub(super) fn new(lock: LockName, quiet: bool, began: Moment) -> Self {
+        Self {
+            lock,
+            quiet,
+            began,
+            said: None,
+        }
+    }
+
+    /// Says it to the standard error.
+    pub(super) fn say(&self, text: &str) {
+        if !self.quiet {
+            // Whoever does not read it does not want it.
+            let _ = writeln!(io::stderr(), "redlock: lock {}: {text}", self.lock);
+        }
+    }
+
+    /// Says why the lock is not held, if that is news.
+    pub(super) fn waits(&mut self, now: Moment, standing: &Standing, masters: &Masters) {
+        let (reason, text) = reason(now, standing, masters);
+        let known_soon = !matches!(reason, Reason::Held(_));
+        if known_soon && now < self.began + CONNECTING {
+            return;
+        }
+        self.tell(now, reason, &text);
+    }
+
+    /// Says that there are no masters to ask.
+    pub(super) fn cannot_ask(&mut self, now: Moment, why: &str) {
+        self.tell(
+            now,
+            Reason::NoQuorum(why.to_owned()),
+            &format!("no quorum: {why}"),
+        );
+    }
+
+    fn tell(&mut self, now: Moment, reason: Reason, text: &str) {
+        let rest = match &self.said {
+            None => Duration::ZERO,
+            Some((before, _)) if *before == reason => AGAIN,
+            Some(_) => AT_MOST,
+        };
+        if self.said.as_ref().is_none_or(|(_, at)| now >= *at + rest) {
+            self.say(text);
+            self.said = Some((reason, now));
+        }
+    }
+
+    /// It is held now: said where the wait was.
+    pub(super) fn acquired(&mut self, token: impl std::fmt::Display) {
+        if self.said.take().is_some() {
+            self.say(&format!("acquired, token {token}"));
+        }
+    }
+}
+
+fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, String) {
+    if let Some(holder) = standing.holder_at(now) {
+        let left = holder.ends.left(now).as_secs_f64().ceil();
+        let who = if holder.cluster == *masters.cluster() {
+            holder.identity.clone()
+        } else {
+            format!("{} of cluster {}", holder.identity, holder.cluster)
+        };
+        let text = format!("held by {who} for at most {left} s more");
+        return (Reason::Held(who), text);
+    }
+    let all = masters.status();
+    let (voting, majority) = (
+        all.iter().filter(|one| one.votes()).count(),
+        masters.size().majority(),
+    );
+    if voting >= majority {
+        let text = "it is reserved, or others try at the same time".to_owned();
+        return (Reason::Contended, text);
+    }
+    if let Some(left) = sealing_left(&all, majority - voting) {
+        let left = left.as_secs_f64().ceil();
+        return (Reason::Sealing, format!("sealing, {left} s left"));
+    }
+    let why = no_quorum(&all);
+    (Reason::NoQuorum(why.clone()), format!("no quorum: {why}"))
+}
+
+/// When so many more masters vote, as far as that is only a matter of time.
+fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
+    let blocked = |one: &&MasterStatus| one.seal_blocked.is_none() && one.answers();
+    let mut left: Vec<Duration> = all
+        .iter()
+        .filter(blocked)
+        .filter_map(|one| one.sealing_left)
+        .collect();
+    left.sort_unstable();
+    left.get(missing.checked_sub(1)?).copied()
+}
+
+/// How many masters vote, and what is wrong with each of the others.
+pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
+    let voting = all.iter().filter(|one| one.votes()).count();
+    let others = all.iter().filter(|one| !one.votes()).map(|one| {
+        let why = match (&one.unfit, &one.no_vote) {
+            (Some(unfit), _) if one.answers() => unfit.to_string(),
+            (_, Some(unknown)) => unknown.to_string(),
+            _ => "no answer".into(),
+        };
+        format!("; {} ({}): {why}", one.name, one.url)
+    });
+    let others: String = others.collect();
+    format!("{voting} of {} masters vote{others}", all.len())
+}

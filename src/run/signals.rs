@@ -1,0 +1,69 @@
+//! Every signal that a process can pass on.
+
+use std::{fs, io, task::Poll};
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+/// Those that cannot be caught; those that a process gets for a fault of its own; and what writing to a terminal or a
+/// pipe brings, which is for the one that writes.
+const OWN: [Signal; 12] = [
+    Signal::SIGKILL,
+    Signal::SIGSTOP,
+    Signal::SIGILL,
+    Signal::SIGFPE,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGTRAP,
+    Signal::SIGSYS,
+    Signal::SIGABRT,
+    Signal::SIGPIPE,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+];
+
+pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
+
+impl Signals {
+    /// What was ignored when this process began stays ignored, here and in the command: `nohup`, and the shells that put
+    /// a job in the background, say so with it. But for SIGCHLD: without it nothing could be waited for.
+    pub(super) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let wanted = Signal::iterator().filter(|signal| {
+            !OWN.contains(signal) && (*signal == Signal::SIGCHLD || ignored & bit(*signal) == 0)
+        });
+        let heard = wanted.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal as i32))?)));
+        Ok(Self(heard.collect::<io::Result<_>>()?))
+    }
+
+    /// Waits for the next one; SIGCHLD is one of them. May be broken off.
+    pub(super) async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|context| {
+            let heard = self.0.iter_mut().find_map(|(signal, heard)| {
+                let came = matches!(heard.poll_recv(context), Poll::Ready(Some(())));
+                came.then_some(*signal)
+            });
+            heard.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// Whether a process that gets it is asked to end.
+pub(super) fn ends(signal: Signal) -> bool {
+    matches!(
+        signal,
+        Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT
+    )
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal as i32 - 1)
+}
+
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}

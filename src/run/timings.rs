@@ -1,0 +1,65 @@
+//! How long the lease lasts and how long the command may take to stop, where nobody said so.
+
+use std::time::Duration;
+
+use super::Options;
+use crate::lease::{
+    Timings,
+    timing::{DEFAULT_LEASE, GivenTimings, MIN_RENEW_DEADLINE, TimingError, drift},
+};
+
+/// What containers get; more would only make a lease longer.
+const LONGEST_GRACE: Duration = Duration::from_secs(10);
+
+/// Without a lease duration one of 15 s, or what the grace needs; without a grace a third of the lease, or what the
+/// shortest renew deadline leaves of it.
+pub(super) fn of(options: &Options, longest: Duration) -> Result<Timings, TimingError> {
+    let (lease, stop) = match (options.lease_duration, options.stop_grace) {
+        (lease, Some(stop)) => (lease, stop),
+        (lease, None) => {
+            let lease = lease.unwrap_or(DEFAULT_LEASE.min(longest));
+            (Some(lease), grace(lease))
+        }
+    };
+    let given = GivenTimings {
+        lease_duration: lease,
+        ..GivenTimings::default()
+    };
+    Timings::resolve(given, stop, None, longest)
+}
+
+fn grace(lease: Duration) -> Duration {
+    let slack = (lease / 10).min(Duration::from_secs(1));
+    // The renew deadline is three quarters of what the stop leaves. One of these milliseconds is for each rounding.
+    let room = MIN_RENEW_DEADLINE * 4 / 3 + Duration::from_millis(4);
+    let fits = lease
+        .saturating_sub(drift(lease))
+        .saturating_sub(slack)
+        .saturating_sub(room);
+    LONGEST_GRACE.min(lease / 3).min(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::timing::MIN_LEASE;
+
+    #[test]
+    fn a_grace_that_nobody_gave_fits_every_lease() {
+        let longest = Duration::from_secs(86_400);
+        for milliseconds in (2_000..20_000).chain([30_000, 60_000, 86_400_000]) {
+            let lease = Duration::from_millis(milliseconds);
+            let given = GivenTimings {
+                lease_duration: Some(lease),
+                ..GivenTimings::default()
+            };
+            let timings = Timings::resolve(given, grace(lease), None, longest).unwrap();
+            assert!(
+                timings.stop >= Duration::from_millis(400),
+                "{lease:?}: {timings:?}"
+            );
+        }
+        assert_eq!(grace(DEFAULT_LEASE), Duration::from_secs(5));
+        assert!(grace(MIN_LEASE / 2).is_zero());
+    }
+}

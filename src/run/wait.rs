@@ -1,0 +1,174 @@
+//! Before the command: finding the masters, and waiting for the lock.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::{
+    Outcome, Patience, RunError, Wrapper,
+    election::{Election, Ended},
+    group::reap_orphans,
+    guard::Unguarded,
+    progress::no_quorum,
+    signals::ends,
+    stage::Stage,
+};
+use crate::{
+    clock,
+    lease::{Authority, Moment},
+    masters::{AdoptError, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt_open},
+};
+
+/// How often what is said of the wait is thought over.
+const TICK: Duration = Duration::from_millis(250);
+/// Between two attempts to find the masters.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Names and longest lease are for whoever initialises the masters to say.
+const NEVER_SEALED: &str =
+    "no master carries a fingerprint: run `redlock init`, or start an operator on them";
+
+/// What waiting comes to.
+#[derive(Debug)]
+pub(super) enum Waited<T> {
+    For(T),
+    /// Not to be had.
+    Over(Outcome),
+}
+
+impl Wrapper {
+    /// The masters of bare urls, under the fingerprint that they carry. Where somebody waits, masters that are away are
+    /// waited for; wrong ones are not.
+    pub(super) async fn find(
+        &mut self,
+        config: &MastersConfig,
+        stage: &Stage,
+    ) -> Result<Waited<(Masters, Notices, Tasks)>, RunError> {
+        let in_time = match self.options.patience {
+            Patience::For(_) => self.until(),
+            // As long as it takes to ask them once.
+            Patience::Forever | Patience::Not => Moment::NEVER,
+        };
+        loop {
+            let found = tokio::select! {
+                found = adopt_open(config.clone(), Agreement::Majority) => found,
+                () = clock::sleep_until(in_time) => Err(AdoptError::NoMajority {
+                    found: "none in time".into(),
+                    auth: false,
+                }),
+                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+            };
+            let (prefix, found, auth) = match found {
+                Ok((adopted, opened)) if adopted.stored => {
+                    self.found = true;
+                    return Ok(Waited::For(opened));
+                }
+                // To seal them without knowing their longest lease could let somebody in beside a holder.
+                Ok((_, (_, _, tasks))) => {
+                    tasks.close().await;
+                    ("", NEVER_SEALED.to_owned(), false)
+                }
+                Err(error @ AdoptError::Forgotten { .. }) => ("", error.to_string(), false),
+                Err(AdoptError::NoMajority { found, auth }) => {
+                    ("no majority of the masters answers: ", found, auth)
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let now = clock::now();
+            if auth || !self.options.waits_for_masters() || now >= self.until() {
+                let why = format!("{prefix}{found}");
+                return Ok(Waited::Over(Outcome::NoQuorum { why, auth }));
+            }
+            self.progress.cannot_ask(now, &found);
+            tokio::select! {
+                () = clock::sleep_until(self.until().min(now + ASK_AGAIN)) => {}
+                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+            }
+        }
+    }
+
+    /// The lock.
+    pub(super) async fn acquire(
+        &mut self,
+        election: &mut Election,
+        stage: &Stage,
+    ) -> Result<Waited<Authority>, RunError> {
+        loop {
+            let (now, standing) = (clock::now(), election.standing());
+            if let Some(authority) = standing.authority_at(now) {
+                self.progress.acquired(authority.token);
+                return Ok(Waited::For(authority));
+            }
+            let held = standing.holder_at(now).is_some();
+            if let Some(outcome) = self.gives_up(now, held, &election.masters) {
+                return Ok(Waited::Over(outcome));
+            }
+            self.progress.waits(now, &standing, &election.masters);
+            let wake = self.until().max(now).min(now + TICK);
+            tokio::select! {
+                changed = election.changed() => changed?,
+                () = clock::sleep_until(wake) => {}
+                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+            }
+        }
+    }
+
+    /// Until when somebody waits for the lock. Whoever does not wait is told when it is known who holds it, at the latest
+    /// when every master has had its time to answer.
+    fn until(&self) -> Moment {
+        match self.options.patience {
+            Patience::Forever => Moment::NEVER,
+            Patience::For(time) => self.began + time,
+            Patience::Not => self.began + Masters::FIRST_LOOK,
+        }
+    }
+
+    fn gives_up(&mut self, now: Moment, held: bool, masters: &Masters) -> Option<Outcome> {
+        let over = now >= self.until();
+        if held && (over || self.options.patience == Patience::Not) {
+            return Some(Outcome::NotAcquired);
+        }
+        let hopeless =
+            !self.found && !self.options.waits_for_masters() && now >= self.began + Masters::FIRST_LOOK;
+        if !over && !hopeless {
+            return None;
+        }
+        let all = masters.status();
+        let enough = |counts: fn(&MasterStatus) -> bool| {
+            all.iter().filter(|one| counts(one)).count() >= masters.size().majority()
+        };
+        // A seal is waited for, and so is what a person has to change at a master that answers.
+        self.found |= enough(MasterStatus::answers);
+        match over {
+            true if enough(MasterStatus::votes) => Some(Outcome::NotAcquired),
+            false if self.found => None,
+            _ => Some(Outcome::NoQuorum {
+                why: no_quorum(&all),
+                auth: all.iter().any(MasterStatus::auth),
+            }),
+        }
+    }
+
+    /// The next signal that asks to end. Before the command there is nobody to pass the others on to.
+    async fn ending(&mut self, stage: &Stage) -> Signal {
+        loop {
+            match self.signals.next().await {
+                signal if ends(signal) => return signal,
+                Signal::SIGCHLD => reap_orphans(&[self.guard.process(), Some(stage.id())]),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl From<Ended> for RunError {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
+}
+
+impl From<Unguarded> for RunError {
+    fn from(unguarded: Unguarded) -> Self {
+        Self::Unguarded(unguarded)
+    }
+}

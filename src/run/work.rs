@@ -1,0 +1,242 @@
+//! The command under one lease: begun, told what the wrapper is told, and stopped before the lease ends.
+
+use std::{process::ExitStatus, time::Duration};
+
+use nix::sys::signal::{Signal, raise};
+
+use super::{
+    RunError, Wrapper,
+    election::Election,
+    group::{Group, reap_orphans},
+    record::Order,
+    signals,
+    stage::{Go, Stage},
+};
+use crate::{
+    clock,
+    lease::{Authority, Moment, Timings},
+};
+
+/// How often what is left of a group is looked for: there is no telling when a process ends that is not a child.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How it ended. Of its group nothing runs any more.
+#[derive(Debug)]
+pub(super) enum End {
+    /// By itself.
+    Exited(ExitStatus),
+    /// The lease was lost, and the command stopped.
+    Lost,
+}
+
+/// What is due when, as long as the lease is not renewed.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    /// The command is told to stop.
+    stop: Moment,
+    /// What is left of it is killed.
+    kill: Moment,
+    /// The guardian kills it. What is left of the lease then is for a machine that is busy.
+    guardian: Moment,
+}
+
+impl Ends {
+    fn of(valid_until: Moment, timings: &Timings) -> Self {
+        let kill = valid_until - timings.slack();
+        Self {
+            stop: kill - timings.stop,
+            kill,
+            guardian: valid_until - timings.slack() / 2,
+        }
+    }
+}
+
+/// How far it is.
+struct Work<'a> {
+    wrapper: &'a mut Wrapper,
+    election: &'a mut Election,
+    timings: &'a Timings,
+    authority: Authority,
+    ends: Ends,
+    lost: bool,
+    leader_ended: bool,
+    /// The stop signal was sent, and what is left is killed at this moment.
+    kill_at: Option<Moment>,
+    /// The election or the guardian is of no use any more.
+    broken: Option<RunError>,
+}
+
+impl Wrapper {
+    /// Runs the command to its end, which is before that of the lease.
+    ///
+    /// # Errors
+    /// What makes a lease or a guardian possible has ended; the command was stopped.
+    pub(super) async fn work(
+        &mut self,
+        election: &mut Election,
+        stage: Stage,
+        authority: Authority,
+        timings: &Timings,
+    ) -> Result<End, RunError> {
+        let ends = Ends::of(authority.valid_until, timings);
+        let order = Order {
+            group: stage.id(),
+            kill_at: ends.guardian,
+        };
+        if let Err(unguarded) = self.guard.arm(order).await {
+            self.guard.disarm()?;
+            return Err(unguarded.into());
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.give(stage.id());
+        }
+        // After the last await: the time may have gone.
+        let begins = election.authority(authority.token).is_some() && clock::now() < ends.stop;
+        let group = if begins {
+            stage.begin(Go {
+                token: authority.token,
+                before: ends.kill,
+            })
+        } else {
+            stage.give_up()
+        };
+        let mut work = Work {
+            wrapper: &mut *self,
+            election,
+            timings,
+            authority,
+            ends,
+            lost: !begins,
+            leader_ended: false,
+            kill_at: None,
+            broken: None,
+        };
+        let followed = work.follow(&group).await;
+        let (lost, broken) = (work.lost, work.broken);
+        if followed.is_err() {
+            group.signal(Signal::SIGKILL);
+        }
+        self.guard.disarm()?;
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back(group.id());
+        }
+        let status = group.reap().map_err(RunError::Reap)?;
+        followed?;
+        match broken {
+            Some(error) => Err(error),
+            None if lost => Ok(End::Lost),
+            None => Ok(End::Exited(status)),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Until nothing of the group runs.
+    async fn follow(&mut self, group: &Group) -> Result<(), RunError> {
+        loop {
+            if !self.lost {
+                self.look_at_lease();
+            }
+            self.leader_ended = self.leader_ended || group.leader_ended();
+            if self.leader_ended {
+                let guardian = self.wrapper.guard.process();
+                if !group.runs(guardian).map_err(RunError::Look)? {
+                    return Ok(());
+                }
+            }
+            let now = clock::now();
+            if self.kill_at.is_none() && (self.lost || self.leader_ended) {
+                self.kill_at = Some((now + self.timings.stop).min(self.ends.kill));
+                self.stop(group, now);
+            }
+            if self.kill_at.is_some_and(|kill_at| now >= kill_at) {
+                group.signal(Signal::SIGKILL);
+            }
+            let wake = match self.kill_at {
+                // What is left is looked for, and killed again: a process may have been started meanwhile.
+                Some(kill_at) if self.leader_ended || now >= kill_at => now + LOOK,
+                Some(kill_at) => kill_at,
+                None => self.ends.stop,
+            };
+            let usable = self.broken.is_none();
+            tokio::select! {
+                biased;
+                () = clock::sleep_until(wake) => {}
+                changed = self.election.changed(), if usable => if let Err(ended) = changed {
+                    self.breaks(ended.into());
+                },
+                unguarded = self.wrapper.guard.keep(), if usable => self.breaks(unguarded.into()),
+                signal = self.wrapper.signals.next() => self.on_signal(signal, group),
+            }
+        }
+    }
+
+    /// Moves the deadlines with the lease, or finds it lost.
+    fn look_at_lease(&mut self) {
+        match self.election.authority(self.authority.token) {
+            Some(authority) => {
+                self.ends = Ends::of(authority.valid_until, self.timings);
+                if let Err(unguarded) = self.wrapper.guard.extend(self.ends.guardian) {
+                    self.breaks(unguarded.into());
+                }
+            }
+            None => self.lost = true,
+        }
+        // Also when nothing was heard of the election.
+        self.lost |= clock::now() >= self.ends.stop;
+    }
+
+    /// The lease, or what guards it, may not be relied on any more.
+    fn breaks(&mut self, error: RunError) {
+        self.lost = true;
+        self.broken = Some(error);
+    }
+
+    fn stop(&self, group: &Group, now: Moment) {
+        let signal = self.wrapper.options.stop_signal;
+        group.signal(signal);
+        // One that was stopped could not obey.
+        group.signal(Signal::SIGCONT);
+        if self.lost {
+            let left = self.ends.kill.left(now).as_secs_f64();
+            let progress = &self.wrapper.progress;
+            progress.say(&format!("lease lost: {signal} to the command, {left:.1} s left"));
+        }
+    }
+
+    /// Passes it on.
+    fn on_signal(&mut self, signal: Signal, group: &Group) {
+        match signal {
+            Signal::SIGCHLD => {
+                reap_orphans(&[self.wrapper.guard.process(), Some(group.id())]);
+                self.stop_with_command(group);
+            }
+            Signal::SIGCONT => {
+                if let Some(terminal) = &self.wrapper.terminal {
+                    terminal.give(group.id());
+                }
+                group.signal(signal);
+            }
+            Signal::SIGTSTP => {
+                group.signal(signal);
+                let _ = raise(Signal::SIGSTOP);
+            }
+            _ => {
+                self.wrapper.asked_to_end |= signals::ends(signal);
+                group.signal(signal);
+            }
+        }
+    }
+
+    /// What the terminal stops is stopped with this process, or the shell would not get its terminal back. Nobody renews
+    /// the lease meanwhile.
+    fn stop_with_command(&self, group: &Group) {
+        let of_terminal = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+        if let (Some(terminal), Some(signal)) = (&self.wrapper.terminal, group.leader_stopped())
+            && of_terminal.contains(&signal)
+        {
+            terminal.take_back(group.id());
+            let _ = raise(Signal::SIGSTOP);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Real agents on real Redis servers.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+#[path = "agent/answers.rs"]
+mod answers;
+#[path = "agent/bad_input.rs"]
+mod bad_input;
+mod common;
+#[path = "agent/fixture.rs"]
+mod fixture;
+#[path = "agent/grace.rs"]
+mod grace;
+#[path = "agent/losing.rs"]
+mod losing;
+#[path = "agent/page.rs"]
+mod page;
+#[allow(dead_code)]
+#[path = "commands/program.rs"]
+mod program;
+#[path = "agent/secrets.rs"]
+mod secrets;
+#[path = "agent/takeover.rs"]
+mod takeover;
+#[path = "agent/watch.rs"]
+mod watch;

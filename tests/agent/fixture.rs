@@ -1,0 +1,168 @@
+//! An agent, and the masters beneath.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{ChildGuard, RedisServers, ServerOptions, eventually_blocking, free_port, http};
+use crate::program::redlock;
+
+/// For a busy machine; nothing that is right comes near it.
+pub const BOUND: Duration = Duration::from_secs(30);
+/// The shortest there is.
+pub const LEASE: Duration = Duration::from_secs(2);
+pub const LOCK: &str = "ns/api";
+
+/// Three servers that vote and grant leases of 6 s at most, and their urls.
+pub fn masters() -> (RedisServers, String) {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = servers.urls().join(",");
+    redlock(&["init", "--max-lease-duration", "6s", "--masters", &urls]).expect(0, &[]);
+    (servers, urls)
+}
+
+/// How to start one, without any variable of a pod or of redlock.
+pub fn command(urls: &str, port: u16) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    let ours = |name: &String| name.starts_with("REDLOCK_") || name.starts_with("POD_") || name == "RUST_LOG";
+    for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+        command.env_remove(name);
+    }
+    command.args(["agent", LOCK, "--log-format", "json", "--masters", urls]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    command
+}
+
+/// A running agent; killed with its value.
+pub struct Agent {
+    pub name: String,
+    pub child: ChildGuard,
+    pub port: u16,
+}
+
+impl Agent {
+    /// With the shortest lease.
+    pub fn start(name: &str, urls: &str) -> Self {
+        Self::start_with(name, urls, |command| {
+            command.args(["--identity", name, "--lease-duration", "2s"]);
+        })
+    }
+
+    pub fn start_with(name: &str, urls: &str, change: impl FnOnce(&mut Command)) -> Self {
+        let port = free_port();
+        let mut command = command(urls, port);
+        change(&mut command);
+        let mut child = ChildGuard::spawn(name, &mut command);
+        child.wait_for_line(BOUND, "agent started");
+        let name = name.to_owned();
+        Self { name, child, port }
+    }
+
+    /// Status and body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        http::get(self.port, path).unwrap()
+    }
+
+    pub fn json(&self, path: &str) -> Value {
+        let (_, body) = self.get(path);
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+    }
+
+    pub fn lock(&self) -> Value {
+        self.json("/v1/lock")
+    }
+
+    pub fn post(&self, path: &str) -> (u16, String) {
+        http::post(self.port, path).unwrap()
+    }
+
+    /// Waits until `/v1/active` has this status.
+    pub fn wait(&self, status: u16) -> Value {
+        eventually_blocking(BOUND, &format!("{}: {status}", self.name), || {
+            match self.get("/v1/active") {
+                (seen, body) if seen == status => Ok(serde_json::from_str(&body).unwrap()),
+                other => Err(other),
+            }
+        })
+    }
+
+    /// Waits until it is active; its token.
+    pub fn wait_active(&self) -> u64 {
+        self.wait(200)["token"].as_u64().unwrap()
+    }
+
+    /// Waits until it knows that this one is active.
+    pub fn wait_knows(&self, holder: &str) {
+        eventually_blocking(BOUND, &format!("{} knows {holder}", self.name), || {
+            let lock = self.lock();
+            (lock["holder"] == holder).then_some(()).ok_or(lock)
+        });
+    }
+}
+
+/// What a reader of `/v1/watch` was told, as it comes.
+#[derive(Clone)]
+pub struct Events {
+    seen: Arc<Mutex<Vec<(String, Value)>>>,
+    ended: Arc<Mutex<bool>>,
+}
+
+impl Events {
+    pub fn of(agent: &Agent) -> Self {
+        let events = Self {
+            seen: Arc::default(),
+            ended: Arc::default(),
+        };
+        let lines = BufReader::new(reader(agent)).lines();
+        let of_thread = events.clone();
+        thread::spawn(move || {
+            let mut name = String::new();
+            for line in lines.map_while(Result::ok) {
+                if let Some(event) = line.strip_prefix("event: ") {
+                    event.clone_into(&mut name);
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    let data = serde_json::from_str(data).unwrap();
+                    of_thread.seen.lock().unwrap().push((name.clone(), data));
+                }
+            }
+            *of_thread.ended.lock().unwrap() = true;
+        });
+        events
+    }
+
+    pub fn all(&self) -> Vec<(String, Value)> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub fn have_ended(&self) -> bool {
+        *self.ended.lock().unwrap()
+    }
+
+    /// Role and holder of each change so far.
+    pub fn changes(&self) -> Vec<(String, String)> {
+        let all = self.all().into_iter().filter(|(name, _)| name == "changed");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        all.map(|(_, lock)| (text(&lock["role"]), text(&lock["holder"])))
+            .collect()
+    }
+
+    /// Waits until the last of all is as wanted.
+    pub fn until(&self, what: &str, wanted: impl Fn(&(String, Value)) -> bool) {
+        eventually_blocking(BOUND, what, || {
+            let all = self.all();
+            all.last().is_some_and(&wanted).then_some(()).ok_or(all)
+        });
+    }
+}
+
+/// A connection to `/v1/watch` from which nothing has been read. Of HTTP/1.0, whose body has no chunks.
+pub fn reader(agent: &Agent) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
+    write!(stream, "GET /v1/watch HTTP/1.0\r\n\r\n").unwrap();
+    stream
+}

@@ -1,0 +1,83 @@
+//! `--stop-grace`: the app has its time before anybody else begins.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::fixture::{Agent, BOUND, masters};
+
+const GRACE: Duration = Duration::from_secs(1);
+
+fn with_grace(name: &'static str) -> impl FnOnce(&mut Command) {
+    move |command| {
+        command.args(["--identity", name, "--lease-duration", "4s", "--stop-grace", "1s"]);
+    }
+}
+
+#[test]
+fn the_lock_is_not_released_before_the_app_had_its_time() {
+    let (_servers, urls) = masters();
+    let mut one = Agent::start_with("one", &urls, with_grace("one"));
+    one.wait_active();
+    let two = Agent::start_with("two", &urls, with_grace("two"));
+    two.wait_knows("one");
+
+    let asked = Instant::now();
+    let (status, body) = one.post("/v1/step-down");
+    assert!(
+        status == 200 && body.contains("\"role\":\"Standby\""),
+        "{status} {body}"
+    );
+    assert_ne!(one.get("/v1/active").0, 200, "the app knows at once");
+    two.wait_active();
+    println!("the next is active {:?} after a step down", asked.elapsed());
+    assert!(asked.elapsed() >= GRACE);
+
+    // Back to the first, by the signal.
+    one.wait_knows("two");
+    let mut two = two;
+    let told = Instant::now();
+    two.child.signal(Signal::SIGTERM);
+    one.wait_active();
+    println!("the next is active {:?} after SIGTERM", told.elapsed());
+    assert!(told.elapsed() >= GRACE);
+    assert_eq!(two.child.wait(BOUND).0.code(), Some(0));
+
+    // One that is not active has nothing to wait for.
+    let mut three = Agent::start_with("three", &urls, with_grace("three"));
+    three.wait_knows("one");
+    three.child.signal(Signal::SIGTERM);
+    let (status, took) = three.child.wait(BOUND);
+    assert_eq!(status.code(), Some(0));
+    println!("a standby ends {took:?} after SIGTERM");
+    one.child.kill();
+}
+
+#[test]
+fn without_masters_the_app_is_told_before_the_lease_can_end() {
+    let (servers, urls) = masters();
+    let one = Agent::start_with("one", &urls, with_grace("one"));
+    one.wait_active();
+    for server in servers.iter() {
+        server.pause().unwrap();
+    }
+    // What was told last says when the lease ends at the earliest.
+    let mut until = Instant::now();
+    let gone = loop {
+        let asked = Instant::now();
+        assert!(asked < until + BOUND, "still active");
+        let lock = one.lock();
+        if lock["role"] != "Active" {
+            break asked;
+        }
+        until = asked + Duration::from_millis(lock["validForMilliseconds"].as_u64().unwrap());
+        std::thread::yield_now();
+    };
+    let left = until.saturating_duration_since(gone);
+    println!("told {left:?} before the end of the lease");
+    assert!(left + Duration::from_millis(100) >= GRACE, "{left:?}");
+    for server in servers.iter() {
+        server.resume().unwrap();
+    }
+}

@@ -1,0 +1,96 @@
+//! Masters that are not there: at the start, and later.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::common::{RedisServers, ServerOptions, eventually_blocking, free_port};
+use crate::fixture::{Agent, BOUND, LEASE, masters};
+use crate::program::redlock;
+
+#[test]
+fn masters_that_are_down_at_the_start_are_waited_for() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = servers.urls().join(",");
+    for server in servers.iter() {
+        server.kill();
+    }
+    let mut agent = Agent::start("one", &urls);
+    let said = agent.child.wait_for_line(BOUND, "cannot be used yet");
+    assert!(said.contains("no majority of the masters answers"), "{said}");
+    assert_eq!(agent.get("/v1/active").0, 503);
+    let lock = agent.lock();
+    assert_eq!(
+        (&lock["role"], &lock["quorum"]),
+        (&"Unknown".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(agent.json("/")["name"], "");
+    assert_eq!(agent.post("/v1/step-down").0, 503);
+    assert_eq!(agent.get("/livez").0, 200, "nothing is wrong with it");
+    let (status, body) = agent.get("/readyz");
+    assert_eq!(status, 503);
+    assert!(body.contains("no majority of the masters answers"), "{body}");
+
+    for server in servers.iter() {
+        server.restart().unwrap();
+    }
+    let said = agent.child.wait_for_line(BOUND, "no master was ever sealed");
+    assert!(said.contains("redlock init"), "{said}");
+    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    agent.wait_active();
+    assert_eq!(agent.get("/readyz").0, 200);
+}
+
+#[test]
+fn what_waits_for_masters_can_be_told_to_end() {
+    let urls = [free_port(), free_port(), free_port()].map(|port| format!("redis://127.0.0.1:{port}"));
+    let mut agent = Agent::start("one", &urls.join(","));
+    agent.child.signal(Signal::SIGTERM);
+    let (status, took) = agent.child.wait(BOUND);
+    assert_eq!(status.code(), Some(0), "{:?}", agent.child.stderr());
+    assert!(took < LEASE, "{took:?}");
+}
+
+#[test]
+fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say() {
+    let (servers, urls) = masters();
+    let one = Agent::start("one", &urls);
+    one.wait_active();
+    servers[0].pause().unwrap();
+    // One of three changes nothing.
+    let begun = Instant::now();
+    eventually_blocking(BOUND, "renewed on two of three", || {
+        assert_eq!(one.get("/v1/active").0, 200);
+        (begun.elapsed() > LEASE).then_some(()).ok_or(())
+    });
+    let asked = Instant::now();
+    let left = one.lock()["validForMilliseconds"].as_u64().unwrap();
+    let until = asked + Duration::from_millis(left);
+    servers[1].pause().unwrap();
+    servers[2].pause().unwrap();
+    let mut last_active = asked;
+    let end = eventually_blocking(BOUND, "not active any more", || {
+        let asked = Instant::now();
+        match one.get("/v1/active") {
+            (200, body) => {
+                last_active = asked;
+                Err(body)
+            }
+            other => Ok(other),
+        }
+    });
+    println!(
+        "last active {:?} before the end of the lease that was seen before; then {}",
+        until.saturating_duration_since(last_active),
+        end.0
+    );
+    // A renewal may have been under way when the masters stopped.
+    assert!(last_active < until + LEASE / 2);
+    one.wait(503);
+    assert_eq!(one.get("/readyz").0, 503);
+    assert_eq!(one.get("/livez").0, 200);
+    for server in servers.iter() {
+        server.resume().unwrap();
+    }
+    one.wait_active();
+}

@@ -1,0 +1,57 @@
+//! No secret is ever told, and a wrong one is named.
+
+use nix::sys::signal::Signal;
+
+use crate::common::{RedisServers, ServerOptions, eventually_blocking};
+use crate::fixture::{Agent, BOUND};
+use crate::program::redlock_with;
+
+const PASSWORD: &str = "xyzzy-plugh-0451";
+
+#[test]
+fn the_password_is_in_no_log_metric_or_answer() {
+    let options = ServerOptions {
+        password: Some(PASSWORD.into()),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = servers.urls().join(",");
+    redlock_with(&["init", "--masters", &urls], &[("REDLOCK_PASSWORD", PASSWORD)]).expect(0, &[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("{PASSWORD}\n")).unwrap();
+    let mut one = Agent::start_with("one", &urls, |command| {
+        command
+            .args(["--log-level", "trace", "--password-file"])
+            .arg(file.path());
+    });
+    one.wait_active();
+    let mut all = String::new();
+    for path in ["/", "/v1/lock", "/v1/active", "/livez", "/readyz", "/metrics"] {
+        all += &one.get(path).1;
+    }
+    servers[0].kill();
+    eventually_blocking(BOUND, "the lost master is told", || {
+        let body = one.get("/readyz").1;
+        body.contains("\"voting\":2").then_some(()).ok_or(body)
+    });
+    all += &one.get("/readyz").1;
+    one.child.signal(Signal::SIGTERM);
+    one.child.wait(BOUND);
+    all += &one.child.stderr().join("\n");
+    all += &one.child.stdout().join("\n");
+    assert!(all.contains("agent ended"));
+    assert!(!all.contains(PASSWORD), "a password was told");
+
+    // It may be rotated on the masters any moment: no reason to end.
+    let mut wrong = Agent::start_with("wrong", &urls, |command| {
+        command.env("REDLOCK_PASSWORD", "distinctly-wrong");
+    });
+    wrong.child.wait_for_line(BOUND, "WRONGPASS");
+    eventually_blocking(BOUND, "/readyz says so", || match wrong.get("/readyz") {
+        (503, body) if body.contains("WRONGPASS") => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!((wrong.get("/v1/active").0, wrong.get("/livez").0), (503, 200));
+    let said = wrong.child.stderr().join("\n") + &wrong.get("/readyz").1;
+    assert!(!said.contains("distinctly-wrong"), "{said}");
+}

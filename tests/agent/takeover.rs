@@ -1,0 +1,124 @@
+//! One of several agents is active, whatever happens to it.
+
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+
+use crate::common::{eventually_blocking, http};
+use crate::fixture::{Agent, BOUND, LEASE, masters};
+
+#[test]
+fn a_killed_one_is_taken_over_when_its_lease_ends() {
+    let (_servers, urls) = masters();
+    let mut one = Agent::start("one", &urls);
+    let first = one.wait_active();
+    let two = Agent::start("two", &urls);
+    two.wait_knows("one");
+    one.child.kill();
+    let killed = Instant::now();
+    let next = two.wait_active();
+    println!("active {:?} after the kill", killed.elapsed());
+    assert!(next > first, "{next} after {first}");
+    assert!(killed.elapsed() < LEASE * 2);
+}
+
+#[test]
+fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
+    let (_servers, urls) = masters();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut one = Agent::start("one", &urls);
+        let first = one.wait_active();
+        let two = Agent::start("two", &urls);
+        two.wait_knows("one");
+        let told = Instant::now();
+        one.child.signal(signal);
+        let next = two.wait_active();
+        println!("{signal}: active {:?} after it", told.elapsed());
+        let (status, took) = one.child.wait(BOUND);
+        println!("ended after {took:?}");
+        assert_eq!(status.code(), Some(0));
+        assert!(next > first);
+        let said = two.child.stderr();
+        let won = said.iter().find(|line| line.contains("lease acquired")).unwrap();
+        assert!(won.contains("\"after\":\"release\""), "{won}");
+    }
+}
+
+#[test]
+fn with_every_master_hung_it_ends_all_the_same() {
+    let (servers, urls) = masters();
+    let mut one = Agent::start("one", &urls);
+    one.wait_active();
+    for server in servers.iter() {
+        server.pause().unwrap();
+    }
+    one.child.signal(Signal::SIGTERM);
+    let (status, took) = one.child.wait(BOUND);
+    assert_eq!(status.code(), Some(0));
+    println!("ended after {took:?}");
+    assert!(took < LEASE * 2, "{took:?}");
+    for server in servers.iter() {
+        server.resume().unwrap();
+    }
+}
+
+#[test]
+fn who_steps_down_leaves_the_lock_to_others_for_a_while() {
+    let (_servers, urls) = masters();
+    let one = Agent::start("one", &urls);
+    let first = one.wait_active();
+    let two = Agent::start("two", &urls);
+    two.wait_knows("one");
+    let asked = Instant::now();
+    let (status, body) = one.post("/v1/step-down");
+    let answered = asked.elapsed();
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"role\":\"Standby\""), "{body}");
+    assert_ne!(one.get("/v1/active").0, 200);
+    let next = two.wait_active();
+    println!(
+        "answered after {answered:?}, the next active after {:?}",
+        asked.elapsed()
+    );
+    assert!(next > first);
+    one.wait_knows("two");
+    // Alone, it comes back when it has left the others their time.
+    drop(two);
+    assert!(one.wait_active() > next);
+    assert_eq!(one.post("/v1/step-down").0, 200);
+    let down = Instant::now();
+    assert_eq!(one.post("/v1/step-down").0, 200, "also of one that is not active");
+    one.wait_active();
+    assert!(down.elapsed() > LEASE / 2, "back after {:?}", down.elapsed());
+}
+
+#[test]
+fn one_that_was_frozen_past_its_lease_first_answers_that_it_is_not_active() {
+    let (_servers, urls) = masters();
+    let one = Agent::start("one", &urls);
+    let first = one.wait_active();
+    let two = Agent::start("two", &urls);
+    two.wait_knows("one");
+    one.child.freeze();
+    // Asked while it stands still, so that it answers before anything else happens.
+    let paths = ["/v1/active", "/v1/lock", "/"];
+    let asked: Vec<_> = paths
+        .iter()
+        .map(|path| http::asked("GET", one.port, path).unwrap())
+        .collect();
+    assert!(two.wait_active() > first);
+    one.child.signal(Signal::SIGCONT);
+    let answers: Vec<_> = asked
+        .into_iter()
+        .map(|ask| http::answered(ask).unwrap())
+        .collect();
+    println!("{answers:#?}");
+    assert_ne!(answers[0].0, 200);
+    assert!(!answers[1].1.contains("\"role\":\"Active\""));
+    assert!(answers[1].1.contains("\"validForMilliseconds\":0"));
+    assert_ne!(answers[2].1, "{\"name\":\"one\"}");
+    eventually_blocking(BOUND, "it stands by", || match one.get("/v1/active") {
+        (409, _) => Ok(()),
+        other => Err(other),
+    });
+}

@@ -1,0 +1,116 @@
+//! `/v1/watch`: what its readers are told, in which order, and what they cannot do to the agent.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::common::eventually_blocking;
+use crate::fixture::{Agent, BOUND, Events, masters, reader};
+
+/// See `src/agent/http.rs`.
+const READERS: usize = 256;
+
+fn change(role: &str, holder: &str) -> (String, String) {
+    (role.to_owned(), holder.to_owned())
+}
+
+#[test]
+fn every_change_is_told_in_its_order_and_renewals_as_such() {
+    let (_servers, urls) = masters();
+    let mut one = Agent::start("one", &urls);
+    one.wait_active();
+    let two = Agent::start("two", &urls);
+    two.wait_knows("one");
+    let (of_one, of_two) = (Events::of(&one), Events::of(&two));
+    // The first at once, whatever happens.
+    of_one.until("the first event", |_| true);
+    assert_eq!(of_one.changes(), [change("Active", "one")]);
+    of_one.until("a renewal", |(name, _)| name == "renewed");
+    let all = of_one.all();
+    let until = |at: usize| all[at].1["validUntilBootMilliseconds"].as_u64().unwrap();
+    assert!(until(all.len() - 1) > until(0), "{all:?}");
+
+    assert_eq!(one.post("/v1/step-down").0, 200);
+    of_one.until("it knows the other", |(_, lock)| lock["holder"] == "two");
+    of_two.until("active", |(_, lock)| lock["role"] == "Active");
+    println!("{:?}\n{:?}", of_one.changes(), of_two.changes());
+    let changes = of_one.changes();
+    assert_eq!(
+        (&changes[0], &changes[1]),
+        (&change("Active", "one"), &change("Standby", ""))
+    );
+    assert_eq!(changes.last(), Some(&change("Standby", "two")));
+    assert_eq!(of_two.changes().first(), Some(&change("Standby", "one")));
+    assert_eq!(of_two.changes().last(), Some(&change("Active", "two")));
+    for events in [&of_one, &of_two] {
+        let all = events.all().into_iter();
+        let tokens: Vec<u64> = all.filter_map(|(_, lock)| lock["token"].as_u64()).collect();
+        assert!(tokens.is_sorted(), "{tokens:?}");
+    }
+
+    // The last event says that it is over, then the stream ends.
+    two.child.signal(Signal::SIGTERM);
+    eventually_blocking(BOUND, "the stream ends", || {
+        of_two.have_ended().then_some(()).ok_or(of_two.all())
+    });
+    assert_eq!(of_two.changes().last(), Some(&change("Standby", "")));
+    one.child.signal(Signal::SIGTERM);
+    assert_eq!(one.child.wait(BOUND).0.code(), Some(0));
+}
+
+/// The first line of an answer.
+fn beginning(stream: TcpStream) -> String {
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn readers_that_do_not_read_hold_nothing_up() {
+    let (_servers, urls) = masters();
+    let mut one = Agent::start("one", &urls);
+    one.wait_active();
+    let mut lazy: Vec<_> = (0..READERS).map(|_| reader(&one)).collect();
+    let refused = eventually_blocking(BOUND, "one too many is refused", || {
+        // Those before are being accepted.
+        let answer = beginning(reader(&one));
+        if answer.starts_with("HTTP/1.0 503") {
+            Ok(answer)
+        } else {
+            Err(answer)
+        }
+    });
+    println!("{refused}");
+    // Renewed and answered all the same.
+    let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
+    let token = one.lock()["token"].clone();
+    eventually_blocking(BOUND, "two leases long", || {
+        let asked = Instant::now();
+        let (status, body) = one.get("/v1/active");
+        slowest = slowest.max(asked.elapsed());
+        assert_eq!(status, 200, "{body}");
+        (begun.elapsed() > Duration::from_secs(4)).then_some(()).ok_or(())
+    });
+    println!("slowest answer with {READERS} readers: {slowest:?}");
+    assert_eq!(one.lock()["token"], token, "the lease was kept");
+    // A place is free again when its reader leaves.
+    lazy.clear();
+    let events = eventually_blocking(BOUND, "a new reader", || {
+        let events = Events::of(&one);
+        eventually_blocking(BOUND, "an answer", || {
+            (events.have_ended() || !events.all().is_empty())
+                .then_some(())
+                .ok_or(())
+        });
+        (!events.all().is_empty()).then_some(events).ok_or("refused")
+    });
+    assert_eq!(events.changes(), [change("Active", "one")]);
+    let _lazy: Vec<_> = (0..READERS / 2).map(|_| reader(&one)).collect();
+    one.child.signal(Signal::SIGTERM);
+    let (status, took) = one.child.wait(BOUND);
+    assert_eq!(status.code(), Some(0));
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}

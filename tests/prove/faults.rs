@@ -1,0 +1,151 @@
+//! What is done to the old holder, and when.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use fastrand::Rng;
+use nix::sys::signal::Signal;
+use redlock::clock;
+use redlock::lease::Moment;
+
+use crate::common::eventually_blocking;
+use crate::processes;
+use crate::rows::Row;
+use crate::stage::{BOUND, LEASE, Stage};
+
+/// A guardian that was killed has a successor by then, or the wrapper has noticed nothing.
+const SUCCESSOR: Duration = Duration::from_secs(5);
+/// For how long the next holder is watched after its first write.
+const AFTERMATH: Duration = Duration::from_millis(300);
+
+/// How far apart the processes of a machine that wakes may run again.
+const WAKING: Duration = Duration::from_millis(10);
+
+/// Processes that take the CPU from all others.
+struct Spinners(Vec<Child>);
+
+impl Spinners {
+    fn start(count: u32) -> Self {
+        // For as long as this program lives, however it ends.
+        let script = format!("while [ -d /proc/{} ]; do :; done", std::process::id());
+        let spin = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap()
+        };
+        Self((0..count).map(spin).collect())
+    }
+}
+
+impl Drop for Spinners {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Until a moment of the boot clock. A pace of the trial, not a wait for something to be so.
+fn pause_until(moment: Moment) {
+    thread::sleep(moment.left(clock::now()));
+}
+
+/// The end of the old holder's lease as the masters show it now.
+fn valid_until(stage: &Stage) -> Moment {
+    stage
+        .observer
+        .valid_until("old")
+        .expect("the old holder's lease was seen")
+}
+
+/// Plays the row to its end: the new holder has written, and what slept is awake again.
+pub fn play(row: Row, stage: &Stage, rng: &mut Rng) {
+    // At any point of the time between two renewals.
+    let some = |rng: &mut Rng, most: Duration| Duration::from_secs_f64(rng.f64() * most.as_secs_f64());
+    let wait = some(rng, LEASE);
+    if row != Row::DaemonLeft {
+        pause_until(clock::now() + wait);
+    }
+    let mut spinners = None;
+    let mut frozen: Vec<i32> = Vec::new();
+    match row {
+        Row::NetworkCut | Row::TermIgnored | Row::DaemonInGroup | Row::GroupLeft => stage.cut(),
+        Row::WrapperFrozen => frozen.push(stage.wrapper()),
+        Row::WrapperKilled => processes::send(stage.wrapper(), Signal::SIGKILL),
+        Row::ChildFrozen => {
+            let work = stage.work();
+            work.iter().for_each(|pid| stage.freeze(*pid));
+            pause_until(clock::now() + some(rng, LEASE / 3));
+            stage.cut();
+            // No renewal moves it any more.
+            pause_until(valid_until(stage));
+            work.iter().for_each(|pid| stage.wake(*pid));
+        }
+        Row::GuardianKilled => {
+            let first = stage.guardian();
+            processes::send(first, Signal::SIGKILL);
+            eventually_blocking(SUCCESSOR, "another guardian", || {
+                processes::guardian(stage.wrapper())
+                    .filter(|pid| *pid != first)
+                    .ok_or(())
+            });
+            pause_until(clock::now() + Duration::from_millis(50));
+            frozen.push(stage.wrapper());
+        }
+        Row::BothKilled => {
+            // Whoever is killed last has no time left to do anything about it.
+            let mut both = [stage.guardian(), stage.wrapper()];
+            rng.shuffle(&mut both);
+            both.iter().for_each(|pid| processes::send(*pid, Signal::SIGKILL));
+        }
+        Row::MastersDown => {
+            stage.kill_masters();
+            pause_until(valid_until(stage) + LEASE / 10);
+            stage.replace_masters();
+        }
+        // It ends by itself.
+        Row::DaemonLeft => {}
+        Row::Starved | Row::StarvedFrozen => {
+            spinners = Some(Spinners::start(rng.u32(16..=64)));
+            pause_until(clock::now() + some(rng, LEASE / 2));
+            match row {
+                Row::Starved => stage.cut(),
+                _ => frozen.push(stage.wrapper()),
+            }
+        }
+        Row::AllFrozen => {
+            frozen.extend([stage.guardian(), stage.wrapper()]);
+            frozen.extend(stage.work());
+        }
+    }
+    frozen.iter().for_each(|pid| stage.freeze(*pid));
+    let first = stage.new_writes();
+    pause_until(first + AFTERMATH);
+    // The work first, and the others a little later: who of them runs first is the kernel's choice, and this its worst.
+    for pid in frozen.iter().rev() {
+        stage.wake(*pid);
+        pause_until(clock::now() + some(rng, WAKING));
+    }
+    if !frozen.is_empty() {
+        pause_until(clock::now() + AFTERMATH);
+    }
+    drop(spinners);
+    end(row, stage);
+}
+
+/// Nobody writes for the old holder any more; a deserter, whom nobody watches, is killed for that.
+fn end(row: Row, stage: &Stage) {
+    if row == Row::GroupLeft {
+        stage.work().into_iter().for_each(processes::kill_work);
+    }
+    let mut before = u64::MAX;
+    eventually_blocking(BOUND, "the old holder's work is over", || {
+        let now = crate::records::size(stage.folder(), "old");
+        if std::mem::replace(&mut before, now) == now {
+            Ok(())
+        } else {
+            Err(now)
+        }
+    });
+}

@@ -1,0 +1,79 @@
+//! The resource that refuses smaller tokens, and its page.
+
+use std::fs;
+use std::process::Command;
+
+use crate::common::{Answer, RedisServer, Resource, ServerOptions, free_port};
+use crate::program::quorum;
+
+const PAGE: &str = include_str!("../../examples/fenced-resource/README.md");
+/// Of the page.
+pub const LEDGER: &str = "ledger";
+
+#[test]
+fn a_smaller_token_is_refused_for_good() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let mut resource = Resource::open(&server.url(), LEDGER);
+    let answers = [5, 7, 7, 6, 5, 8].map(|token| resource.append(token));
+    let [yes, no] = [Answer::Accepted, Answer::Refused];
+    assert_eq!(answers, [yes, yes, yes, no, no, yes]);
+    assert_eq!(resource.tokens(), [5, 7, 7, 8]);
+}
+
+/// The code blocks of the page in one language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let begin = format!("```{language}\n");
+    let blocks = PAGE.split(&begin[..]).skip(1);
+    blocks.map(|block| block.split("```").next().unwrap()).collect()
+}
+
+fn typed(script: &str, masters: &str) -> String {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_redlock"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("PATH", path)
+        .env("REDLOCK_MASTERS", masters)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script}: {output:?}");
+    said
+}
+
+#[test]
+fn the_page_works_as_printed() {
+    let [by_hand, under_a_lock] = blocks("sh")[..] else {
+        panic!("two blocks to type");
+    };
+    let port = free_port().to_string();
+    // Whatever comes of it, the server does not stay.
+    let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
+    let said = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");
+    // A terminal gets types and numbers beside the values, a pipe the values alone.
+    for line in [
+        "FENCED token 41 is behind 42",
+        "41 the old holder",
+        "42 the new one",
+    ] {
+        assert!(said.contains(line), "{said}");
+        assert!(
+            blocks("text")[0].contains(line),
+            "{line} is not what the page shows"
+        );
+    }
+    assert_eq!(said.matches("it was frozen").count(), 0, "{said}");
+
+    let (_servers, masters) = quorum();
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let script = under_a_lock.replace("7100", &server.port().to_string());
+    assert_eq!(typed(&script, &masters).trim(), "1");
+    let tokens = Resource::open(&server.url(), LEDGER).tokens();
+    assert!(tokens.len() == 1 && tokens[0] > 0, "{tokens:?}");
+    let _ = fs::remove_file(format!("/tmp/redis-{port}.log"));
+}

@@ -1,0 +1,24 @@
+//! Processes that are struck.
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use crate::common::processes::{command_line, guardians};
+
+/// Sends it; a process that is gone is none of our business.
+pub fn send(pid: i32, signal: Signal) {
+    let _ = signal::kill(Pid::from_raw(pid), signal);
+}
+
+/// The guardian of a wrapper, alive.
+pub fn guardian(wrapper: i32) -> Option<i32> {
+    guardians(wrapper).next()
+}
+
+/// SIGKILL, if it still is a process of this program's work.
+pub fn kill_work(pid: i32) {
+    let program = std::env::current_exe().unwrap();
+    if command_line(pid).is_some_and(|line| line.contains(&*program.to_string_lossy())) {
+        send(pid, Signal::SIGKILL);
+    }
+}

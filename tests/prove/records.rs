@@ -1,0 +1,113 @@
+//! What the work wrote: a file for each of its processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use redlock::clock;
+use redlock::lease::Moment;
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub at: Moment,
+    pub token: u64,
+}
+
+/// All writes of one holder.
+#[derive(Debug)]
+pub struct Record {
+    pub writes: Vec<Write>,
+    /// Of the last write, as it says itself or as the kernel stamped the file: a process can be stopped between its look
+    /// at the clock and the write.
+    pub last: Moment,
+}
+
+/// The wall clock when the machine booted; the files have times of the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Booted(Duration);
+
+impl Booted {
+    pub fn now() -> Self {
+        // Of two clocks that cannot be read at once: the try in which least came between.
+        let tries = (0..20).map(|_| {
+            let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
+            (after.since(before), wall - before.since(Moment::default()))
+        });
+        Self(tries.min().unwrap().1)
+    }
+
+    /// How far the wall clock was set since then; times of files mean nothing across a step.
+    pub fn moved(self) -> Duration {
+        self.0.abs_diff(Self::now().0)
+    }
+}
+
+fn files(folder: &Path, name: &str) -> Vec<(PathBuf, i32)> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_name = paths.filter_map(|path| {
+        let (found, pid) = path.file_name()?.to_str()?.split_once('.')?;
+        let pid = (found == name).then(|| pid.parse().unwrap())?;
+        Some((path, pid))
+    });
+    of_name.collect()
+}
+
+/// The processes of a holder that wrote so far.
+pub fn pids(folder: &Path, name: &str) -> Vec<i32> {
+    let begun = files(folder, name).into_iter();
+    let begun = begun.filter(|(path, _)| fs::metadata(path).unwrap().len() > 0);
+    begun.map(|(_, pid)| pid).collect()
+}
+
+/// When a holder wrote first, if it has.
+pub fn first(folder: &Path, name: &str) -> Option<Moment> {
+    let firsts = files(folder, name).into_iter().filter_map(|(path, _)| {
+        let mut line = String::new();
+        BufReader::new(fs::File::open(path).unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        line.ends_with('\n').then(|| parse(&line).at)
+    });
+    firsts.min()
+}
+
+/// Bytes that a holder wrote so far.
+pub fn size(folder: &Path, name: &str) -> u64 {
+    let files = files(folder, name).into_iter();
+    files.map(|(path, _)| fs::metadata(path).unwrap().len()).sum()
+}
+
+pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
+    let mut record = Record {
+        writes: Vec::new(),
+        last: Moment::default(),
+    };
+    for (path, _) in files(folder, name) {
+        let text = fs::read_to_string(&path).unwrap();
+        record.writes.extend(text.lines().map(parse));
+        if !text.is_empty() {
+            let stamped = fs::metadata(&path).unwrap().modified().unwrap();
+            let stamped = stamped.duration_since(UNIX_EPOCH).unwrap() - booted.0;
+            record.last = record.last.max(Moment::default() + stamped);
+        }
+    }
+    record.writes.sort_by_key(|write| write.at);
+    record.last = record
+        .writes
+        .last()
+        .map_or(record.last, |write| record.last.max(write.at));
+    record
+}
+
+fn parse(line: &str) -> Write {
+    let words = line
+        .trim()
+        .split_once(' ')
+        .unwrap_or_else(|| panic!("a line of a record: {line:?}"));
+    Write {
+        at: Moment::from_nanos(words.0.parse().unwrap()),
+        token: words.1.parse().unwrap(),
+    }
+}

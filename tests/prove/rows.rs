@@ -1,0 +1,125 @@
+//! What goes wrong, a row of the table each.
+
+use crate::work::Work;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    NetworkCut,
+    WrapperFrozen,
+    ChildFrozen,
+    WrapperKilled,
+    GuardianKilled,
+    BothKilled,
+    MastersDown,
+    TermIgnored,
+    DaemonInGroup,
+    DaemonLeft,
+    Starved,
+    StarvedFrozen,
+    AllFrozen,
+    GroupLeft,
+}
+
+/// What `redlock run` says of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing is written after the lease.
+    Kept,
+    /// No wrapper can keep it; the token can.
+    ByToken,
+}
+
+impl Row {
+    const ALL: [Self; 14] = [
+        Self::NetworkCut,
+        Self::WrapperFrozen,
+        Self::ChildFrozen,
+        Self::WrapperKilled,
+        Self::GuardianKilled,
+        Self::BothKilled,
+        Self::MastersDown,
+        Self::TermIgnored,
+        Self::DaemonInGroup,
+        Self::DaemonLeft,
+        Self::Starved,
+        Self::StarvedFrozen,
+        Self::AllFrozen,
+        Self::GroupLeft,
+    ];
+
+    pub fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+
+    /// As one of `REDLOCK_ROWS`.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::NetworkCut => "network-cut",
+            Self::WrapperFrozen => "wrapper-frozen",
+            Self::ChildFrozen => "child-frozen",
+            Self::WrapperKilled => "wrapper-killed",
+            Self::GuardianKilled => "guardian-killed",
+            Self::BothKilled => "both-killed",
+            Self::MastersDown => "masters-down",
+            Self::TermIgnored => "term-ignored",
+            Self::DaemonInGroup => "daemon-in-group",
+            Self::DaemonLeft => "daemon-left",
+            Self::Starved => "starved",
+            Self::StarvedFrozen => "starved-frozen",
+            Self::AllFrozen => "all-frozen",
+            Self::GroupLeft => "group-left",
+        }
+    }
+
+    pub fn parse(key: &str) -> Self {
+        let found = Self::ALL.into_iter().find(|row| row.key() == key);
+        let keys = Self::ALL.map(Self::key).join(",");
+        found.unwrap_or_else(|| panic!("REDLOCK_ROWS: there is no row {key:?}; the rows are {keys}"))
+    }
+
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::NetworkCut => "network cut: a proxy swallows all bytes",
+            Self::WrapperFrozen => "wrapper frozen (SIGSTOP), and woken after the next holder's first write",
+            Self::ChildFrozen => "child frozen, then network cut; child woken at `valid_until`",
+            Self::WrapperKilled => "wrapper killed (SIGKILL)",
+            Self::GuardianKilled => "guardian killed; wrapper frozen once there is another",
+            Self::BothKilled => "wrapper and guardian killed together",
+            Self::MastersDown => "all masters killed; new ones after the lease",
+            Self::TermIgnored => "child ignores SIGTERM; network cut",
+            Self::DaemonInGroup => "a daemon in the child's group ignores SIGTERM; network cut",
+            Self::DaemonLeft => "child ends and leaves such a daemon",
+            Self::Starved => "16 to 64 busy processes take the CPU; child ignores SIGTERM; network cut",
+            Self::StarvedFrozen => "16 to 64 busy processes take the CPU; wrapper frozen",
+            Self::AllFrozen => "wrapper, guardian and child frozen together, and woken under the next holder",
+            Self::GroupLeft => "a process leaves the group (setsid); network cut",
+        }
+    }
+
+    pub const fn promise(self) -> Promise {
+        match self {
+            Self::AllFrozen | Self::GroupLeft => Promise::ByToken,
+            _ => Promise::Kept,
+        }
+    }
+
+    pub const fn work(self) -> Work {
+        match self {
+            Self::TermIgnored | Self::Starved => Work::IgnoresTerm,
+            Self::DaemonInGroup => Work::WithDaemon,
+            Self::DaemonLeft => Work::LeavesDaemon,
+            Self::GroupLeft => Work::WithDeserter,
+            _ => Work::Plain,
+        }
+    }
+
+    /// Ends with a release, so that there is no end of a lease to compare with.
+    pub const fn releases(self) -> bool {
+        matches!(self, Self::DaemonLeft)
+    }
+
+    /// Takes the whole machine.
+    pub const fn alone(self) -> bool {
+        matches!(self, Self::Starved | Self::StarvedFrozen)
+    }
+}

@@ -1,0 +1,177 @@
+//! One trial's masters, network, processes and folder. Nothing of it outlives the value.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redlock::lease::Moment;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use crate::common::{
+    ChildGuard, Mode, Proxy, RedisServer, RedisServers, Resource, ServerOptions, eventually_blocking,
+};
+use crate::fenced::LEDGER;
+use crate::observer::Observer;
+use crate::processes;
+use crate::program::{redlock, urls};
+use crate::records;
+use crate::work::Work;
+
+/// Short, so that many trials fit; and with time for more than one renewal.
+pub const LEASE: Duration = Duration::from_secs(3);
+pub const LOCK: &str = "billing/ledger";
+/// For a machine that starves on purpose; nothing that is right comes near it.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// Whether `redlock run` has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guardian {
+    On,
+    Off,
+}
+
+#[derive(Debug)]
+pub struct Stage {
+    // Dropped in this order: the holders before what they need.
+    frozen: Mutex<Vec<i32>>,
+    old: ChildGuard,
+    new: ChildGuard,
+    pub observer: Observer,
+    proxies: Vec<Proxy>,
+    masters: RedisServers,
+    resource: RedisServer,
+    folder: TempDir,
+}
+
+impl Stage {
+    /// The old holder writes, and the new one has been started.
+    pub fn start(work: Work, guardian: Guardian, network: &Handle) -> Self {
+        let masters = RedisServers::start(3, &ServerOptions::default()).unwrap();
+        let resource = RedisServer::start(&ServerOptions::default()).unwrap();
+        initialise(&masters);
+        let ports = masters.iter().map(RedisServer::port);
+        let proxies: Vec<Proxy> = ports.map(|port| network.block_on(Proxy::to_port(port))).collect();
+        let observer = Observer::start(&masters.urls(), LOCK, LEASE);
+        let folder = tempfile::tempdir().unwrap();
+        let holder = |name, urls: &str, work: Work| {
+            let mut command = run(name, urls);
+            // On a starving machine it may lose its first lease before its work has begun.
+            if name == "new" {
+                command.arg("--service");
+            }
+            command.arg("--");
+            if guardian == Guardian::Off {
+                command.env("REDLOCK_TEST_WITHOUT_GUARDIAN", "1");
+            }
+            work.add_to(&mut command, name, folder.path(), &resource.url());
+            ChildGuard::spawn(name, &mut command)
+        };
+        let through: Vec<String> = proxies.iter().map(Proxy::url).collect();
+        let old = holder("old", &through.join(","), work);
+        eventually_blocking(BOUND, "the old holder writes", || {
+            records::first(folder.path(), "old").ok_or(old.stderr())
+        });
+        let new = holder("new", &urls(&masters), Work::Plain);
+        Self {
+            frozen: Mutex::default(),
+            old,
+            new,
+            observer,
+            proxies,
+            masters,
+            resource,
+            folder,
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn wrapper(&self) -> i32 {
+        i32::try_from(self.old.pid()).unwrap()
+    }
+
+    pub fn guardian(&self) -> i32 {
+        eventually_blocking(BOUND, "the old holder has a guardian", || {
+            processes::guardian(self.wrapper()).ok_or(())
+        })
+    }
+
+    /// The processes of the old holder's work.
+    pub fn work(&self) -> Vec<i32> {
+        records::pids(self.folder(), "old")
+    }
+
+    /// All bytes between the old holder and the masters vanish from now on.
+    pub fn cut(&self) {
+        self.proxies.iter().for_each(|proxy| proxy.set(Mode::BlackHole));
+    }
+
+    pub fn kill_masters(&self) {
+        self.masters.iter().for_each(RedisServer::kill);
+    }
+
+    /// Masters without memory in the place of the killed ones, sealed at once: no lease is live.
+    pub fn replace_masters(&self) {
+        self.masters
+            .iter()
+            .for_each(|master| master.restart_empty().unwrap());
+        initialise(&self.masters);
+    }
+
+    /// SIGSTOP; woken at the end, at the latest.
+    pub fn freeze(&self, pid: i32) {
+        self.frozen.lock().unwrap().push(pid);
+        processes::send(pid, Signal::SIGSTOP);
+    }
+
+    pub fn wake(&self, pid: i32) {
+        processes::send(pid, Signal::SIGCONT);
+    }
+
+    /// When the new holder wrote first, once it has.
+    pub fn new_writes(&self) -> Moment {
+        eventually_blocking(BOUND, "the new holder writes", || {
+            records::first(self.folder(), "new").ok_or_else(|| (self.old.stderr(), self.new.stderr()))
+        })
+    }
+
+    pub fn resource(&self) -> Resource {
+        Resource::open(&self.resource.url(), LEDGER)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.frozen.lock().unwrap().iter().for_each(|pid| self.wake(*pid));
+        for holder in [&self.old, &self.new] {
+            processes::send(i32::try_from(holder.pid()).unwrap(), Signal::SIGKILL);
+        }
+        for name in ["old", "new"] {
+            records::pids(self.folder(), name)
+                .into_iter()
+                .for_each(processes::kill_work);
+        }
+    }
+}
+
+fn initialise(masters: &RedisServers) {
+    let ran = redlock(&["init", "--masters", &urls(masters), "--max-lease-duration", "3s"]);
+    ran.expect(0, &["all 3 masters vote"]);
+}
+
+/// `redlock run …`, without any REDLOCK_ variable of the surroundings.
+fn run(name: &str, urls: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+        command.env_remove(name);
+    }
+    let lease = format!("{}s", LEASE.as_secs());
+    command.args(["run", LOCK, "--masters", urls, "--identity", name]);
+    command.args(["--lease-duration", &lease]);
+    command
+}

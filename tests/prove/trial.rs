@@ -1,0 +1,45 @@
+//! One trial: a stage, a fault, and what the records say afterwards.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::runtime::Handle;
+
+use crate::faults;
+use crate::outcome::Outcome;
+use crate::records::{self, Booted, Record};
+use crate::rows::Row;
+use crate::stage::{Guardian, Stage};
+
+/// Set by more, the wall clock makes the times of files useless.
+const STEP: Duration = Duration::from_millis(10);
+
+pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcome {
+    let booted = Booted::now();
+    let stage = Stage::start(row.work(), guardian, network);
+    faults::play(row, &stage, &mut Rng::with_seed(seed));
+    let moved = booted.moved();
+    assert!(
+        moved < STEP,
+        "somebody set the clock by {moved:?} meanwhile: play it again"
+    );
+    let (old, new) = (read(&stage, "old", booted), read(&stage, "new", booted));
+    let (first, old_token, new_token) = (new.writes[0].at, old.writes[0].token, new.writes[0].token);
+    let ledger = stage.resource().tokens();
+    let after_new = ledger.iter().skip_while(|token| **token != new_token);
+    Outcome {
+        valid_until: stage.observer.valid_until("old").filter(|_| !row.releases()),
+        last: old.last,
+        first,
+        old_token,
+        new_token,
+        late: old.writes.iter().filter(|write| write.at >= first).count(),
+        let_in: after_new.filter(|token| **token == old_token).count(),
+    }
+}
+
+fn read(stage: &Stage, name: &str, booted: Booted) -> Record {
+    let record = records::read(stage.folder(), name, booted);
+    assert!(!record.writes.is_empty(), "{name} wrote nothing");
+    record
+}

@@ -1,0 +1,29 @@
+//! `redlock run`: the real program, real commands, real masters.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "run/bad_input.rs"]
+mod bad_input;
+#[path = "run/command.rs"]
+mod command;
+mod common;
+#[path = "run/first_process.rs"]
+mod first_process;
+#[path = "run/guardian.rs"]
+mod guardian;
+#[path = "run/loss.rs"]
+mod loss;
+#[path = "run/old_tools.rs"]
+mod old_tools;
+#[allow(dead_code)]
+#[path = "commands/program.rs"]
+mod program;
+#[path = "run/signals.rs"]
+mod signals;
+#[path = "run/terminal.rs"]
+mod terminal;
+#[path = "run/waiting.rs"]
+mod waiting;
+#[path = "run/wrapper.rs"]
+mod wrapper;

@@ -1,0 +1,129 @@
+//! The command: its end, its surroundings, what it leaves behind.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::program::{admin, redlock, redlock_with};
+use crate::wrapper::{Quorum, kill_hard, runs, wait_gone};
+
+#[test]
+fn the_exit_code_is_the_commands_own() {
+    let quorum = Quorum::start();
+    for (script, code) in [
+        ("true", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill -USR1 $$", 138),
+    ] {
+        assert_eq!(quorum.ran("l", &[], script).0, code, "{script}");
+    }
+    let with =
+        |command: &[&str]| redlock(&[&["run", "l", "--masters", &quorum.urls, "--"], command].concat());
+    with(&["/nonexistent/program"]).expect(127, &["redlock: /nonexistent/program: No such file"]);
+    with(&["no-such-program-anywhere"]).expect(127, &["no-such-program-anywhere"]);
+    with(&["/etc"]).expect(126, &["redlock: /etc: Permission denied"]);
+}
+
+#[test]
+fn the_command_knows_the_lock_and_the_token_and_no_password() {
+    let quorum = Quorum::start();
+    let script = "echo $REDLOCK_LOCK $REDLOCK_HOLDER $REDLOCK_TOKEN; env";
+    let arguments = [
+        "run",
+        "a/b",
+        "--masters",
+        &quorum.urls,
+        "--identity",
+        "me",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let run = || {
+        let secret = ("REDLOCK_PASSWORD", "");
+        let ran = redlock_with(&arguments, &[secret, ("OTHER", "kept")]);
+        ran.expect(0, &["a/b me ", "OTHER=kept"]);
+        assert!(!ran.stdout.contains("REDLOCK_PASSWORD"), "{}", ran.stdout);
+        let first = ran.stdout.lines().next().unwrap();
+        first.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let (first, second) = (run(), run());
+    assert!(first < second, "tokens grow: {first}, {second}");
+}
+
+#[test]
+fn standard_input_and_output_are_the_commands() {
+    let quorum = Quorum::start();
+    let mut child = quorum
+        .command("l", &[], "cat; echo problem >&2")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"one\ntwo\n");
+    assert_eq!(output.stderr, b"problem\n");
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_shell_runs_what_is_given_with_c() {
+    let quorum = Quorum::start();
+    let arguments = ["run", "l", "--masters", &quorum.urls, "-c", "echo $0; exit 3"];
+    redlock_with(&arguments, &[("SHELL", "/bin/sh")]).expect(3, &["/bin/sh"]);
+    redlock_with(&arguments, &[("SHELL", "/nonexistent/sh")]).expect(127, &["/nonexistent/sh"]);
+}
+
+/// What the command left in its group is stopped before anybody else may have the lock; what it left elsewhere is not.
+#[tokio::test]
+async fn nothing_of_the_group_survives_the_lease() {
+    let quorum = Quorum::start();
+    let script =
+        "trap '' TERM; sleep 1000 & echo left $!; setsid sleep 1000 >/dev/null 2>&1 & echo away $!; exit 3";
+    let flags = ["--stop-grace", "300ms", "--lease-duration", "5s"];
+    let mut wrapper = quorum.run("l", &flags, script);
+    let (left, away) = (wrapper.number("left"), wrapper.number("away"));
+    assert_eq!(wrapper.end().0, 3);
+    assert!(!runs(left));
+    assert!(runs(away), "documented: a session of its own is beyond the group");
+    kill_hard(away);
+    let lease: Option<String> = admin(&quorum.servers[0], &["GET", "redlock:lease:l"]).await;
+    assert_eq!(lease, None, "the lock was given back");
+}
+
+/// A guardian that kept the pipe would make a shell wait for it.
+#[test]
+fn nothing_of_redlock_holds_the_output_open() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", &[], "echo me $$; exec sleep 1000 >/dev/null 2>&1");
+    let command = wrapper.number("me");
+    let guardian = wrapper.guardian(0);
+    for number in 0..10 {
+        let Ok(target) = std::fs::read_link(format!("/proc/{guardian}/fd/{number}")) else {
+            continue;
+        };
+        let inherited = std::fs::read_link(format!("/proc/{}/fd/1", wrapper.child.pid())).unwrap();
+        assert_ne!(target, inherited, "file {number}");
+    }
+    // And the command has nothing of redlock's, beside what both were given: other tests of this process open files, too.
+    let files = |id: i64, above: i32| -> Vec<String> {
+        let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten();
+        let number = |name: &str| name.parse().unwrap_or(0);
+        let open = open.filter(|file| file.file_name().to_str().is_some_and(|name| number(name) > above));
+        open.filter_map(|file| Some(std::fs::read_link(file.path()).ok()?.display().to_string()))
+            .collect()
+    };
+    let guardians = files(guardian, -1);
+    let inner = ["socket:", "anon_inode:", "/memfd:"];
+    for file in files(command, 2) {
+        assert!(!guardians.contains(&file), "{file} is the guardian's");
+        assert!(!inner.iter().any(|kind| file.starts_with(kind)), "{file}");
+    }
+    kill_hard(command);
+    assert_eq!(wrapper.end().0, 137);
+    wait_gone(guardian);
+}

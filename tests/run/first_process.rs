@@ -1,0 +1,49 @@
+//! As the first process of a container.
+
+use nix::sys::signal::Signal;
+
+use crate::common::{ChildGuard, eventually_blocking};
+use crate::wrapper::{BOUND, Quorum, Wrapper};
+
+/// A namespace of process ids of its own, as a container has it. The wrapper is process 1 there.
+const CONTAINER: &[&str] = &[
+    "unshare",
+    "--map-root-user",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+];
+
+#[test]
+fn it_reaps_what_others_leave_and_passes_signals_on() {
+    let quorum = Quorum::start();
+    // Orphans that end while the command runs: without anybody to reap them they would fill the table.
+    let script = "trap 'echo asked; exit 9' TERM; \
+                  for n in 1 2 3 4 5; do (sleep 0.1 & sleep 0.05 &) ; done; \
+                  (setsid sleep 0.1 &); echo ready; \
+                  while :; do sleep 0.1; echo zombies $(cat /proc/[0-9]*/stat | grep -c ') Z '); done";
+    let mut command = quorum.command_by(CONTAINER, "l", &[], script);
+    let mut container = Wrapper::of(ChildGuard::spawn(
+        "container (needs unshare of util-linux)",
+        &mut command,
+    ));
+    container.child.wait_for_line(BOUND, "ready");
+    eventually_blocking(BOUND, "no zombies", || {
+        let said = container.child.stdout();
+        let last = said.last().cloned().unwrap_or_default();
+        let ended = said.iter().filter(|line| line.starts_with("zombies")).count() > 5;
+        if ended && last == "zombies 0" {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    // unshare passes nothing on: to its child, which is process 1 inside.
+    let children = format!("/proc/{0}/task/{0}/children", container.child.pid());
+    let first: i64 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    crate::wrapper::send(first, Signal::SIGTERM);
+    let (code, out, err) = container.end();
+    assert_eq!(code, 9, "{out} {err}");
+    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+}

@@ -1,0 +1,105 @@
+//! The wrapper cannot do its duty: the guardian does.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::wrapper::{BOUND, Quorum, SHORT, kill_hard, runs, send, wait_gone};
+
+const GROUP: &str =
+    "trap '' TERM; (trap '' TERM; exec sleep 1000) & echo daemon $!; echo me $$; sleep 1000; sleep 1000";
+
+#[test]
+fn a_frozen_wrapper_does_not_keep_the_command_alive() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", SHORT, GROUP);
+    let (daemon, me) = (wrapper.number("daemon"), wrapper.number("me"));
+    let frozen = Instant::now();
+    wrapper.signal(Signal::SIGSTOP);
+    wait_gone(me);
+    wait_gone(daemon);
+    println!("killed {:?} after the wrapper froze, lease 2 s", frozen.elapsed());
+    assert!(frozen.elapsed() < Duration::from_secs(10));
+    // The next one has the lock, and the one that thaws says what happened.
+    assert_eq!(quorum.ran("l", &["-w", "20"], "echo next").1, "next");
+    wrapper.signal(Signal::SIGCONT);
+    assert_eq!(wrapper.end().0, 79);
+}
+
+#[test]
+fn a_killed_wrapper_takes_the_group_with_it() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", &["--lease-duration", "60s"], GROUP);
+    let (daemon, me, guardian) = (
+        wrapper.number("daemon"),
+        wrapper.number("me"),
+        wrapper.guardian(0),
+    );
+    let killed = Instant::now();
+    wrapper.child.kill();
+    wait_gone(me);
+    wait_gone(daemon);
+    println!("killed {:?} after the wrapper, lease 60 s", killed.elapsed());
+    assert!(killed.elapsed() < Duration::from_secs(10));
+    wait_gone(guardian);
+}
+
+/// The command itself goes with the wrapper, whatever became of the guardian.
+#[test]
+fn wrapper_and_guardian_killed_at_once_leave_no_command() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", &["--lease-duration", "60s"], GROUP);
+    let (daemon, me, guardian) = (
+        wrapper.number("daemon"),
+        wrapper.number("me"),
+        wrapper.guardian(0),
+    );
+    send(guardian, Signal::SIGSTOP);
+    wrapper.child.kill();
+    kill_hard(guardian);
+    wait_gone(me);
+    assert!(runs(daemon), "documented: nobody is left who knows of it");
+    kill_hard(daemon);
+}
+
+#[test]
+fn a_killed_guardian_is_replaced_and_the_new_one_guards() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", SHORT, GROUP);
+    let (daemon, me) = (wrapper.number("daemon"), wrapper.number("me"));
+    let mut guardian = 0;
+    for _ in 0..3 {
+        guardian = wrapper.guardian(guardian);
+        kill_hard(guardian);
+    }
+    let last = wrapper.guardian(guardian);
+    for asked in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGTSTP] {
+        send(last, asked);
+    }
+    assert!(runs(me) && runs(daemon), "no guardian's end is the command's");
+    wrapper.signal(Signal::SIGSTOP);
+    wait_gone(me);
+    wait_gone(daemon);
+    assert!(runs(last), "it is deaf to signals");
+    wrapper.signal(Signal::SIGCONT);
+    assert_eq!(wrapper.end().0, 79);
+    wait_gone(last);
+}
+
+/// Between the lock and the command there is a stage. Whoever kills the wrapper there finds that nothing began.
+#[test]
+fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
+    let quorum = Quorum::start();
+    let mut holder = quorum.run("l", &[], "echo holds; exec sleep 1000");
+    holder.child.wait_for_line(BOUND, "holds");
+    let mut waiting = quorum.run("l", &[], "echo began");
+    waiting.child.wait_for_line(BOUND, "held by");
+    let guardian = waiting.guardian(0);
+    waiting.child.kill();
+    wait_gone(guardian);
+    // It held the pipes: their end is that of the stage, too.
+    let (_, out, _) = waiting.end();
+    assert_eq!(out, "");
+    holder.signal(Signal::SIGTERM);
+    assert_eq!(holder.end().0, 143);
+}

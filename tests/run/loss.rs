@@ -1,0 +1,97 @@
+//! The lease is lost: the command ends before it does.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::common::eventually_blocking;
+use crate::program::redlock;
+use crate::wrapper::{BOUND, Quorum, SHORT, runs, send, wait_gone};
+
+#[test]
+fn the_command_is_told_in_time_and_the_code_is_79() {
+    let quorum = Quorum::start();
+    let script = "trap 'echo told; sleep 0.1; echo cleaned up; exit 0' TERM; echo begins; while :; do sleep 0.05; done";
+    let mut wrapper = quorum.run("l", SHORT, script);
+    wrapper.child.wait_for_line(BOUND, "begins");
+    quorum.pause();
+    let (code, out, err) = wrapper.end();
+    assert_eq!((code, out.as_str()), (79, "begins\ntold\ncleaned up"), "{err}");
+    assert!(err.contains("lease lost: SIGTERM to the command, "), "{err}");
+    assert!(
+        err.contains("redlock: lock l: the lease was lost and the command stopped"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_command_that_ignores_the_signal_is_killed_with_all_of_its_group() {
+    let quorum = Quorum::start();
+    let script = "trap '' INT TERM; sleep 1000 & echo other $!; echo me $$; sleep 1000; sleep 1000";
+    let flags = [SHORT, &["--stop-signal", "int"]].concat();
+    let mut wrapper = quorum.run("l", &flags, script);
+    let (other, me) = (wrapper.number("other"), wrapper.number("me"));
+    let paused = Instant::now();
+    quorum.pause();
+    wait_gone(me);
+    println!("killed {:?} after the masters froze, lease 2 s", paused.elapsed());
+    // Orders of magnitude: a lease, and what a busy machine takes.
+    assert!(paused.elapsed() < Duration::from_secs(10));
+    wait_gone(other);
+    assert_eq!(wrapper.end().0, 79);
+}
+
+/// One that was stopped can obey, too.
+#[test]
+fn a_stopped_command_is_told_and_ends() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", SHORT, "echo me $$; while :; do sleep 0.05; done");
+    let me = wrapper.number("me");
+    send(me, Signal::SIGSTOP);
+    quorum.pause();
+    let (code, _, err) = wrapper.end();
+    assert_eq!(code, 79, "{err}");
+    assert!(!runs(me));
+}
+
+#[test]
+fn a_broken_lock_stops_its_holder() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", SHORT, "echo begins; exec sleep 1000");
+    wrapper.child.wait_for_line(BOUND, "begins");
+    redlock(&[
+        "break",
+        "l",
+        "--yes",
+        "--reason",
+        "test",
+        "--masters",
+        &quorum.urls,
+    ])
+    .expect(0, &[]);
+    assert_eq!(wrapper.end().0, 79);
+    assert_eq!(quorum.ran("l", &["-w", "0.5"], "echo no").0, 75, "nobody enters");
+}
+
+#[test]
+fn a_service_begins_anew_with_a_greater_token() {
+    let quorum = Quorum::start();
+    let script = "trap 'exit 4' USR1; echo token $REDLOCK_TOKEN; echo pid $$; while :; do sleep 0.05; done";
+    let flags = [SHORT, &["--service"]].concat();
+    let mut wrapper = quorum.run("l", &flags, script);
+    let (token, first) = (wrapper.number("token"), wrapper.number("pid"));
+    quorum.pause();
+    wrapper.child.wait_for_line(BOUND, "begins anew");
+    assert!(!runs(first));
+    quorum.resume();
+    let again = eventually_blocking(BOUND, "it begins anew", || {
+        let said = wrapper.child.stdout();
+        let tokens = said.iter().filter_map(|line| line.strip_prefix("token "));
+        let tokens: Vec<i64> = tokens.map(|token| token.parse().unwrap()).collect();
+        tokens.get(1).copied().ok_or(said)
+    });
+    assert!(again > token, "{token} {again}");
+    // Its own end is the end.
+    wrapper.signal(Signal::SIGUSR1);
+    assert_eq!(wrapper.end().0, 4);
+}

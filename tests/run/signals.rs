@@ -1,0 +1,76 @@
+//! Signals are the command's.
+
+use nix::sys::signal::Signal;
+
+use crate::wrapper::{BOUND, Quorum, SHORT};
+
+#[test]
+fn every_signal_is_passed_on_once() {
+    let quorum = Quorum::start();
+    let names = [
+        "HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "WINCH", "ALRM", "CONT", "URG", "IO", "PWR",
+    ];
+    let traps: String = names
+        .iter()
+        .map(|name| format!("trap 'echo got {name}' {name}; "))
+        .collect();
+    let mut wrapper = quorum.run(
+        "l",
+        &[],
+        &format!("{traps} echo ready; while :; do sleep 0.02; done"),
+    );
+    wrapper.child.wait_for_line(BOUND, "ready");
+    for name in names {
+        wrapper.signal(format!("SIG{name}").parse().unwrap());
+        wrapper.child.wait_for_line(BOUND, &format!("got {name}"));
+    }
+    let said = wrapper.child.stdout();
+    assert_eq!(said.len(), names.len() + 1, "{said:?}");
+}
+
+/// However long the command takes to end: the lease is renewed meanwhile, and a second signal changes nothing of that.
+#[test]
+fn a_command_that_is_asked_to_end_takes_its_time_under_the_lease() {
+    let quorum = Quorum::start();
+    let script = "trap 'echo asked' TERM; trap '' INT; echo ready; n=0; while [ $n -lt 160 ]; do sleep 0.02; n=$((n+1)); done; exit 5";
+    let mut wrapper = quorum.run("l", SHORT, script);
+    wrapper.child.wait_for_line(BOUND, "ready");
+    wrapper.signal(Signal::SIGTERM);
+    wrapper.child.wait_for_line(BOUND, "asked");
+    wrapper.signal(Signal::SIGTERM);
+    wrapper.signal(Signal::SIGINT);
+    let second = quorum.ran("l", &["-w", "1"], "echo no");
+    assert_eq!(second.0, 75, "{second:?}");
+    let (code, out, err) = wrapper.end();
+    assert_eq!(code, 5, "{out} {err}");
+    assert!(!err.contains("lost"), "{err}");
+    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+}
+
+#[test]
+fn a_service_that_is_asked_to_end_does_not_begin_anew() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run(
+        "l",
+        &["--service"],
+        "trap 'exit 6' TERM; echo ready; while :; do sleep 0.02; done",
+    );
+    wrapper.child.wait_for_line(BOUND, "ready");
+    wrapper.signal(Signal::SIGTERM);
+    assert_eq!(wrapper.end().0, 6);
+}
+
+/// `nohup`, and a shell that puts it in the background.
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let quorum = Quorum::start();
+    let script = "grep SigIgn /proc/$$/status; kill -HUP $PPID; kill -INT $$; echo alive";
+    let sh = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];
+    let mut command = quorum.command_by(&sh, "l", &[], script);
+    let child = crate::common::ChildGuard::spawn("nohup", &mut command);
+    let (code, out, _) = crate::wrapper::Wrapper::of(child).end();
+    assert_eq!(code, 0);
+    assert!(out.contains("alive"), "{out}");
+    let mask = out.split_whitespace().nth(1).unwrap();
+    assert_eq!(u64::from_str_radix(mask, 16).unwrap() & 0b11, 0b11, "{out}");
+}

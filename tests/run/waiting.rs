@@ -1,0 +1,204 @@
+//! While somebody else has the lock.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{ChildGuard, RedisServer, RedisServers, ServerOptions};
+use crate::program::{redlock, redlock_with, urls};
+use crate::wrapper::{BOUND, Quorum, SHORT};
+use nix::sys::signal::Signal;
+
+const HOLDS: &str = "echo holds; exec sleep 1000";
+
+#[test]
+fn who_does_not_wait_is_told_by_the_code() {
+    let quorum = Quorum::start();
+    let mut holder = quorum.run("l", &["--identity", "somebody"], HOLDS);
+    holder.child.wait_for_line(BOUND, "holds");
+    let began = Instant::now();
+    assert_eq!(
+        quorum.ran("l", &["-n"], "echo no"),
+        (75, String::new(), String::new())
+    );
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(quorum.ran("l", &["--nonblock", "-E", "3"], "echo no").0, 3);
+    assert_eq!(quorum.ran("l", &["-w", "0"], "echo no").0, 75);
+    let (code, out, err) = quorum.ran("l", &["-w", "0.5", "-E", "1"], "echo no");
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(
+        err.contains("redlock: lock l: held by somebody for at most 1"),
+        "{err}"
+    );
+    assert_eq!(quorum.ran("l", &["-w", "0.5", "-q"], "echo no").2, "", "quiet");
+    assert_eq!(quorum.ran("other", &["-n"], "echo yes").1, "yes");
+}
+
+#[test]
+fn who_waits_begins_when_the_other_has_ended() {
+    let quorum = Quorum::start();
+    let mut holder = quorum.run("l", &[], "echo token $REDLOCK_TOKEN; read x < /dev/null; sleep 1");
+    let first = holder.number("token");
+    let mut waiting = quorum.run("l", &["-w", "60"], "echo token $REDLOCK_TOKEN");
+    waiting.child.wait_for_line(BOUND, "held by ");
+    let second = waiting.number("token");
+    assert!(first < second);
+    let (code, _, err) = waiting.end();
+    assert_eq!(code, 0);
+    assert!(err.contains("acquired, token"), "{err}");
+    assert_eq!(holder.end().0, 0);
+}
+
+/// Nothing was begun, and nothing is left: the next one has the lock at once.
+#[test]
+fn a_signal_ends_the_wait() {
+    let quorum = Quorum::start();
+    let mut holder = quorum.run("l", &[], HOLDS);
+    holder.child.wait_for_line(BOUND, "holds");
+    for (signal, code) in [
+        (Signal::SIGTERM, 143),
+        (Signal::SIGINT, 130),
+        (Signal::SIGHUP, 129),
+    ] {
+        let mut waiting = quorum.run("l", &[], "echo no");
+        waiting.child.wait_for_line(BOUND, "held by");
+        waiting.signal(signal);
+        let (ended, out, _) = waiting.end();
+        assert_eq!((ended, out.as_str()), (code, ""));
+    }
+    holder.signal(Signal::SIGTERM);
+    assert_eq!(holder.end().0, 143);
+    assert_eq!(quorum.ran("l", &["-n"], "echo free").1, "free");
+}
+
+#[test]
+fn without_a_quorum_it_does_not_begin() {
+    let quorum = Quorum::start();
+    quorum.servers[0].kill();
+    quorum.servers[1].kill();
+    let nobody = ["no majority of the masters answers", "m0 (redis://127.0.0.1:"];
+    let with = |flags: &[&str]| {
+        let arguments = [
+            &["run", "l", "--masters", &quorum.urls],
+            flags,
+            &["--", "echo", "no"],
+        ];
+        redlock(&arguments.concat())
+    };
+    with(&[]).expect(69, &nobody);
+    with(&["-n", "-E", "3"]).expect(69, &nobody);
+    with(&["-w", "0.2", "-E", "3"]).expect(69, &["lock l: no quorum"]);
+}
+
+#[test]
+fn masters_that_are_away_are_waited_for_by_a_service() {
+    let quorum = Quorum::start();
+    quorum.pause();
+    let mut service = quorum.run("l", &["--service"], "echo begins");
+    service.child.wait_for_line(BOUND, "no quorum: m0 (redis://");
+    quorum.resume();
+    service.child.wait_for_line(BOUND, "begins");
+    assert_eq!(service.end().0, 0);
+}
+
+/// Bare urls do not tell the longest lease: whoever has nothing else does not seal masters that remember nothing.
+#[test]
+fn masters_that_carry_no_fingerprint_are_left_alone() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = urls(&servers);
+    let run =
+        |flags: &[&str]| redlock(&[&["run", "l", "--masters", &urls], flags, &["--", "echo", "no"]].concat());
+    let never = ["no master carries a fingerprint: run `redlock init`"];
+    run(&[]).expect(69, &never);
+    run(&["-w", "1.5"]).expect(69, &[]);
+    let mut service = ChildGuard::spawn(
+        "service",
+        Command::new(env!("CARGO_BIN_EXE_redlock"))
+            .args([
+                "run",
+                "l",
+                "--service",
+                "--masters",
+                &urls,
+                "--",
+                "echo",
+                "begins",
+            ])
+            .env_remove("REDLOCK_MASTERS"),
+    );
+    service.wait_for_line(BOUND, "run `redlock init`");
+    redlock(&["init", "--masters", &urls]).expect(0, &["all 3 masters vote"]);
+    service.wait_for_line(BOUND, "begins");
+    assert!(service.wait(BOUND).0.success());
+}
+
+#[test]
+fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let urls = urls(&servers);
+    let quorum = Quorum { servers, urls };
+    redlock(&["init", "--masters", &quorum.urls, "--max-lease-duration", "2s"]).expect(0, &[]);
+    let mut holder = quorum.run("other", &[SHORT, &["--service"]].concat(), HOLDS);
+    holder.child.wait_for_line(BOUND, "holds");
+    let flush = |server: &RedisServer| {
+        let mut connection = redis::Client::open(server.url())
+            .unwrap()
+            .get_connection()
+            .unwrap();
+        redis::cmd("FLUSHALL").query::<()>(&mut connection).unwrap();
+    };
+    quorum.servers[..2].iter().for_each(flush);
+    let forgotten = [
+        "fewer than a majority of the masters carry a fingerprint",
+        "never sealed",
+    ];
+    let arguments = ["run", "l", "--masters", &quorum.urls, "--", "echo", "no"];
+    redlock(&arguments).expect(69, &forgotten);
+    // Who was there before knows the fingerprint, and seals them again.
+    let mut service = quorum.run("l", &[SHORT, &["--service"]].concat(), "echo begins");
+    service.child.wait_for_line(BOUND, "fewer than a majority");
+    service.child.wait_for_line(BOUND, "begins");
+    assert_eq!(service.end().0, 0);
+    drop(holder);
+}
+
+/// Nobody has to run an operator: whoever waits seals the masters.
+#[test]
+fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let one =
+        |(number, server): (usize, &RedisServer)| format!("{{name: m{number}, url: \"{}\"}}", server.url());
+    let masters: Vec<String> = servers.iter().enumerate().map(one).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let quorum = folder.path().join("quorum.yaml");
+    let manifest = format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: q}}\n\
+         spec: {{maxLeaseDurationSeconds: 2, masters: [{}]}}\n",
+        masters.join(", ")
+    );
+    std::fs::write(&quorum, manifest).unwrap();
+    let config = ["--config", quorum.to_str().unwrap()];
+    let run = |flags: &[&str]| redlock(&[&["run", "l"], &config[..], flags, &["--", "echo", "ran"]].concat());
+    run(&["-w", "1.5"]).expect(69, &["sealing, ", " s left", "0 of 3 masters vote"]);
+    run(&[]).expect(0, &["sealing, ", " s left", "acquired, token", "ran"]);
+}
+
+#[test]
+fn a_wrong_password_is_told_and_kept() {
+    let options = ServerOptions {
+        password: Some("the-right-one".into()),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = urls(&servers);
+    redlock_with(
+        &["init", "--masters", &urls],
+        &[("REDLOCK_PASSWORD", "the-right-one")],
+    )
+    .expect(0, &[]);
+    let arguments = ["run", "l", "--service", "--masters", &urls, "--", "env"];
+    redlock(&arguments).expect(77, &["NOAUTH"]);
+    let wrong = redlock_with(&arguments, &[("REDLOCK_PASSWORD", "the-wrong-one")]);
+    wrong.expect(77, &["WRONGPASS"]).keeps("the-wrong-one");
+    let right = redlock_with(&arguments, &[("REDLOCK_PASSWORD", "the-right-one")]);
+    right.expect(0, &["REDLOCK_TOKEN="]).keeps("the-right-one");
+}

@@ -1,0 +1,130 @@
+//! A `redlock run` under test, its guardian and its command.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{ChildGuard, RedisServers, eventually_blocking, processes};
+use crate::program;
+
+/// For a busy machine; nothing that is right comes near it.
+pub const BOUND: Duration = Duration::from_secs(30);
+/// The shortest lease, for tests that wait for its end.
+pub const SHORT: &[&str] = &["--lease-duration", "2s"];
+
+/// Three masters that vote.
+pub struct Quorum {
+    pub servers: RedisServers,
+    pub urls: String,
+}
+
+impl Quorum {
+    pub fn start() -> Self {
+        let (servers, urls) = program::quorum();
+        Self { servers, urls }
+    }
+
+    /// `redlock run LOCK FLAGS -- sh -c SCRIPT`, without any REDLOCK_ variable of this process.
+    pub fn command(&self, lock: &str, flags: &[&str], script: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+        self.arguments(&mut command, lock, flags, script);
+        command
+    }
+
+    /// The same behind a program that starts it.
+    pub fn command_by(&self, by: &[&str], lock: &str, flags: &[&str], script: &str) -> Command {
+        let mut command = Command::new(by[0]);
+        command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_redlock"));
+        self.arguments(&mut command, lock, flags, script);
+        command
+    }
+
+    fn arguments(&self, command: &mut Command, lock: &str, flags: &[&str], script: &str) {
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+            command.env_remove(name);
+        }
+        command.args(["run", lock, "--masters", &self.urls]).args(flags);
+        command.args(["--", "sh", "-c", script]);
+    }
+
+    pub fn run(&self, lock: &str, flags: &[&str], script: &str) -> Wrapper {
+        let mut command = self.command(lock, flags, script);
+        Wrapper::of(ChildGuard::spawn(&format!("redlock run {lock}"), &mut command))
+    }
+
+    /// Runs it to its end: code, standard output, standard error.
+    pub fn ran(&self, lock: &str, flags: &[&str], script: &str) -> (i32, String, String) {
+        self.run(lock, flags, script).end()
+    }
+
+    pub fn pause(&self) {
+        self.servers.iter().for_each(|server| server.pause().unwrap());
+    }
+
+    pub fn resume(&self) {
+        self.servers.iter().for_each(|server| server.resume().unwrap());
+    }
+}
+
+pub struct Wrapper {
+    pub child: ChildGuard,
+}
+
+impl Wrapper {
+    pub fn of(child: ChildGuard) -> Self {
+        Self { child }
+    }
+
+    /// A number that the command writes behind this word, its process id say.
+    pub fn number(&mut self, word: &str) -> i64 {
+        let line = self.child.wait_for_line(BOUND, &format!("{word} "));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.child.signal(signal);
+    }
+
+    pub fn end(mut self) -> (i32, String, String) {
+        let (status, _) = self.child.wait(BOUND);
+        let code = status.code().unwrap_or_else(|| -status.signal().unwrap());
+        let (out, err) = (self.child.stdout().join("\n"), self.child.stderr().join("\n"));
+        assert!(!err.contains("panicked"), "{err}");
+        (code, out, err)
+    }
+
+    /// The process id of its guardian, once there is another than this one.
+    pub fn guardian(&self, not: i64) -> i64 {
+        let own = id_of(self.child.pid().into());
+        eventually_blocking(BOUND, "a guardian", || {
+            let mut found = processes::guardians(own).map(i64::from);
+            found.find(|id| *id != not).ok_or("none")
+        })
+    }
+}
+
+fn id_of(id: i64) -> i32 {
+    id.try_into().unwrap()
+}
+
+/// Whether a process runs; one that is not reaped does not.
+pub fn runs(id: i64) -> bool {
+    processes::runs(id_of(id))
+}
+
+pub fn wait_gone(id: i64) {
+    eventually_blocking(BOUND, &format!("process {id} ends"), || {
+        if runs(id) { Err("it runs") } else { Ok(()) }
+    });
+}
+
+pub fn send(id: i64, signal: Signal) {
+    kill(Pid::from_raw(id_of(id)), signal).unwrap();
+}
+
+pub fn kill_hard(id: i64) {
+    send(id, Signal::SIGKILL);
+}
