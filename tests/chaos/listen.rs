@@ -1,0 +1,238 @@
+//! What one life of an operator says that it holds: `GET /locks`, again and again, and its log.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use redlock::clock;
+use redlock::lease::Moment;
+use serde_json::Value;
+
+use crate::claims::Claim;
+use crate::common::http;
+use crate::wall::Wall;
+
+const EVERY: Duration = Duration::from_millis(20);
+
+/// One lease as it was told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// When the first answer had arrived: it believed then.
+    from: Moment,
+    /// When the last one was asked for.
+    to: Moment,
+    /// The least that `valid_until` can be by any answer.
+    until: Moment,
+}
+
+#[derive(Debug, Default)]
+pub struct Heard {
+    told: BTreeMap<(String, u64), Told>,
+    /// Lock and token of what the last answer said, however old that is.
+    pub latest: Vec<(String, u64)>,
+    pub latest_at: Moment,
+}
+
+#[derive(Debug)]
+pub struct Listener {
+    pub heard: Arc<Mutex<Heard>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    pub fn start(port: u16) -> Self {
+        let (heard, stop) = (Arc::<Mutex<Heard>>::default(), Arc::<AtomicBool>::default());
+        let thread = {
+            let (heard, stop) = (Arc::clone(&heard), Arc::clone(&stop));
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let asked = clock::now();
+                    // Not up yet, frozen or gone: not an error of ours.
+                    if let Ok((200, body)) = http::get(port, "/locks") {
+                        heard.lock().unwrap().answered(&body, asked, clock::now());
+                    }
+                    thread::sleep(EVERY);
+                }
+            })
+        };
+        Self {
+            heard,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// When the process is gone: what it believed in its life, by its answers and its log.
+    pub fn claims(&mut self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
+        self.end();
+        let heard = self.heard.lock().unwrap();
+        heard.claims(who, log, wall)
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Heard {
+    fn answered(&mut self, body: &str, asked: Moment, heard: Moment) {
+        // Half an answer of one that was killed meanwhile.
+        let Ok(body) = serde_json::from_str::<Value>(body) else {
+            return;
+        };
+        self.latest.clear();
+        self.latest_at = heard;
+        for lock in body["locks"].as_array().into_iter().flatten() {
+            let left = lock["validForMilliseconds"].as_u64().unwrap_or(0);
+            if lock["role"] != "Active" || left == 0 {
+                continue;
+            }
+            let name = lock["lockName"].as_str().unwrap().to_owned();
+            let token = lock["fencingToken"].as_u64().unwrap();
+            self.latest.push((name.clone(), token));
+            let told = self.told.entry((name, token)).or_insert(Told {
+                from: heard,
+                to: asked,
+                until: asked,
+            });
+            told.to = asked;
+            told.until = told.until.max(asked + Duration::from_millis(left));
+        }
+    }
+
+    /// A lease begins with the line that says so, which is sooner than any answer. It ends with the line that says so,
+    /// which comes before anything is given back, or with `valid_until`: who is frozen or killed says nothing any more.
+    fn claims(&self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
+        let (mut begun, mut ended) = (BTreeMap::new(), BTreeMap::new());
+        for line in log.iter().filter_map(|line| Line::parse(line)) {
+            let (earliest, latest) = wall.moment(line.at);
+            let key = (line.lock, line.token);
+            match &*line.message {
+                "lease acquired" => begun.entry(key).or_insert(latest),
+                "lease lost" | "lease given up" => ended.entry(key).or_insert(earliest),
+                _ => continue,
+            };
+        }
+        let mut claims = Vec::new();
+        for (key, told) in &self.told {
+            let said = ended.get(key).copied().unwrap_or(Moment::NEVER);
+            let from = begun.remove(key).map_or(told.from, |begun| begun.min(told.from));
+            claims.push(claim(who, key, from, told.to.max(told.until.min(said)).max(from)));
+        }
+        // Too short for an answer: its token counts.
+        claims.extend(begun.iter().map(|(key, from)| claim(who, key, *from, *from)));
+        claims
+    }
+}
+
+fn claim(who: &str, (lock, token): &(String, u64), from: Moment, to: Moment) -> Claim {
+    Claim {
+        lock: lock.clone(),
+        who: who.to_owned(),
+        token: *token,
+        from,
+        to,
+    }
+}
+
+/// A line of the log about a lease.
+struct Line {
+    at: Duration,
+    message: String,
+    lock: String,
+    token: u64,
+}
+
+impl Line {
+    fn parse(line: &str) -> Option<Self> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let text = |name: &str| line.get(name)?.as_str().map(str::to_owned);
+        let at: jiff::Timestamp = text("timestamp")?.parse().ok()?;
+        Some(Self {
+            at: Duration::from_nanos(u64::try_from(at.as_nanosecond()).ok()?),
+            message: text("message")?,
+            lock: text("lock")?,
+            token: line.get("token")?.as_u64()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::default() + Duration::from_millis(milliseconds)
+    }
+
+    fn answer(left: u64) -> String {
+        format!(
+            r#"{{"locks":[{{"lockName":"c/l","role":"Active","fencingToken":7,"validForMilliseconds":{left}}},
+            {{"lockName":"c/m","role":"Standby","fencingToken":9,"validForMilliseconds":0}}]}}"#
+        )
+    }
+
+    /// Held from the log, asked twice, and valid until 3,020 by the second answer.
+    fn heard() -> Heard {
+        let mut heard = Heard::default();
+        heard.answered(&answer(2_900), at(100), at(103));
+        heard.answered(&answer(2_900), at(120), at(122));
+        heard.answered(r#"{"locks": [{"lockN"#, at(140), at(141));
+        heard
+    }
+
+    /// The wall clock is a second ahead.
+    fn wall() -> Wall {
+        Wall::fixed(Duration::from_secs(1))
+    }
+
+    const ACQUIRED: &str =
+        r#"{"timestamp":"1970-01-01T00:00:01.090Z","message":"lease acquired","lock":"c/l","token":7}"#;
+
+    fn ends(log: &[&str]) -> (Moment, Moment) {
+        let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
+        let claims = heard().claims("op", &log, &wall());
+        let [claim] = &claims[..] else {
+            panic!("one claim: {claims:?}");
+        };
+        assert_eq!((&*claim.lock, claim.token), ("c/l", 7));
+        (claim.from, claim.to)
+    }
+
+    #[test]
+    fn who_falls_silent_believes_until_the_end_of_its_lease() {
+        assert_eq!(ends(&[ACQUIRED, "thread panicked"]), (at(90), at(3_020)));
+        assert_eq!(ends(&[]), (at(103), at(3_020)));
+    }
+
+    #[test]
+    fn who_says_that_it_lost_believes_no_longer() {
+        let lost = |second: &str| {
+            format!(
+                r#"{{"timestamp":"1970-01-01T00:00:{second}Z","message":"lease lost","lock":"c/l","token":7}}"#
+            )
+        };
+        assert_eq!(ends(&[ACQUIRED, &lost("01.500")]), (at(90), at(500)));
+        // It was frozen, and says so when it wakes.
+        assert_eq!(ends(&[ACQUIRED, &lost("09.000")]), (at(90), at(3_020)));
+    }
+
+    #[test]
+    fn a_lease_that_nobody_asked_about_has_a_token() {
+        let log = [ACQUIRED.replace(":7}", ":8}")];
+        let claims = Heard::default().claims("op", &log, &wall());
+        assert_eq!(claims, [claim("op", &("c/l".into(), 8), at(90), at(90))]);
+    }
+}

@@ -1,0 +1,230 @@
+//! Plays a plan to its end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::thread;
+use std::time::Duration;
+
+use redlock::clock;
+use redlock::lease::Moment;
+
+use crate::cast::{self, MASTERS};
+use crate::kinds::Kind;
+use crate::plan::{Act, Plan, Round};
+use crate::stage::{Seen, Stage};
+use crate::strike::{self, Undo};
+
+const TICK: Duration = Duration::from_millis(10);
+/// Everybody's children are looked for then.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long an act waits for somebody to strike before it is put off until the calm, where all locks are held.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Until everything is as it should be at the beginning, and again after each storm: a seal takes 8 s, a lease 3 s, and a
+/// machine that is busy with other things its time.
+pub const BOUND: Duration = Duration::from_secs(180);
+/// Until a lease is on all masters: a deleted one is put back by the next renewal, within a second.
+const ON_ALL: Duration = Duration::from_secs(60);
+
+/// In milliseconds: a master that missed a renewal is a second behind the others.
+const ONE_RENEWAL: u64 = 500;
+
+/// What was done and how it went, beside what was seen.
+#[derive(Debug, Default)]
+pub struct Played {
+    pub faults: BTreeMap<Kind, u32>,
+    /// Longest time after a storm until all masters were sealed and all locks held.
+    pub recovery: Duration,
+    /// What was not held again, in the order of the storms.
+    pub not_held: Vec<String>,
+    pub took: Duration,
+    /// Each act, when it was done.
+    pub acts: Vec<String>,
+}
+
+struct Play<'a> {
+    stage: &'a mut Stage,
+    played: Played,
+    began: Moment,
+    /// Acts that found nobody in the storm.
+    missed: Vec<Act>,
+}
+
+pub fn play(plan: &Plan) -> (Played, Seen) {
+    let mut stage = Stage::start(false);
+    settle(&mut stage).unwrap_or_else(|missing| panic!("it never began: {missing}"));
+    let began = clock::now();
+    let mut play = Play {
+        stage: &mut stage,
+        played: Played::default(),
+        began,
+        missed: Vec::new(),
+    };
+    for (number, round) in plan.rounds.iter().enumerate() {
+        play.say(&format!("storm {} of {}", number + 1, plan.rounds.len()));
+        play.storm(round);
+        if let Err(missing) = play.calm(round) {
+            // What did not come back in a minute is a finding of its own; more faults would only blur it.
+            play.say(&missing);
+            play.played.not_held.push(missing);
+            break;
+        }
+    }
+    let mut played = play.played;
+    played.took = clock::now().since(began);
+    (played, stage.end(began))
+}
+
+/// Waits until all masters are sealed at once and each lock has been held. Says how long that took, or what was missing.
+pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
+    let (from, mut unheld) = (clock::now(), cast::locks());
+    loop {
+        stage.tend();
+        // Not all of them at one instant: that is more than a machine that starves can show.
+        unheld.retain(|lock| stage.holder(lock).is_none());
+        let (up, took) = (stage.watch.up(), clock::now().since(from));
+        if up == MASTERS && unheld.is_empty() {
+            return Ok(took);
+        }
+        if took > BOUND {
+            return Err(format!(
+                "after {} s without a fault {up} of {MASTERS} masters are sealed, and nobody held {unheld:?}",
+                BOUND.as_secs()
+            ));
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// One lane, and how far it is.
+struct Track {
+    left: VecDeque<Act>,
+    next_at: Moment,
+    now: Option<(Undo, Moment, Duration)>,
+}
+
+impl Track {
+    fn new(acts: &[Act], now: Moment) -> Self {
+        let left: VecDeque<Act> = acts.iter().cloned().collect();
+        let pause = left.front().map_or(Duration::ZERO, |act| act.pause);
+        Self {
+            left,
+            next_at: now + pause,
+            now: None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.left.is_empty() && self.now.is_none()
+    }
+
+    fn ended(&mut self, rest: Duration) {
+        let pause = self.left.front().map_or(Duration::ZERO, |act| act.pause);
+        self.next_at = clock::now() + rest + pause;
+    }
+}
+
+impl Play<'_> {
+    fn say(&mut self, what: &str) {
+        let at = clock::now().since(self.began).as_secs_f64();
+        let line = format!("{at:7.1} s  {what}");
+        println!("{line}");
+        self.played.acts.push(line);
+    }
+
+    fn storm(&mut self, round: &Round) {
+        let now = clock::now();
+        self.lanes(round.lanes.iter().map(|lane| Track::new(lane, now)).collect());
+        self.lanes(vec![Track::new(std::slice::from_ref(&round.last), clock::now())]);
+    }
+
+    fn lanes(&mut self, mut lanes: Vec<Track>) {
+        while !lanes.iter().all(Track::is_over) {
+            for lane in &mut lanes {
+                self.go_on(lane);
+            }
+            self.stage.tend();
+            thread::sleep(TICK);
+        }
+    }
+
+    fn go_on(&mut self, lane: &mut Track) {
+        let now = clock::now();
+        if let Some((undo, until, rest)) = lane.now.take() {
+            if now < until {
+                lane.now = Some((undo, until, rest));
+                return;
+            }
+            strike::end(undo, self.stage);
+            lane.ended(rest);
+        }
+        let Some(act) = lane.left.front().filter(|_| now >= lane.next_at) else {
+            return;
+        };
+        if let Some((undo, to_whom)) = strike::begin(act, self.stage) {
+            *self.played.faults.entry(act.kind).or_default() += 1;
+            self.say(&format!("{act}{to_whom}"));
+            lane.now = Some((undo, clock::now() + act.lasts, act.rest));
+        } else if now.since(lane.next_at) > PATIENCE {
+            self.say(&format!("{act}: there is nobody to strike, later"));
+            self.missed.push(act.clone());
+            lane.now = Some((Undo::Nothing, now, Duration::ZERO));
+        } else {
+            return;
+        }
+        lane.left.pop_front();
+    }
+
+    fn calm(&mut self, round: &Round) -> Result<(), String> {
+        let took = settle(self.stage)?;
+        self.played.recovery = self.played.recovery.max(took);
+        self.say(&format!("calm: all held again after {:.1} s", took.as_secs_f64()));
+        for (lock, masters) in &round.calm.deletes {
+            self.delete(lock, masters);
+        }
+        let missed = std::mem::take(&mut self.missed);
+        self.lanes(vec![Track::new(&missed, clock::now())]);
+        Ok(())
+    }
+
+    /// Fewer than a majority of the masters lose a live lease and keep their seal; all the others have it.
+    fn delete(&mut self, lock: &str, masters: &[usize]) {
+        let key = format!("redlock:lease:{lock}");
+        if !self.on_all(&key) {
+            self.say(&format!("{lock} was never on all masters: nothing is deleted"));
+            return;
+        }
+        for master in masters {
+            self.stage.admin::<()>(*master, &["DEL", &key]).unwrap();
+        }
+        *self.played.faults.entry(Kind::DeleteLease).or_default() += 1;
+        self.say(&format!("{}: {lock} on {masters:?}", Kind::DeleteLease.what()));
+        self.on_all(&key);
+    }
+
+    /// Waits until all masters show the same lease, renewed in the same round: who holds it reaches all of them.
+    fn on_all(&mut self, key: &str) -> bool {
+        let from = clock::now();
+        loop {
+            self.stage.tend();
+            let leases: Vec<(Option<String>, u64)> =
+                (0..MASTERS).map(|master| self.shown(master, key)).collect();
+            let same = leases[0].0.is_some() && leases.iter().all(|(lease, _)| *lease == leases[0].0);
+            let lefts = || leases.iter().map(|(_, left)| *left);
+            let spread = lefts().max().unwrap_or(0) - lefts().min().unwrap_or(0);
+            if same && spread < ONE_RENEWAL {
+                return true;
+            }
+            if clock::now().since(from) > ON_ALL {
+                return false;
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    /// The lease without its grant number, and how many milliseconds are left of it.
+    fn shown(&self, master: usize, key: &str) -> (Option<String>, u64) {
+        let value: Option<String> = self.stage.admin(master, &["GET", key]).ok().flatten();
+        let left: i64 = self.stage.admin(master, &["PTTL", key]).unwrap_or(0);
+        let lease = value.and_then(|value| Some(value.rsplit_once('|')?.0.to_owned()));
+        (lease, u64::try_from(left).unwrap_or(0))
+    }
+}

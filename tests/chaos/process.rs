@@ -1,0 +1,242 @@
+//! One process that takes part: how it is started, again and again, and what is known of its life.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use redlock::lease::Moment;
+
+use crate::cast::{self, LEASE, OPERATOR_LOCKS, OPERATORS, RUNS};
+use crate::claims::Claim;
+use crate::common::processes::{commands, guardians};
+use crate::common::{ChildGuard, free_port};
+use crate::listen::Listener;
+use crate::naive::{Naive, Refused};
+use crate::wall::Wall;
+use crate::work;
+
+/// The user of docs/redis-acl.md, under which all of them are.
+pub const USER: &str = "redlock";
+pub const PASSWORD: &str = "chaos-password";
+
+/// For a busy machine; nothing that is right comes near it.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Has `records`, and a folder of manifests for each operator.
+    pub folder: PathBuf,
+    pub resource: String,
+}
+
+impl Places {
+    pub fn records(&self) -> PathBuf {
+        self.folder.join("records")
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.folder.join("password")
+    }
+
+    pub fn prepare(&self) {
+        fs::create_dir(self.records()).unwrap();
+        fs::write(self.password_file(), PASSWORD).unwrap();
+    }
+}
+
+/// Another key prefix: a mistake of whoever starts it, and two hold one lock.
+pub const STRAY_PREFIX: &str = "stray";
+
+#[derive(Debug)]
+pub struct Process {
+    index: usize,
+    urls: Vec<String>,
+    stray: bool,
+    life: Option<Life>,
+    lives: u32,
+    /// When it is started again.
+    pub back_at: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Life {
+    // Dropped in this order: the application asks the listener, which asks the process.
+    _naive: Option<Naive>,
+    listener: Option<Listener>,
+    child: ChildGuard,
+    who: String,
+}
+
+impl Process {
+    /// Not started yet. `urls` are the masters as it reaches them.
+    pub fn new(index: usize, urls: Vec<String>, stray: bool) -> Self {
+        Self {
+            index,
+            urls,
+            stray,
+            life: None,
+            lives: 0,
+            back_at: None,
+        }
+    }
+
+    pub fn start(&mut self, places: &Places, refused: &Refused) {
+        self.lives += 1;
+        self.back_at = None;
+        let who = format!("{}.{}", cast::name(self.index), self.lives);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+            command.env_remove(name);
+        }
+        command.env_remove("RUST_LOG");
+        let listener = if self.index < OPERATORS.len() {
+            let port = free_port();
+            self.operator(&mut command, places, port);
+            Some(port)
+        } else {
+            self.run(&mut command, places);
+            None
+        };
+        let child = ChildGuard::spawn(&who, &mut command);
+        let listener = listener.map(Listener::start);
+        let naive = listener
+            .as_ref()
+            .map(|listener| Naive::start(listener.heard.clone(), places.resource.clone(), refused.clone()));
+        self.life = Some(Life {
+            _naive: naive,
+            listener,
+            child,
+            who,
+        });
+    }
+
+    fn operator(&self, command: &mut Command, places: &Places, port: u16) {
+        let (name, cluster) = OPERATORS[self.index];
+        let folder = places.folder.join(name);
+        if !folder.exists() {
+            manifests(&folder, &self.urls);
+        }
+        command.args(["operator", "--identity", name, "--cluster", cluster]);
+        command.args(["--listen", &format!("127.0.0.1:{port}"), "--log-format", "json"]);
+        command.arg("--standalone").arg(folder);
+        credentials(command, places);
+    }
+
+    fn run(&self, command: &mut Command, places: &Places) {
+        let (name, lock) = RUNS[self.index - OPERATORS.len()];
+        command.args([
+            "run",
+            lock,
+            "--service",
+            "--log-level",
+            "info",
+            "--identity",
+            name,
+        ]);
+        command.args(["--masters", &self.urls.join(",")]);
+        command.args(["--lease-duration", &format!("{}s", LEASE.as_secs())]);
+        if self.stray {
+            command.args(["--key-prefix", STRAY_PREFIX]);
+        } else {
+            credentials(command, places);
+        }
+        command.arg("--");
+        work::add_to(command, name, &places.records(), &places.resource);
+    }
+
+    pub fn pid(&self) -> Option<i32> {
+        Some(i32::try_from(self.life.as_ref()?.child.pid()).unwrap())
+    }
+
+    /// Of a `redlock run`, while it holds: the guardian and the command.
+    pub fn guarded(&self) -> Option<(i32, i32)> {
+        let wrapper = self.pid()?;
+        Some((
+            guardians(wrapper).next()?,
+            commands(wrapper, &work::program()).next()?,
+        ))
+    }
+
+    /// Whether an operator said so when it answered last, not before `since`.
+    pub fn said_it_holds(&self, lock: &str, since: Moment) -> bool {
+        let listener = self.life.as_ref().and_then(|life| life.listener.as_ref());
+        listener.is_some_and(|listener| {
+            let heard = listener.heard.lock().unwrap();
+            heard.latest_at >= since && heard.latest.iter().any(|(held, _)| held == lock)
+        })
+    }
+
+    /// Whether it ended by itself, and if nothing that was done to it explains how: who, and how.
+    pub fn has_ended(&mut self) -> Option<Option<String>> {
+        let life = self.life.as_mut()?;
+        let status = life.child.ended()?;
+        let explained = match status.code() {
+            // It was told to, or its command was killed, or the lease was lost on the way.
+            Some(0) => life.listener.is_some(),
+            Some(code) => life.listener.is_none() && [128 + 15, 128 + 9, 79].contains(&code),
+            None => false,
+        };
+        Some((!explained).then(|| format!("{} ended by itself, {status}", life.who)))
+    }
+
+    /// SIGKILL, if it runs. What it had believed, and its log.
+    pub fn bury(&mut self, wall: &Wall) -> Option<(Vec<Claim>, Log)> {
+        let mut life = self.life.take()?;
+        life.child.kill();
+        if life.listener.is_some() {
+            // Its last lines are collected then. Of a run somebody else may have the pipe for a moment more.
+            life.child.wait(BOUND);
+        }
+        let log = Log {
+            who: life.who.clone(),
+            lines: life.child.stderr(),
+        };
+        let claims = life
+            .listener
+            .as_mut()
+            .map(|listener| listener.claims(&life.who, &log.lines, wall));
+        Some((claims.unwrap_or_default(), log))
+    }
+}
+
+#[derive(Debug)]
+pub struct Log {
+    pub who: String,
+    pub lines: Vec<String>,
+}
+
+/// Sends it; a process that is gone is none of our business.
+pub fn send(pid: i32, signal: Signal) {
+    let _ = signal::kill(Pid::from_raw(pid), signal);
+}
+
+fn credentials(command: &mut Command, places: &Places) {
+    command
+        .args(["--username", USER, "--password-file"])
+        .arg(places.password_file());
+}
+
+/// The quorum through the proxies of one operator, and the locks.
+fn manifests(folder: &Path, urls: &[String]) {
+    fs::create_dir(folder).unwrap();
+    let lease = LEASE.as_secs();
+    let master = |(index, url): (usize, &String)| format!("  - {{name: m{index}, url: \"{url}\"}}\n");
+    let masters: String = urls.iter().enumerate().map(master).collect();
+    let quorum = format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: default}}\nspec:\n  masters:\n{masters}  \
+         maxLeaseDurationSeconds: {lease}\n"
+    );
+    fs::write(folder.join("quorum.yaml"), quorum).unwrap();
+    let lock = |name: &&str| {
+        format!(
+            "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: chaos}}\n\
+             spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: {lease}}}\n"
+        )
+    };
+    let locks: Vec<String> = OPERATOR_LOCKS.iter().map(lock).collect();
+    fs::write(folder.join("locks.yaml"), locks.join("---\n")).unwrap();
+}

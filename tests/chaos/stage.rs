@@ -1,0 +1,233 @@
+//! Masters, networks and processes. Nothing of it outlives the value.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redlock::clock;
+use redlock::lease::Moment;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::cast::{self, LEASE, MAJORITY, MASTERS, OPERATORS, PROCESSES, RUNS, WITH_AOF};
+use crate::claims::Claim;
+use crate::common::{Mode, Persistence, Proxy, RedisServer, Resource, ServerOptions};
+use crate::naive::Refused;
+use crate::process::{Log, PASSWORD, Places, Process, STRAY_PREFIX, USER};
+use crate::program::{redlock, urls};
+use crate::wall::Wall;
+use crate::watch::Watch;
+use crate::work;
+
+/// Time for a successor before the one that was killed is there again.
+const BACK: Duration = Duration::from_millis(700);
+/// An operator that answered no longer ago than this speaks for now.
+const FRESH: Duration = Duration::from_secs(2);
+/// How often the two clocks are compared.
+const SAMPLE: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub struct Stage {
+    // Dropped in this order: the processes before what they need.
+    pub processes: Vec<Process>,
+    pub watch: Watch,
+    proxies: Vec<Vec<Proxy>>,
+    pub masters: Vec<RedisServer>,
+    resource: RedisServer,
+    _network: Runtime,
+    places: Places,
+    /// The work ends without it, whatever became of those who watch it.
+    _folder: TempDir,
+    refused: Refused,
+    wall: Wall,
+    sampled: Moment,
+    claims: Vec<Claim>,
+    logs: Vec<Log>,
+    ended: Vec<String>,
+}
+
+/// All that was seen, once nobody runs any more.
+#[derive(Debug)]
+pub struct Seen {
+    pub claims: Vec<Claim>,
+    pub logs: Vec<Log>,
+    /// Writes that the resource refused: of the work under the runs, and of the applications beside the operators.
+    pub refused: u64,
+    /// Ledgers with a token that went back.
+    pub unfenced: Vec<String>,
+    pub up: Vec<(Moment, Moment)>,
+    /// Processes that ended, and nobody had made them.
+    pub ended: Vec<String>,
+}
+
+/// The line of docs/redis-acl.md, as a server is told it while it runs.
+pub fn acl() -> Vec<String> {
+    const PAGE: &str = include_str!("../../docs/redis-acl.md");
+    let line = PAGE.lines().find_map(|line| line.strip_prefix("user redlock "));
+    let line = line.expect("the page has the line").replace("PASSWORD", PASSWORD);
+    line.split(' ').map(str::to_owned).collect()
+}
+
+impl Stage {
+    /// Everybody has been started. With `stray`, the last run is under a prefix of its own.
+    pub fn start(stray: bool) -> Self {
+        let network = Runtime::new().unwrap();
+        let server = |index| {
+            let persistence = if index < WITH_AOF {
+                Persistence::Aof
+            } else {
+                Persistence::None
+            };
+            let options = ServerOptions {
+                persistence,
+                users: vec![format!("{USER} {}", acl().join(" "))],
+                ..ServerOptions::default()
+            };
+            RedisServer::start(&options).unwrap()
+        };
+        let masters: Vec<RedisServer> = (0..MASTERS).map(server).collect();
+        let resource = RedisServer::start(&ServerOptions::default()).unwrap();
+        let longest = format!("{}s", LEASE.as_secs());
+        let init = [
+            "init",
+            "--masters",
+            &urls(&masters),
+            "--max-lease-duration",
+            &longest,
+        ];
+        redlock(&init).expect(0, &["all 5 masters vote"]);
+        if stray {
+            let again = [&init[..], &["--key-prefix", STRAY_PREFIX]].concat();
+            redlock(&again).expect(0, &["all 5 masters vote"]);
+        }
+        let through = || -> Vec<Proxy> {
+            let ports = masters.iter().map(RedisServer::port);
+            ports.map(|port| network.block_on(Proxy::to_port(port))).collect()
+        };
+        let proxies: Vec<Vec<Proxy>> = (0..PROCESSES).map(|_| through()).collect();
+        let folder = tempfile::Builder::new()
+            .prefix("redlock-chaos-")
+            .tempdir()
+            .unwrap();
+        let places = Places {
+            folder: folder.path().to_owned(),
+            resource: resource.url(),
+        };
+        places.prepare();
+        let process = |index: usize| {
+            let urls = proxies[index].iter().map(Proxy::url).collect();
+            Process::new(index, urls, stray && index == PROCESSES - 1)
+        };
+        let own: Vec<String> = masters.iter().map(RedisServer::url).collect();
+        let mut stage = Self {
+            processes: (0..PROCESSES).map(process).collect(),
+            watch: Watch::start(&own),
+            proxies,
+            masters,
+            resource,
+            _network: network,
+            places,
+            _folder: folder,
+            refused: Refused::default(),
+            wall: Wall::default(),
+            sampled: Moment::default(),
+            claims: Vec::new(),
+            logs: Vec::new(),
+            ended: Vec::new(),
+        };
+        stage.tend();
+        for process in &mut stage.processes {
+            process.start(&stage.places, &stage.refused);
+        }
+        stage
+    }
+
+    /// To be called often: starts again who has ended, and compares the clocks.
+    pub fn tend(&mut self) {
+        let now = clock::now();
+        if now.since(self.sampled) >= SAMPLE {
+            self.wall.sample();
+            self.sampled = now;
+        }
+        for index in 0..self.processes.len() {
+            if let Some(why) = self.processes[index].has_ended() {
+                self.ended.extend(why);
+                self.bury(index);
+            }
+            let process = &mut self.processes[index];
+            if process.back_at.is_some_and(|at| at <= now) {
+                process.start(&self.places, &self.refused);
+            }
+        }
+    }
+
+    /// SIGKILL; it is started again a moment later.
+    pub fn bury(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        if let Some((claims, log)) = process.bury(&self.wall) {
+            self.claims.extend(claims);
+            self.logs.push(log);
+            process.back_at = Some(clock::now() + BACK);
+        }
+    }
+
+    /// Kills all operators and all runs that hold nothing, and starts them at once: they have seen no lease that they
+    /// could wait for, and those of the operators before them still count.
+    pub fn start_anew(&mut self) {
+        for index in 0..PROCESSES {
+            if index < OPERATORS.len() || self.processes[index].guarded().is_none() {
+                self.bury(index);
+                self.processes[index].back_at = Some(clock::now());
+            }
+        }
+        self.tend();
+    }
+
+    /// Which process holds it, as it shows itself now.
+    pub fn holder(&self, lock: &str) -> Option<usize> {
+        let since = clock::now() - FRESH;
+        (0..PROCESSES).find(|&index| match index.checked_sub(OPERATORS.len()) {
+            None => self.processes[index].said_it_holds(lock, since),
+            Some(run) => RUNS[run].1 == lock && self.processes[index].guarded().is_some(),
+        })
+    }
+
+    pub fn set_network(&self, process: usize, masters: &[usize], mode: Mode) {
+        for master in masters {
+            self.proxies[process][*master].set(mode);
+        }
+    }
+
+    /// An operator's word on a master that it is not to know of: by the user `default`.
+    pub fn admin<T: redis::FromRedisValue>(&self, master: usize, words: &[&str]) -> redis::RedisResult<T> {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let client = redis::Client::open(self.masters[master].url())?;
+        let mut connection = client.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query(&mut connection)
+    }
+
+    /// Ends everybody and reads what they left. `began` is when all of it was in order for the first time.
+    pub fn end(mut self, began: Moment) -> Seen {
+        let ended = clock::now();
+        for index in 0..PROCESSES {
+            self.bury(index);
+        }
+        let (of_runs, refused) = work::records(&self.places.records());
+        let mut claims = std::mem::take(&mut self.claims);
+        claims.extend(of_runs);
+        let goes_back = |lock: &String| {
+            let tokens = Resource::open(&self.resource.url(), lock).tokens();
+            !tokens.is_sorted()
+        };
+        Seen {
+            claims,
+            logs: std::mem::take(&mut self.logs),
+            refused: refused + self.refused.load(Ordering::Relaxed),
+            unfenced: cast::locks().into_iter().filter(goes_back).collect(),
+            up: self.watch.intervals(MAJORITY, began, ended),
+            ended: std::mem::take(&mut self.ended),
+        }
+    }
+}

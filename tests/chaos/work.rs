@@ -1,0 +1,97 @@
+//! The work under `redlock run`: writes, and says of each write when, with which token, and whether it was let in.
+//!
+//! A process of its own: this test binary, started again by `redlock run`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use redlock::clock;
+use redlock::lease::Moment;
+
+use crate::claims::Claim;
+use crate::common::{Answer, Resource};
+
+/// The folder of the records.
+const FOLDER: &str = "CHAOS_FOLDER";
+/// Whose work it is.
+const NAME: &str = "CHAOS_NAME";
+/// Where the resource is that refuses smaller tokens.
+const RESOURCE: &str = "CHAOS_RESOURCE";
+const PACE: Duration = Duration::from_millis(10);
+
+/// As `/proc` shows it.
+pub fn program() -> String {
+    std::env::current_exe().unwrap().to_string_lossy().into_owned()
+}
+
+/// Adds it to a `redlock run … --`.
+pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) {
+    command
+        .args([&program(), "--ignored", "--exact", "work"])
+        .env(FOLDER, folder)
+        .env(NAME, name)
+        .env(RESOURCE, resource);
+}
+
+/// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. What lies between the two times is a write to the resource.
+pub fn run() {
+    // Played by itself it has nothing to do.
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let token: u64 = variable("REDLOCK_TOKEN").parse().unwrap();
+    let (name, lock) = (variable(NAME), variable("REDLOCK_LOCK"));
+    let file = folder.join(format!("{name}.{}", std::process::id()));
+    // The same process id may come again in a long run.
+    let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+    let mut resource = Resource::open(&variable(RESOURCE), &lock);
+    // What a harness that was killed leaves behind ends with its folder.
+    while folder.exists() {
+        let before = clock::now().as_nanos();
+        let answer = match resource.append(token) {
+            Answer::Accepted => "accepted",
+            Answer::Refused => "refused",
+        };
+        let after = clock::now().as_nanos();
+        file.write_all(format!("{lock} {before} {after} {token} {answer}\n").as_bytes())
+            .unwrap();
+        thread::sleep(PACE);
+    }
+}
+
+/// What all work wrote: a claim for each process, and how many writes were refused.
+pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
+    let (mut claims, mut refused) = (Vec::<Claim>::new(), 0);
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let who = path.file_name().unwrap().to_string_lossy().into_owned();
+        let first = claims.len();
+        let text = fs::read_to_string(&path).unwrap();
+        // The last line may be half of one: it was killed.
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [lock, before, after, token, answer] = words[..] else {
+                panic!("a line of a record: {line:?}");
+            };
+            let moment = |text: &str| Moment::from_nanos(text.parse().unwrap());
+            let (token, to) = (token.parse().unwrap(), moment(after));
+            refused += u64::from(answer == "refused");
+            match claims[first..].last_mut() {
+                Some(claim) if claim.token == token => claim.to = to,
+                _ => claims.push(Claim {
+                    lock: lock.to_owned(),
+                    who: who.clone(),
+                    token,
+                    from: moment(before),
+                    to,
+                }),
+            }
+        }
+    }
+    (claims, refused)
+}
