@@ -290,6 +290,8 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     world.apply(AUTOSCALER);
     until(3).await;
     scale(4);
+    let note = world.told("report", "ReplicasLeft").await;
+    assert!(note.contains("kubectl"), "{note}");
     enforced(("True", "AsDeclared")).await;
     throughout(Duration::from_secs(2), || ()).await;
     until(4).await;

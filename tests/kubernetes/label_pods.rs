@@ -6,6 +6,8 @@ mod agent;
 mod agents;
 #[path = "label_pods/lost.rs"]
 mod lost;
+#[path = "label_pods/process.rs"]
+mod process;
 #[path = "label_pods/sightings.rs"]
 mod sightings;
 #[path = "label_pods/web.rs"]

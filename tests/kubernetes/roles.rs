@@ -10,7 +10,7 @@ use crate::fixture::{BOUND, SERVICE_ACCOUNT};
 use crate::label_pods;
 use crate::suspend;
 use crate::targets::{self, GATE, Gates, guarded};
-use crate::world::{World, condition, lock};
+use crate::world::{World, condition, lock, redlock_as};
 
 /// Group, resource with subresource, verb.
 type Right = (String, String, String);
@@ -111,6 +111,16 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     // Asked to pass a lock on, it answers, and be it that the lease is over.
     let request = r#"redlock.dev/hand-over={"id":"x","to":"other/uid","token":1,"notAfter":99999999999}"#;
     world.kubectl(&["annotate", "leaderlock", "report", request]);
+    // What is run in its pod has its rights.
+    let kubeconfig = world.kubeconfig(None).await;
+    let lock = ["status", "--namespace", &namespace, "report"];
+    redlock_as(&kubeconfig, &lock, &[]).expect(0, &["replica-1"]);
+    world
+        .quorum_status("with-password", "is ready", |status| {
+            condition(status, "Ready").0 == "True"
+        })
+        .await;
+    redlock_as(&kubeconfig, &["doctor", "--quorum", "with-password"], &[]).expect(0, &["healthy"]);
     let granted = granted(&world).await;
     assert!(granted.len() > 10, "{granted:?}");
     let unused = eventually(BOUND, "what is asked for", async || {

@@ -1,14 +1,18 @@
-{{/* The name of everything in the namespace of the release. */}}
+{{/* The name of everything in a namespace. */}}
 {{- define "redlock-operator.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else if hasPrefix (printf "%s-" .Release.Name) .Chart.Name -}}
+{{- .Chart.Name -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The name of what belongs to no namespace: releases in two namespaces must not share it. */}}
-{{- define "redlock-operator.clusterName" -}}
+{{/* The name of what belongs to no namespace, or lies in somebody else's: releases in two namespaces must not share it. */}}
+{{- define "redlock-operator.clusterScopedName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "redlock-operator.fullname" .) -}}
 {{- end -}}
 
@@ -16,14 +20,53 @@
 {{- .Values.serviceAccount.name | default (include "redlock-operator.fullname" .) -}}
 {{- end -}}
 
+{{/* Of the operator's pods. Frozen: the selector of a Deployment can never change. */}}
 {{- define "redlock-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
 {{- end -}}
 
 {{- define "redlock-operator.labels" -}}
-{{ include "redlock-operator.selectorLabels" . }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "redlock-operator.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the Pod Security Standard "restricted" asks for, and a user of no other image. */}}
+{{- define "redlock-operator.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "redlock-operator.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Labels as a selector, name=value,… */}}
+{{- define "redlock-operator.selector" -}}
+{{- $pairs := list -}}
+{{- range $name, $value := . -}}
+{{- $pairs = append $pairs (printf "%s=%s" $name $value) -}}
+{{- end -}}
+{{- join "," $pairs -}}
 {{- end -}}

@@ -49,6 +49,7 @@ impl Agent {
                 participation: Participation::Contend,
                 ordered_delay: Duration::ZERO,
                 guards: false,
+                siblings_first: false,
             },
         );
         Self {
@@ -76,11 +77,6 @@ impl Agent {
         self.elector.remove(self.lock.clone(), Farewell::Release);
         self.elector.shut_down(Default::default());
         self.task.await.unwrap().unwrap();
-    }
-
-    /// It renews no more, and tells nobody.
-    pub fn kill(self) {
-        self.task.abort();
     }
 }
 

@@ -1,10 +1,11 @@
-//! `candidates: Agents`: the pod of whoever holds the lock has the label.
+//! `candidates: Agents`: the pod of whoever holds the lock has the label, and what happens to the lock is told.
 
 use std::time::Instant;
 
 use redlock::lease::ClusterId;
 
-use super::agent::{Agent, own_cluster};
+use super::agent::own_cluster;
+use super::process::AgentProcess;
 use super::web::Web;
 use super::{LEASE, SELECTOR, enforced, labelling, labels, world};
 use crate::world::message;
@@ -14,10 +15,9 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let world = world().await;
     let web = Web::of(&world);
     let namespace = world.namespace.name();
-    let mut identities = Vec::new();
+    let mut uids = Vec::new();
     for name in ["web-0", "web-1"] {
-        let uid = web.make(name, labels()).await;
-        identities.push(format!("{namespace}/{name}/{uid}"));
+        uids.push(web.make(name, labels()).await);
     }
     // The readiness of pods says nothing of who holds the lock.
     web.ready("web-1", true).await;
@@ -25,36 +25,73 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let two = world.operator("replica-2").await;
     world.apply(&labelling("web", ", candidates: Agents", SELECTOR));
     let own = own_cluster(&world).await;
-    let first = Agent::start(&world, "web", &identities[0], own.clone()).await;
+    let start = |pod: usize, cluster: &ClusterId| {
+        AgentProcess::start(&world, ["web-0", "web-1"][pod], &uids[pod], cluster, LEASE)
+    };
+    let status_of = async |what: &str, role: &str, holder: &str| {
+        world
+            .lock_status("web", what, |status| {
+                status["role"] == role && status["holderIdentity"] == holder
+            })
+            .await
+    };
+    let identity = |pod: usize| format!("{namespace}/web-{pod}/{}", uids[pod]);
+    let first = start(0, &own);
     first.holds().await;
     web.until(&["web-0"]).await;
-    let status = world
-        .lock_status("web", "is active", |status| status["role"] == "Active")
-        .await;
-    assert_eq!(status["holderIdentity"], identities[0]);
+    status_of("is active", "Active", &identity(0)).await;
+    let told = world.told("web", "Acquired").await;
+    assert!(
+        told.contains(&identity(0)) && told.contains("took the lock"),
+        "{told}"
+    );
+
     // Also when another one takes it, which is told, and when the holder is killed, which nobody tells.
-    let second = Agent::start(&world, "web", &identities[1], own.clone()).await;
+    let second = start(1, &own);
+    second.stands_by().await;
     let asked = Instant::now();
-    first.release().await;
+    first.release();
     web.until(&["web-1"]).await;
-    println!("moved {:?} after the release", asked.elapsed());
+    println!("moved {:?} after SIGTERM", asked.elapsed());
+    let status = status_of("is active", "Active", &identity(1)).await;
+    println!("{}", message(&status, "Held"));
     second.kill();
     let asked = Instant::now();
     web.until(&[]).await;
     println!("taken off {:?} after the holder was killed", asked.elapsed());
     assert!(asked.elapsed() < LEASE * 2);
+    let told = world.told("web", "LeaseLost").await;
+    assert!(told.contains(&identity(1)), "{told}");
+
     // Another cluster's is not ours, whatever its name; nor is a pod that was made anew.
-    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
-    let elsewhere = Agent::start(&world, "web", &identities[0], other).await;
+    let other = ClusterId::new(own.name(), "another-uid").unwrap();
+    let elsewhere = start(0, &other);
     elsewhere.holds().await;
-    elsewhere.release().await;
-    let gone = format!("{namespace}/web-0/another-uid");
-    let stranger = Agent::start(&world, "web", &gone, own).await;
+    let status = status_of("stands by", "Standby", &identity(0)).await;
+    assert_eq!(status["holderCluster"], other.to_string(), "its UID is told, too");
+    elsewhere.release();
+    let stranger = AgentProcess::start(&world, "web-0", "another-uid", &own, LEASE);
     stranger.holds().await;
     let status = enforced(&world, "HolderNotSelected").await;
     println!("{}", message(&status, "Enforced"));
     assert_eq!(web.sightings.now().len(), 0);
-    stranger.release().await;
+    stranger.release();
+
+    // Killed with another one waiting.
+    let first = start(0, &own);
+    first.holds().await;
+    web.until(&["web-0"]).await;
+    let second = start(1, &own);
+    second.stands_by().await;
+    first.kill();
+    web.until(&["web-1"]).await;
+    let told = world.told("web", "TakenOver").await;
+    assert!(told.contains(&identity(1)), "{told}");
+    second.release();
+    web.until(&[]).await;
+    let told = world.told("web", "Released").await;
+    assert!(told.contains("released the lock"), "{told}");
+
     // By whichever replica was first. One that has only just started, and has seen no lease yet, may take off once what the
     // other gave.
     let seen: Vec<Vec<String>> = web
@@ -65,7 +102,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         .collect();
     println!("{seen:?}");
     assert!(
-        (5..=9).contains(&seen.len()),
+        (9..=13).contains(&seen.len()),
         "they undo what the other does: {seen:?}"
     );
     assert_eq!(web.sightings.doubles(), 0);

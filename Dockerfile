@@ -1,0 +1,59 @@
+# The image of redlock: one static binary and the CA bundle. docs/image.md says how to build it.
+#
+#     BUILD_BASE    Rust with rustup, a C compiler (ring has some C), and the CA bundle. For another architecture than its own it
+#                   needs the C compiler of that one, such as Debian's gcc-aarch64-linux-gnu
+#     FINAL_BASE    scratch, or something with a shell to look around with
+ARG BUILD_BASE=docker.io/library/rust:1.95-bookworm
+ARG FINAL_BASE=scratch
+
+FROM --platform=$BUILDPLATFORM ${BUILD_BASE} AS build
+ARG TARGETARCH
+WORKDIR /src
+
+# musl: its resolver needs no library at run time, and it may be linked statically under any licence. The linker is that of
+# Rust and takes musl from there, so that no C toolchain for musl is needed.
+RUN case $TARGETARCH in \
+      amd64) cpu=x86_64 ;; \
+      arm64) cpu=aarch64 ;; \
+      *) echo "TARGETARCH=$TARGETARCH: amd64 or arm64" >&2; exit 1 ;; \
+    esac; \
+    target=$cpu-unknown-linux-musl; \
+    variable=$(echo "$target" | tr a-z- A-Z_); \
+    printf 'export %s\n' \
+      "CARGO_BUILD_TARGET=$target" \
+      "CARGO_TARGET_${variable}_LINKER=rust-lld" \
+      "CC_$(echo "$target" | tr - _)=$cpu-linux-gnu-gcc" \
+      "CFLAGS_$(echo "$target" | tr - _)=-U_FORTIFY_SOURCE" >/environment; \
+    rustup target list --installed | grep -qx "$target" || rustup target add "$target"
+
+# What is built of the dependencies stays, as long as these files do: the sources are in a later layer.
+COPY Cargo.toml Cargo.lock ./
+COPY tests/model/Cargo.toml tests/model/
+RUN mkdir -p src benches tests/model/src && touch src/lib.rs tests/model/src/lib.rs; \
+    for program in src/main benches/lease benches/run benches/kubernetes; do echo 'fn main() {}' >$program.rs; done; \
+    . /environment && cargo build --release --locked --bin redlock
+
+# Sources are older than what was built of their empty stand-ins: cargo goes by the time.
+ARG REVISION=unknown
+COPY src src
+COPY examples/standalone examples/standalone
+RUN touch src/lib.rs src/main.rs; \
+    . /environment && REDLOCK_REVISION=$REVISION cargo build --release --locked --bin redlock && \
+    install -D "target/$CARGO_BUILD_TARGET/release/redlock" /out/usr/local/bin/redlock && \
+    install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt
+
+FROM ${FINAL_BASE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title=redlock-operator \
+      org.opencontainers.image.description="Elects one active replica for every declared lock, with Redlock leases on independent Redis masters" \
+      org.opencontainers.image.source=https://github.com/redlock-operator/redlock-operator \
+      org.opencontainers.image.documentation=https://github.com/redlock-operator/redlock-operator#readme \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$REVISION
+COPY --from=build /out/ /
+ENV PATH=/usr/local/bin:/usr/bin:/bin
+# By number: a pod with runAsNonRoot knows no names.
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/redlock"]

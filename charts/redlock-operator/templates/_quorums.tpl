@@ -1,0 +1,44 @@
+{{/* RedisQuorums by name, as a map in YAML; empty where there are none. */}}
+{{- define "redlock-operator.quorums" -}}
+{{- $quorums := deepCopy .Values.quorums -}}
+{{- if .Values.quickstart.enabled -}}
+{{- $name := include "redlock-operator.quickstartName" . -}}
+{{- $masters := list -}}
+{{- range $index := until (int .Values.quickstart.masters) -}}
+{{- $masters = append $masters (dict "name" (printf "m%d" $index) "url" (printf "redis://%s-%d.%s.%s.svc:6379" $name $index $name $.Release.Namespace)) -}}
+{{- end -}}
+{{- $secret := dict "name" (include "redlock-operator.quickstartSecret" .) "namespace" .Release.Namespace -}}
+{{- if hasKey $quorums .Values.quickstart.quorumName -}}
+{{- fail (printf "quickstart.quorumName: quorums has a RedisQuorum %s already: give another name" .Values.quickstart.quorumName) -}}
+{{- end -}}
+{{- $_ := set $quorums .Values.quickstart.quorumName (dict "masters" $masters "auth" (dict "secretRef" $secret) "firstStart" "Immediate") -}}
+{{- end -}}
+{{- with $quorums -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The masters. Short: a StatefulSet adds a hash of its own to it, as the value of a label. */}}
+{{- define "redlock-operator.quickstartName" -}}
+{{- printf "%s-quickstart" (include "redlock-operator.fullname" . | trunc 40 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- define "redlock-operator.quickstartSecret" -}}
+{{- .Values.quickstart.existingSecret | default (include "redlock-operator.quickstartName" .) -}}
+{{- end -}}
+
+{{/* Frozen, as that of the operator. */}}
+{{- define "redlock-operator.quickstartLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: quickstart-master
+{{- end -}}
+
+{{/* Kinds that locks may switch. */}}
+{{- define "redlock-operator.targetKinds" -}}
+{{- $kinds := .Values.targetKinds -}}
+{{- if and .Values.quickstart.enabled (not $kinds) -}}
+{{- $kinds = list (dict "group" "" "resource" "pods") -}}
+{{- end -}}
+{{- toYaml $kinds -}}
+{{- end -}}

@@ -1,0 +1,23 @@
+//! The alerts and the dashboard of the chart: by `promtool`, beside the metrics of a real operator, and their pages.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+#[path = "alerts/cases.rs"]
+mod cases;
+#[path = "alerts/chart.rs"]
+mod chart;
+mod common;
+#[path = "alerts/names.rs"]
+mod names;
+#[path = "alerts/pages.rs"]
+mod pages;
+#[path = "alerts/promtool.rs"]
+mod promtool;
+#[allow(dead_code)]
+#[path = "operator/replica.rs"]
+mod replica;
+#[path = "alerts/scrape.rs"]
+mod scrape;
+#[path = "alerts/shipped.rs"]
+mod shipped;

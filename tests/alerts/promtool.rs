@@ -1,0 +1,25 @@
+//! `promtool`, for what it can say of rules, cases and metrics.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::common::tools;
+
+/// Runs it in the folder of the repository, and returns what it said; panics with that if it is not content.
+pub fn promtool(arguments: &[&str], input: &str) -> String {
+    let mut child = Command::new(tools::promtool())
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it has read all: what it says then matters.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    assert!(output.status.success(), "promtool {arguments:?}: {said}");
+    said
+}

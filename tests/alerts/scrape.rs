@@ -1,0 +1,157 @@
+//! The rules and panels beside what a real operator on real masters tells of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::common::{Persistence, RedisServer, ServerOptions, eventually_blocking};
+use crate::names;
+use crate::promtool::promtool;
+use crate::replica::{BOUND, Folder, Replica, seal, servers_with};
+use crate::shipped::{RULES, alerts, expressions, path, read, recorded};
+
+/// What Prometheus and its discovery add.
+const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];
+
+struct Stage {
+    masters: Vec<RedisServer>,
+    replica: Replica,
+}
+
+/// One operator that holds one lock, on three masters as they should be.
+async fn stage() -> Stage {
+    let persistence = Persistence::Aof;
+    let masters = servers_with(
+        3,
+        &ServerOptions {
+            persistence,
+            ..ServerOptions::default()
+        },
+    );
+    seal(&masters, redlock::masters::Credentials::default()).await;
+    let replica = Replica::start("one", &Folder::with(&masters, &["a"]));
+    replica.wait_active("a");
+    Stage { masters, replica }
+}
+
+impl Stage {
+    /// A scrape with lines that begin so.
+    fn scrape(&self, wanted: &[&str]) -> String {
+        eventually_blocking(BOUND, &format!("a scrape with {wanted:?}"), || {
+            let (status, body) = self.replica.get("/metrics");
+            assert_eq!(status, 200, "{body}");
+            let has = |start: &&str| body.lines().any(|line| line.starts_with(*start));
+            if wanted.iter().all(has) {
+                Ok(body)
+            } else {
+                Err(body)
+            }
+        })
+    }
+}
+
+/// Families and their types.
+fn families(scrape: &str) -> BTreeMap<&str, &str> {
+    let types = scrape
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    types.collect()
+}
+
+#[tokio::test]
+async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
+    let stage = stage().await;
+    // The last of its families that comes with an event.
+    let scrape = stage.scrape(&["redlock_renewals_total{"]);
+    let families = families(&scrape);
+    let (recorded, mut told) = (
+        recorded(),
+        OF_PROMETHEUS
+            .map(str::to_owned)
+            .into_iter()
+            .collect::<BTreeSet<_>>(),
+    );
+    // Of families that have no sample yet, by the source that names them.
+    told.extend(["kind", "target", "action"].map(str::to_owned));
+    told.extend(scrape.lines().flat_map(names::labels));
+    for (owner, expression) in expressions() {
+        let metrics = names::metrics(&expression);
+        assert!(!metrics.is_empty(), "{owner} reads nothing: {expression}");
+        for metric in metrics {
+            let of_histogram = ["_bucket", "_sum", "_count"].iter().any(|end| {
+                let family = metric.strip_suffix(end).unwrap_or_default();
+                families.get(family) == Some(&"histogram")
+            });
+            let known = metric == "up" || recorded.contains(&metric) || families.contains_key(&*metric);
+            assert!(known || of_histogram, "{owner}: {metric} is in no scrape");
+        }
+        for label in names::labels(&expression) {
+            assert!(told.contains(&label), "{owner}: no metric has a label {label}");
+        }
+    }
+    promtool(&["check", "metrics"], &scrape);
+
+    let page = read("docs/monitoring.md");
+    let named = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `redlock_")?.split('`').next());
+    let named: BTreeSet<String> = named.map(|name| format!("redlock_{name}")).collect();
+    let given = families.keys().filter(|name| name.starts_with("redlock_"));
+    assert_eq!(
+        named,
+        given.map(|name| (*name).to_owned()).collect(),
+        "docs/monitoring.md"
+    );
+}
+
+/// A case in which this scrape comes again and again for a quarter of an hour, and these alerts fire, each so often.
+fn case(name: &str, scrape: &str, firing: &[(&str, u32)]) -> Value {
+    let samples = scrape.lines().filter(|line| !line.starts_with('#'));
+    let series = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let series = match series.strip_suffix('}') {
+            Some(labels) => format!("{labels},instance=\"one\"}}"),
+            None => format!("{series}{{instance=\"one\"}}"),
+        };
+        json!({"series": series, "values": format!("{value}x30")})
+    };
+    let fired = |(alert, count): &(&str, u32)| {
+        assert!(alerts().contains(*alert), "{alert}");
+        json!({"labels": format!("{{alertname=\"{alert}\"}}"), "value": count})
+    };
+    json!({
+        "name": name,
+        "interval": "30s",
+        "input_series": samples.map(series).collect::<Vec<_>>(),
+        "promql_expr_test": [{
+            "expr": "count by (alertname) (ALERTS{alertstate=\"firing\"})",
+            "eval_time": "15m",
+            "exp_samples": firing.iter().map(fired).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+#[tokio::test]
+async fn the_rules_read_a_real_scrape_as_it_is_meant() {
+    let stage = stage().await;
+    let sealed = |count: u32| format!("redlock_quorum_masters_sealed{{quorum=\"default\"}} {count}");
+    let down = |master: &str| format!("redlock_master_up{{quorum=\"default\",master=\"{master}\"}} 0");
+    let well = stage.scrape(&[&sealed(3)]);
+    stage.masters[0].kill();
+    let fewer = stage.scrape(&[&sealed(2), &down("m0")]);
+    stage.masters[1].kill();
+    let lost = stage.scrape(&[&sealed(1), &down("m0"), &down("m1")]);
+
+    let cases = json!({
+        "rule_files": [path(RULES)],
+        "evaluation_interval": "30s",
+        "tests": [
+            case("all is well", &well, &[]),
+            case("a master is gone", &fewer, &[("MasterDown", 1), ("QuorumAtEdge", 1)]),
+            case("two of three are gone", &lost, &[("MasterDown", 2), ("QuorumLost", 1)]),
+        ],
+    });
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    serde_json::to_writer(&file, &cases).unwrap();
+    promtool(&["test", "rules", file.path().to_str().unwrap()], "");
+}

@@ -1,0 +1,24 @@
+//! The Helm chart as Helm renders it, without a cluster. Needs Helm, and Redis for the masters of the quickstart.
+
+// The lints' leave for tests covers test functions, not the functions that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+
+#[path = "chart/bad_input.rs"]
+mod bad_input;
+mod common;
+#[path = "chart/matrix.rs"]
+mod matrix;
+#[path = "chart/notes.rs"]
+mod notes;
+#[path = "chart/options.rs"]
+mod options;
+#[path = "chart/pods.rs"]
+mod pods;
+#[path = "chart/quickstart.rs"]
+mod quickstart;
+#[path = "chart/render.rs"]
+mod render;
+#[path = "chart/rights.rs"]
+mod rights;
+#[path = "chart/schema.rs"]
+mod schema;

@@ -1,0 +1,37 @@
+//! Values that cannot be right are refused, by name, before anything is installed.
+
+use crate::render::try_render;
+
+#[test]
+fn what_cannot_be_right_is_refused_by_name() {
+    for (value, named) in [
+        ("replicas=0", "/replicas"),
+        ("clusterName=a/b", "/clusterName"),
+        ("image.digest=latest", "/image/digest"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("log.format=xml", "/log/format"),
+        ("apiRequestsPerSecond=5", "/apiRequestsPerSecond"),
+        ("targetKinds[0].resource=deployments", "/targetKinds/0"),
+        (
+            "targetKinds[0].group=apps,targetKinds[0].resource=Deployment",
+            "/targetKinds/0/resource",
+        ),
+        ("watchNamespaces={Billing}", "/watchNamespaces/0"),
+        (
+            "terminationGracePeriodSeconds=0",
+            "/terminationGracePeriodSeconds",
+        ),
+        (
+            "metrics.serviceMonitor.interval=often",
+            "/metrics/serviceMonitor/interval",
+        ),
+        ("quickstart.masters=4", "/quickstart/masters"),
+        ("quorums.Default.masters[0].name=m0", "Default"),
+        ("agents.namespaces={shop}", "agents.clusterUID"),
+    ] {
+        let said = try_render(&[&format!("--set={value}")])
+            .map(|_| ())
+            .expect_err(value);
+        assert!(said.contains(named), "{value}: {said}");
+    }
+}

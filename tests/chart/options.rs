@@ -1,0 +1,190 @@
+//! What is there only when it is asked for.
+
+use serde_json::{Value, json};
+
+use crate::render::{NAMESPACE, of_kind, one, render};
+
+const MASTER: &str = "quorums.default.masters[0].name=m0";
+
+#[test]
+fn nothing_optional_is_there_unasked() {
+    let objects = render(&[]);
+    for kind in [
+        "ServiceMonitor",
+        "PodMonitor",
+        "NetworkPolicy",
+        "ConfigMap",
+        "StatefulSet",
+        "Secret",
+    ] {
+        assert!(of_kind(&objects, kind).is_empty(), "{kind}");
+    }
+    assert!(
+        !objects.iter().any(|object| object["kind"] == "Pod"),
+        "a test of no quorum"
+    );
+    let without = render(&[
+        "podDisruptionBudget.enabled=false",
+        "serviceAccount.create=false",
+        "rbac.create=false",
+    ]);
+    for kind in ["PodDisruptionBudget", "ServiceAccount", "Role", "ClusterRole"] {
+        assert!(of_kind(&without, kind).is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn monitors_select_what_they_scrape() {
+    let objects = render(&[
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.podMonitor.enabled=true",
+    ]);
+    let services = of_kind(&objects, "Service");
+    let labels = |of: &Value| of["metadata"]["labels"].as_object().unwrap().clone();
+    for (kind, endpoints, scraped) in [
+        ("ServiceMonitor", "endpoints", labels(services[0])),
+        (
+            "PodMonitor",
+            "podMetricsEndpoints",
+            labels(&one(&objects, "Deployment")["spec"]["template"]),
+        ),
+    ] {
+        let monitor = &one(&objects, kind)["spec"];
+        for (name, value) in monitor["selector"]["matchLabels"].as_object().unwrap() {
+            assert_eq!(scraped.get(name), Some(value), "{kind}");
+        }
+        assert_eq!(monitor[endpoints][0]["port"], "http");
+        assert_eq!(monitor[endpoints][0]["path"], "/metrics");
+    }
+}
+
+#[test]
+fn a_network_policy_lets_out_what_the_operator_needs() {
+    let objects = render(&[
+        "networkPolicy.enabled=true",
+        "networkPolicy.masterPorts={7001,443}",
+    ]);
+    let policy = &one(&objects, "NetworkPolicy")["spec"];
+    let ports: Vec<&Value> = policy["egress"][0]["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| &port["port"])
+        .collect();
+    assert_eq!(ports, [53, 53, 443, 6443, 7001]);
+    assert_eq!(policy["ingress"], json!([{"ports": [{"port": "http"}]}]));
+}
+
+#[test]
+fn agents_are_told_their_cluster() {
+    let objects = render(&[
+        "clusterName=eu-1",
+        "agents.namespaces={shop}",
+        "agents.clusterUID=8f0c-1",
+    ]);
+    let map = one(&objects, "ConfigMap");
+    assert_eq!(map["metadata"]["namespace"], "shop");
+    assert_eq!(map["data"], json!({"REDLOCK_CLUSTER": "eu-1/8f0c-1"}));
+    let cluster: redlock::lease::ClusterId =
+        map["data"]["REDLOCK_CLUSTER"].as_str().unwrap().parse().unwrap();
+    assert_eq!((cluster.name(), cluster.uid()), ("eu-1", "8f0c-1"));
+}
+
+#[test]
+fn quorums_are_applied_by_the_operator_and_not_by_helm() {
+    let objects = render(&[MASTER, "quorums.other.masters[0].name=m0"]);
+    assert!(
+        of_kind(&objects, "RedisQuorum").is_empty(),
+        "Helm does not know the kind on an empty cluster"
+    );
+    let text = one(&objects, "ConfigMap")["data"]["quorums.yaml"]
+        .as_str()
+        .unwrap();
+    assert_eq!(text.matches("kind: RedisQuorum").count(), 2);
+    let pod = &one(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(
+        pod["volumes"][0]["configMap"]["name"],
+        one(&objects, "ConfigMap")["metadata"]["name"]
+    );
+    let mount = &pod["containers"][0]["volumeMounts"][0];
+    assert_eq!(
+        mount["subPath"],
+        Value::Null,
+        "it would never follow the ConfigMap"
+    );
+    let roles = of_kind(&objects, "ClusterRole");
+    let rules = roles.iter().flat_map(|role| role["rules"].as_array().unwrap());
+    let creating: Vec<&Value> = rules
+        .filter(|rule| rule["verbs"].as_array().unwrap().contains(&"create".into()))
+        .filter(|rule| rule["resources"][0] == "redisquorums" && !rule["resourceNames"].is_null())
+        .collect();
+    assert_eq!(creating[0]["resourceNames"], json!(["default", "other"]));
+}
+
+/// The hook alone may scale the operator, and only while it runs.
+#[test]
+fn only_the_hook_ends_the_operator() {
+    let objects = render(&[]);
+    let hooks: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete")
+        .collect();
+    let job = hooks.iter().find(|hook| hook["kind"] == "Job").unwrap();
+    let arguments = &job["spec"]["template"]["spec"]["containers"][0]["args"];
+    let deployment = format!(
+        "--deployment={}",
+        one(&objects, "Deployment")["metadata"]["name"].as_str().unwrap()
+    );
+    assert_eq!(arguments[0], "drain");
+    assert_eq!(arguments[1], format!("--namespace={NAMESPACE}"));
+    assert_eq!(arguments[2], deployment);
+    let rights = |of: &[&Value]| {
+        serde_json::to_string(of)
+            .unwrap()
+            .matches("deployments/scale")
+            .count()
+    };
+    assert_eq!(rights(&hooks), 1);
+    let others: Vec<&Value> = objects.iter().filter(|object| !hooks.contains(object)).collect();
+    assert_eq!(rights(&others), 0);
+    for hook in hooks {
+        let policy = hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+            .as_str()
+            .unwrap();
+        assert!(policy.contains("hook-succeeded"), "{} stays", hook["kind"]);
+    }
+    let without = render(&["drain.enabled=false"]);
+    assert!(!serde_json::to_string(&without).unwrap().contains("pre-delete"));
+}
+
+#[test]
+fn each_quorum_that_a_pod_can_reach_is_tested() {
+    let url = "quorums.default.masters[0].url=redis://m0:1";
+    let tests = |values: &[&str]| {
+        let objects = render(values);
+        objects
+            .into_iter()
+            .filter(|object| object["kind"] == "Pod")
+            .collect::<Vec<_>>()
+    };
+    let all = tests(&[MASTER, url, "quorums.default.keyPrefix=other"]);
+    let arguments = &all[0]["spec"]["containers"][0]["args"];
+    assert_eq!(
+        arguments,
+        &json!([
+            "doctor",
+            "--take-turns",
+            "--masters=redis://m0:1",
+            "--key-prefix=other"
+        ])
+    );
+    let secret = [
+        "quorums.default.auth.secretRef.name=a",
+        "quorums.default.auth.secretRef.namespace=elsewhere",
+    ];
+    assert!(
+        tests(&[MASTER, url, secret[0], secret[1]]).is_empty(),
+        "a pod cannot read it"
+    );
+    assert!(tests(&[MASTER, url, "quorums.default.tls.secretRef.name=a"]).is_empty());
+}

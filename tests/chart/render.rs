@@ -1,0 +1,91 @@
+//! What `helm template` makes of values.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::common::tools;
+
+/// One for all tests: it is in no cluster.
+pub const NAMESPACE: &str = "redlock";
+
+pub fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
+}
+
+/// The values that continuous integration installs, by name.
+pub fn values_files() -> Vec<PathBuf> {
+    let entries = chart().join("ci").read_dir().expect("ci/ of the chart");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(
+        files
+            .iter()
+            .all(|file| file.to_string_lossy().ends_with("-values.yaml"))
+    );
+    files
+}
+
+/// Standard output or standard error of Helm.
+pub fn helm(arguments: &[&str]) -> Result<String, String> {
+    let home = tempfile::tempdir().expect("a folder");
+    let output = Command::new(tools::helm())
+        .args(arguments)
+        .env("HOME", home.path())
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null())
+        .output()
+        .expect("helm runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr) + &text(output.stdout))
+    }
+}
+
+/// The objects of a release called `redlock`, or what Helm has against it.
+pub fn try_render(arguments: &[&str]) -> Result<Vec<Value>, String> {
+    let chart = chart();
+    let fixed = [
+        "template",
+        "redlock",
+        chart.to_str().expect("a path"),
+        "--namespace",
+        NAMESPACE,
+        "--kube-version=1.33.0",
+    ];
+    let text = helm(&[&fixed, arguments].concat())?;
+    let documents = serde_yaml::Deserializer::from_str(&text);
+    let objects = documents.map(|document| Value::deserialize(document).expect("yaml"));
+    Ok(objects.filter(|object| !object.is_null()).collect())
+}
+
+/// With values as `name=value`.
+pub fn render(values: &[&str]) -> Vec<Value> {
+    let flags: Vec<String> = values.iter().map(|value| format!("--set={value}")).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    try_render(&flags).unwrap_or_else(|error| panic!("{values:?}: {error}"))
+}
+
+pub fn render_file(values: &Path) -> Vec<Value> {
+    let flag = format!("--values={}", values.display());
+    try_render(&[&flag]).unwrap_or_else(|error| panic!("{}: {error}", values.display()))
+}
+
+/// Those that stay: without hooks.
+pub fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
+    let all = objects.iter().filter(|object| object["kind"] == kind);
+    all.filter(|object| !is_hook(object)).collect()
+}
+
+/// The one of this kind that belongs to the operator.
+pub fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    match of_kind(objects, kind)[..] {
+        [one] => one,
+        ref all => panic!("{} of {kind}", all.len()),
+    }
+}

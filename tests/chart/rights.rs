@@ -1,0 +1,160 @@
+//! What the operator may do, by values.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::render::{NAMESPACE, of_kind, one, render, render_file, values_files};
+
+/// Namespace (none: all of them), group, resource, verb.
+type Right = (Option<String>, String, String, String);
+
+/// What the operator's own ServiceAccount is bound to.
+fn rights(objects: &[Value]) -> BTreeSet<Right> {
+    let account = &one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
+    let mut all = BTreeSet::new();
+    for (bindings, roles) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
+        for binding in of_kind(objects, bindings) {
+            if &binding["subjects"][0]["name"] != account {
+                continue;
+            }
+            let (namespace, name) = (&binding["metadata"]["namespace"], &binding["roleRef"]["name"]);
+            let role = of_kind(objects, roles).into_iter().find(|role| {
+                &role["metadata"]["name"] == name && &role["metadata"]["namespace"] == namespace
+            });
+            let role = role.unwrap_or_else(|| panic!("{name} in {namespace} is bound and not there"));
+            for rule in texts_of(&role["rules"]) {
+                for group in strings(&rule["apiGroups"]) {
+                    for resource in strings(&rule["resources"]) {
+                        for verb in strings(&rule["verbs"]) {
+                            let namespace = namespace.as_str().map(str::to_owned);
+                            all.insert((namespace, group.clone(), resource.clone(), verb));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn texts_of(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    texts_of(value)
+        .iter()
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn everywhere(objects: &[Value]) -> BTreeSet<String> {
+    let all = rights(objects).into_iter();
+    all.filter(|right| right.0.is_none())
+        .map(|(_, _, resource, _)| resource)
+        .collect()
+}
+
+#[test]
+fn nothing_is_granted_by_a_star_and_no_secret_is_read_everywhere() {
+    for file in values_files() {
+        for (namespace, group, resource, verb) in rights(&render_file(&file)) {
+            let right = format!("{}: {namespace:?} {group}/{resource} {verb}", file.display());
+            assert!(![&group, &resource, &verb].contains(&&"*".to_owned()), "{right}");
+            assert!(resource != "secrets" || namespace.is_some(), "{right}");
+            assert!(!matches!(&*verb, "escalate" | "bind" | "impersonate"), "{right}");
+        }
+    }
+}
+
+#[test]
+fn kinds_are_granted_one_by_one() {
+    let none = everywhere(&render(&[]));
+    assert!(
+        none.iter()
+            .all(|resource| !resource.contains("deployments") && resource != "pods"),
+        "{none:?}"
+    );
+    let deployments = everywhere(&render(&[
+        "targetKinds[0].group=apps",
+        "targetKinds[0].resource=deployments",
+    ]));
+    let more: Vec<&String> = deployments.difference(&none).collect();
+    assert_eq!(more, ["deployments", "deployments/scale", "pods"]);
+}
+
+#[test]
+fn with_namespaces_only_what_belongs_to_none_is_granted_everywhere() {
+    let objects = render(&[
+        "watchNamespaces={billing,default,redlock}",
+        "targetKinds[0].group=batch",
+        "targetKinds[0].resource=cronjobs",
+    ]);
+    assert_eq!(
+        everywhere(&objects).into_iter().collect::<Vec<_>>(),
+        ["namespaces", "redisquorums", "redisquorums/status"]
+    );
+    let all = rights(&objects);
+    for namespace in ["billing", "default", NAMESPACE] {
+        for (group, resource, verb) in [
+            ("redlock.dev", "leaderlocks", "patch"),
+            ("batch", "cronjobs", "patch"),
+        ] {
+            let right = (
+                Some(namespace.to_owned()),
+                group.into(),
+                resource.into(),
+                verb.into(),
+            );
+            assert!(all.contains(&right), "{right:?}");
+        }
+    }
+    let elsewhere = all.iter().filter(|right| right.0.as_deref() == Some("default"));
+    let events = elsewhere.filter(|right| right.2 == "events").count();
+    assert_eq!(events, 2, "those of a RedisQuorum");
+}
+
+#[test]
+fn secrets_are_read_where_it_was_said() {
+    let readable = |values: &[&str]| -> BTreeSet<String> {
+        let all = rights(&render(values)).into_iter();
+        all.filter(|right| right.2 == "secrets")
+            .filter_map(|right| right.0)
+            .collect()
+    };
+    assert_eq!(readable(&[]), BTreeSet::from([NAMESPACE.to_owned()]));
+    assert_eq!(
+        readable(&["secretNamespaces={data}"]),
+        BTreeSet::from(["data".to_owned()])
+    );
+}
+
+#[test]
+fn locks_belong_to_the_roles_of_a_namespace() {
+    let objects = render(&[]);
+    let aggregated = |to: &str| -> BTreeSet<(String, String)> {
+        let label = format!("rbac.authorization.k8s.io/aggregate-to-{to}");
+        let roles = of_kind(&objects, "ClusterRole");
+        let roles = roles
+            .into_iter()
+            .filter(|role| role["metadata"]["labels"][&label] == "true");
+        let rules = roles.flat_map(|role| texts_of(&role["rules"]));
+        rules
+            .flat_map(|rule| {
+                let resources = strings(&rule["resources"]);
+                let verbs = strings(&rule["verbs"]);
+                resources
+                    .into_iter()
+                    .flat_map(move |of| verbs.clone().into_iter().map(move |verb| (of.clone(), verb)))
+            })
+            .collect()
+    };
+    let has =
+        |to, resource: &str, verb: &str| aggregated(to).contains(&(resource.to_owned(), verb.to_owned()));
+    assert!(has("view", "leaderlocks", "list") && has("view", "redisquorums", "get"));
+    assert!(!has("view", "leaderlocks", "patch"));
+    assert!(has("edit", "leaderlocks", "patch") && !has("edit", "redisquorums", "patch"));
+    assert!(has("admin", "redisquorums", "patch"));
+    assert!(of_kind(&render(&["rbac.aggregate=false"]), "ClusterRole").len() == 1);
+}

@@ -1,0 +1,88 @@
+//! values.yaml and values.schema.json say the same.
+
+use std::fs;
+
+use serde_json::{Map, Value};
+
+use crate::render::{chart, try_render};
+
+fn values() -> Value {
+    serde_yaml::from_str(&fs::read_to_string(chart().join("values.yaml")).unwrap()).unwrap()
+}
+
+fn schema() -> Value {
+    serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap()
+}
+
+/// The schema behind a reference.
+fn resolved<'a>(all: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(path) => all.pointer(path.trim_start_matches('#')).expect(path),
+        None => schema,
+    }
+}
+
+#[test]
+fn the_schema_knows_every_value_and_no_other() {
+    fn compare(all: &Value, schema: &Value, values: &Value, path: &str) {
+        let schema = resolved(all, schema);
+        let Some(known) = schema["properties"].as_object() else {
+            return;
+        };
+        assert_eq!(schema["additionalProperties"], false, "{path} takes anything");
+        let none = Map::new();
+        let given = values.as_object().unwrap_or(&none);
+        for name in given.keys() {
+            assert!(
+                known.contains_key(name),
+                "{path}.{name} is in values.yaml and not in the schema"
+            );
+        }
+        for (name, schema) in known {
+            // Of charts that have this one as a part.
+            if path.is_empty() && name == "global" {
+                continue;
+            }
+            let value = given.get(name);
+            let value =
+                value.unwrap_or_else(|| panic!("{path}.{name} is in the schema and not in values.yaml"));
+            compare(all, schema, value, &format!("{path}.{name}"));
+        }
+    }
+    let schema = schema();
+    compare(&schema, &schema, &values(), "");
+}
+
+/// One that is misspelt would do nothing, and be missed when it matters.
+#[test]
+fn no_key_is_taken_that_nobody_reads() {
+    fn misspell(all: &Value, schema: &Value, values: &mut Value, path: &str, paths: &mut Vec<String>) {
+        let schema = resolved(all, schema);
+        if let (Some(known), Some(given)) = (schema["properties"].as_object(), values.as_object_mut()) {
+            for (name, value) in given.iter_mut() {
+                misspell(all, &known[name], value, &format!("{path}/{name}"), paths);
+            }
+            let name = format!("unknown{}", paths.len());
+            given.insert(name.clone(), true.into());
+            paths.push(name);
+        }
+    }
+    let (schema, mut values) = (schema(), values());
+    let mut names = Vec::new();
+    misspell(&schema, &schema, &mut values, "", &mut names);
+    assert!(names.len() > 10, "{names:?}");
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    fs::write(file.path(), serde_json::to_string(&values).unwrap()).unwrap();
+    let refused = try_render(&[&format!("--values={}", file.path().display())]).unwrap_err();
+    for name in &names {
+        assert!(
+            refused.contains(&format!("'{name}'")),
+            "{name} was taken: {refused}"
+        );
+    }
+}
+
+#[test]
+fn what_other_charts_share_is_taken() {
+    try_render(&["--set=global.imageRegistry=x,global.anything.at=all"]).unwrap();
+}

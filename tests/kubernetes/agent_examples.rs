@@ -1,0 +1,248 @@
+//! `examples/agent`: the API server takes the manifests, and what their containers are told to run works together.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Container;
+use nix::sys::signal::Signal;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::common::{ChildGuard, RedisServer, eventually_blocking, free_port, http};
+use crate::fixture::BOUND;
+use crate::program::redlock;
+use crate::typed::{commands, typed};
+use crate::world::World;
+
+/// As the manifests have it.
+const PORT: u16 = 4040;
+const FOLDER: &str = "examples/agent";
+
+/// The pods of one Deployment, on this machine.
+struct Pod {
+    containers: Vec<Container>,
+    variables: BTreeMap<String, String>,
+}
+
+impl Pod {
+    fn of(file: &str, masters: &str) -> Self {
+        let text = fs::read_to_string(Path::new(FOLDER).join(file)).unwrap();
+        let deployment = serde_yaml::Deserializer::from_str(&text)
+            .map(|document| Value::deserialize(document).unwrap())
+            .find(|object| object["kind"] == "Deployment")
+            .unwrap();
+        let deployment: Deployment = serde_json::from_value(deployment).unwrap();
+        let spec = deployment.spec.unwrap().template.spec.unwrap();
+        let first = spec.init_containers.unwrap_or_default();
+        let variables = [
+            ("POD_NAMESPACE", "payments"),
+            ("POD_NAME", "pod-0"),
+            ("POD_UID", "uid-0"),
+            ("REDLOCK_MASTERS", masters),
+            ("REDLOCK_CLUSTER", "eu-1/uid"),
+        ];
+        Self {
+            containers: first.into_iter().chain(spec.containers).collect(),
+            variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        }
+    }
+
+    fn container(&self, name: &str) -> &Container {
+        self.containers.iter().find(|found| found.name == name).unwrap()
+    }
+
+    /// Its whole command line, as the kubelet expands it. An image of redlock begins with the program.
+    fn line(&self, name: &str) -> Vec<String> {
+        let container = self.container(name);
+        let entry = container
+            .command
+            .clone()
+            .unwrap_or_else(|| vec!["redlock".into()]);
+        let words = entry
+            .into_iter()
+            .chain(container.args.clone().unwrap_or_default());
+        words.map(|word| self.expanded(word)).collect()
+    }
+
+    fn expanded(&self, word: String) -> String {
+        self.variables.iter().fold(word, |word, (name, value)| {
+            word.replace(&format!("$({name})"), value)
+        })
+    }
+
+    fn start(&self, name: &str) -> ChildGuard {
+        let line = self.line(name);
+        assert!(line[0].ends_with("redlock"), "{line:?}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+        command.args(&line[1..]).envs(&self.variables);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+            if !self.variables.contains_key(&name) {
+                command.env_remove(name);
+            }
+        }
+        ChildGuard::spawn(name, &mut command)
+    }
+}
+
+/// What the app's image has: a shell, and a `wget` that speaks as that of busybox.
+struct Image(tempfile::TempDir);
+
+const WGET: &str = "#!/bin/sh
+method=GET
+for word in \"$@\"; do
+  case $word in --post-data=*) method=POST ;; esac
+done
+exec curl -sf -m 2 -o /dev/null -X $method \"$word\"
+";
+
+impl Image {
+    fn new() -> Self {
+        let curl = Command::new("curl").arg("--version").output();
+        assert!(curl.is_ok(), "curl is missing: install the package curl");
+        let folder = tempfile::tempdir().unwrap();
+        let wget = folder.path().join("wget");
+        fs::write(&wget, WGET).unwrap();
+        fs::set_permissions(&wget, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(folder.path().join("tmp")).unwrap();
+        Self(folder)
+    }
+
+    /// With a `/tmp` of its own, and something else for the server that the app is.
+    fn command(&self, line: &[String]) -> Command {
+        let folder = self.0.path().display();
+        let words = line
+            .iter()
+            .map(|word| word.replace("httpd -f -p 8080 -h /tmp", "sleep 1000"))
+            .map(|word| word.replace("/tmp/", &format!("{folder}/tmp/")));
+        let words: Vec<String> = words.collect();
+        let mut command = Command::new(&words[0]);
+        if words[0] == "wget" {
+            command = Command::new(self.0.path().join("wget"));
+        }
+        let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+        command.args(&words[1..]).env("PATH", path);
+        command
+    }
+
+    fn run(&self, line: &[String]) -> ExitStatus {
+        self.command(line).status().unwrap()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.path().join("tmp/begun").exists()
+    }
+}
+
+fn active(port: u16) -> Option<u16> {
+    http::get(port, "/v1/active").ok().map(|(status, _)| status)
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually_blocking(BOUND, what, || condition().then_some(()).ok_or(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_page_and_the_manifests_say_works() {
+    let world = World::small(3).await;
+    let page = fs::read_to_string(Path::new(FOLDER).join("README.md")).unwrap();
+    for line in commands(&page) {
+        typed(&world.plane, &line);
+    }
+    let shown = typed(
+        &world.plane,
+        "kubectl get deployments,services,ll -n payments -o name",
+    );
+    for name in ["ledger", "billing", "scheduler"] {
+        assert_eq!(
+            shown
+                .lines()
+                .filter(|line| line.ends_with(&format!("/{name}")))
+                .count(),
+            3,
+            "{shown}"
+        );
+    }
+    let urls: Vec<String> = world.masters.iter().map(RedisServer::url).collect();
+    let urls = urls.join(",");
+    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    native_sidecar(&urls);
+    plain_sidecar(&urls);
+    wrapper(&urls);
+}
+
+/// The app waits, runs, and is stopped by its probe; its hook begins the end.
+fn native_sidecar(urls: &str) {
+    let pod = Pod::of("native-sidecar.yaml", urls);
+    let port = free_port();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    command.args([
+        "agent",
+        "payments/ledger",
+        "--identity",
+        "other",
+        "--masters",
+        urls,
+    ]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    let mut other = ChildGuard::spawn("other", &mut command);
+    wait_for("another one is active", || active(port) == Some(200));
+
+    let agent = pod.start("agent");
+    wait_for("it stands by", || active(PORT) == Some(409));
+    let image = Image::new();
+    let app = pod.container("app");
+    let probe = app.liveness_probe.clone().unwrap().exec.unwrap().command.unwrap();
+    let _app = ChildGuard::spawn("app", &mut image.command(&pod.line("app")));
+    assert!(image.run(&probe).success(), "it lives while it waits");
+    assert!(!image.has_begun());
+    other.signal(Signal::SIGTERM);
+    wait_for("the app has begun", || image.has_begun());
+    assert!(image.run(&probe).success());
+    let hook = app
+        .lifecycle
+        .clone()
+        .unwrap()
+        .pre_stop
+        .unwrap()
+        .exec
+        .unwrap()
+        .command
+        .unwrap();
+    assert!(image.run(&hook).success());
+    assert!(
+        !image.run(&probe).success(),
+        "it is stopped as soon as it may not act"
+    );
+    other.wait(BOUND);
+    drop(agent);
+}
+
+/// The app works only while the agent is active.
+fn plain_sidecar(urls: &str) {
+    let pod = Pod::of("sidecar.yaml", urls);
+    let image = Image::new();
+    let app = ChildGuard::spawn("app", &mut image.command(&pod.line("app")));
+    assert!(app.stdout().is_empty());
+    let _agent = pod.start("agent");
+    wait_for("it works", || app.stdout().iter().any(|line| line == "works"));
+    assert_eq!(active(PORT), Some(200));
+    assert_eq!(http::post(PORT, "/v1/step-down").unwrap().0, 200);
+    assert_ne!(active(PORT), Some(200));
+}
+
+/// The app is started under the lease, with its token.
+fn wrapper(urls: &str) {
+    let pod = Pod::of("wrapper.yaml", urls);
+    let mut app = pod.start("app");
+    let said = app.wait_for_line(BOUND, "works with token");
+    let token: u64 = said.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(token > 0);
+    let held = redlock(&["status", "payments/scheduler", "--masters", urls]);
+    held.expect(0, &["payments/pod-0/uid-0"]);
+    app.signal(Signal::SIGTERM);
+    app.wait(BOUND);
+}

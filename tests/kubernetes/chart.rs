@@ -1,0 +1,123 @@
+//! The whole chart on a real API server: what it renders is accepted without a warning where pods must be restricted, and
+//! Helm installs, upgrades, rolls back and uninstalls it.
+
+#[path = "chart/drain.rs"]
+mod drain;
+#[path = "chart/lifecycle.rs"]
+mod lifecycle;
+#[path = "chart/quorums.rs"]
+mod quorums;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::fixture::{ControlPlane, SERVICE_ACCOUNT, helm};
+
+pub fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
+}
+
+/// Runs Helm as the administrator: what it says.
+pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(helm())
+        .args(arguments)
+        .env("HOME", home.path())
+        .env("KUBECONFIG", plane.kubeconfig_admin())
+        .stdin(Stdio::null())
+        .output()
+        .expect("helm runs");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
+}
+
+/// Every workload of the namespace is held to the Pod Security Standard, and whoever makes one that is not is warned.
+pub fn restrict(plane: &ControlPlane, namespace: &str) {
+    let labels = ["enforce", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}=restricted"));
+    let output = plane.kubectl(&["label", "namespace", namespace, &labels[0], &labels[1]]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Without what no cluster knows before a Prometheus operator is there.
+fn known_kinds(manifests: &str) -> String {
+    let documents = manifests.split("\n---\n");
+    let known = documents.filter(|document| !document.contains("apiVersion: monitoring.coreos.com/"));
+    known.collect::<Vec<_>>().join("\n---\n")
+}
+
+#[tokio::test]
+async fn a_restricted_namespace_takes_every_object_without_a_warning() {
+    let plane = ControlPlane::shared();
+    plane.install_crds().await;
+    let namespace = plane.namespace("chart").await;
+    restrict(plane, namespace.name());
+    for name in ["billing", "elsewhere", "shop"] {
+        plane.kubectl(&["create", "namespace", name]);
+    }
+    let entries = chart().join("ci").read_dir().unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let chart = chart();
+        let rendered = run_helm(
+            plane,
+            &[
+                "template",
+                SERVICE_ACCOUNT,
+                chart.to_str().unwrap(),
+                "--namespace",
+                namespace.name(),
+                "--values",
+                file.to_str().unwrap(),
+                // The definitions are there, with an owner of their own.
+                "--set=crds.install=false",
+            ],
+        );
+        let manifests = known_kinds(&rendered.unwrap());
+        let written = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+        fs::write(written.path(), &manifests).unwrap();
+        let path = written.path().display().to_string();
+        let output = plane.kubectl(&[
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--warnings-as-errors",
+            "--validate=strict",
+            "--filename",
+            &path,
+        ]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.is_empty(),
+            "{}: {said}",
+            file.display()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_restricted_is_warned_of() {
+    let plane = ControlPlane::shared();
+    let namespace = plane.namespace("chart").await;
+    restrict(plane, namespace.name());
+    let image = [
+        "create",
+        "deployment",
+        "loose",
+        "--image=x",
+        "--dry-run=server",
+        "--namespace",
+    ];
+    let output = plane.kubectl(&[&image[..], &[namespace.name(), "--warnings-as-errors"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("would violate PodSecurity"),
+        "{said}"
+    );
+}

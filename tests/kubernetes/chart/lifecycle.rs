@@ -1,0 +1,119 @@
+//! A release from its installation to what remains of it, with the real Helm and pods that run nothing.
+
+use serde_json::Value;
+
+use super::{chart, restrict, run_helm};
+use crate::fixture::kubelet::Recorder;
+use crate::fixture::{ControlPlane, Kubelet, Options, seed};
+use crate::typed::{commands, typed};
+
+const NAMESPACE: &str = "redlock";
+/// Pods end within seconds, and that of the hook by itself.
+const VALUES: [&str; 2] = [
+    "--set=terminationGracePeriodSeconds=5",
+    "--set-string=drain.podAnnotations.test\\.example/run-seconds=0.2",
+];
+/// Nobody looks at it: no operator runs here.
+const LOCK: &str = r#"--set-json=extraObjects=[{"apiVersion": "redlock.dev/v1alpha1", "kind": "LeaderLock",
+    "metadata": {"name": "nobody", "namespace": "redlock"}, "spec": {"quorumRef": {"name": "default"}}}]"#;
+
+fn helm(plane: &ControlPlane, arguments: &[&str], timeout: &str) -> Result<String, String> {
+    let fixed = ["--namespace", NAMESPACE, "--wait", "--timeout", timeout];
+    run_helm(plane, &[arguments, &fixed].concat())
+}
+
+fn get(plane: &ControlPlane, arguments: &[&str]) -> Value {
+    let output = plane.kubectl(&[&["get", "--output=json", "--namespace", NAMESPACE], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Kind and name of what this release made and is still there.
+fn remains(plane: &ControlPlane) -> Vec<String> {
+    let kinds = "deployments,replicasets,jobs,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
+                 clusterrolebindings,poddisruptionbudgets,networkpolicies,secrets";
+    let found = get(
+        plane,
+        &[
+            kinds,
+            "--all-namespaces",
+            "--selector=app.kubernetes.io/instance=redlock",
+        ],
+    );
+    let items = found["items"].as_array().unwrap().iter();
+    items
+        .map(|item| format!("{}/{}", item["kind"], item["metadata"]["name"]))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
+    let plane = ControlPlane::start(Options::default());
+    let _kubelet = Kubelet::start(&plane, "test", seed(), &Recorder::default());
+    plane.kubectl(&["create", "namespace", NAMESPACE]);
+    restrict(&plane, NAMESPACE);
+    let chart = chart();
+    let release = ["redlock", chart.to_str().unwrap(), VALUES[0], VALUES[1]];
+    helm(&plane, &[&["install"], &release[..]].concat(), "3m").unwrap();
+    let deployment = || get(&plane, &["deployment", "redlock-operator"]);
+    assert_eq!(deployment()["status"]["readyReplicas"], 2, "Helm did not wait");
+
+    // An object of our kinds is not taken for ready before somebody has looked at it.
+    let early = helm(&plane, &[&["upgrade"], &release[..], &[LOCK]].concat(), "5s").unwrap_err();
+    assert!(early.contains("nobody") || early.contains("deadline"), "{early}");
+
+    // Helm forgets what an upgrade made that failed.
+    assert!(
+        plane
+            .kubectl(&["delete", "leaderlock", "nobody", "--namespace", NAMESPACE])
+            .status
+            .success()
+    );
+
+    let more = [
+        "--set=replicas=3",
+        "--set=log.level=debug",
+        "--set=rbac.aggregate=false",
+    ];
+    helm(&plane, &[&["upgrade"], &release[..], &more].concat(), "3m").unwrap();
+    assert_eq!(deployment()["status"]["readyReplicas"], 3);
+    assert_eq!(deployment()["status"]["updatedReplicas"], 3);
+    let cluster_roles = || {
+        remains(&plane)
+            .iter()
+            .filter(|name| name.contains("\"ClusterRole\""))
+            .count()
+    };
+    assert_eq!(cluster_roles(), 1);
+    helm(&plane, &["rollback", "redlock", "1"], "3m").unwrap();
+    assert_eq!(deployment()["status"]["replicas"], 2);
+    assert_eq!(cluster_roles(), 4);
+
+    // Of the user, not of the release.
+    let lock = format!("{}/examples/kubernetes", env!("CARGO_MANIFEST_DIR"));
+    assert!(plane.kubectl(&["apply", "--filename", &lock]).status.success());
+    helm(&plane, &["uninstall", "redlock"], "3m").unwrap();
+    assert_eq!(remains(&plane), [""; 0]);
+    assert_eq!(
+        get(&plane, &["leaderlocks", "--all-namespaces"])["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+
+    // Installed again as the page of the quickstart has it, it takes over what it left.
+    let page = std::fs::read_to_string("examples/quickstart/README.md").unwrap();
+    for line in commands(&page).iter().filter(|line| !line.ends_with("-w")) {
+        typed(&plane, line);
+    }
+    assert_eq!(
+        get(&plane, &["leaderlocks", "--all-namespaces"])["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let masters = get(&plane, &["statefulset", "redlock-operator-quickstart"]);
+    assert_eq!(masters["status"]["readyReplicas"], 3, "Helm did not wait");
+}

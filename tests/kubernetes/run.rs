@@ -1,0 +1,28 @@
+//! `redlock run` under a lock that is an object.
+
+use crate::world::{World, lock};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_runs_under_a_declared_lock_of_agents() {
+    let world = World::new(3).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("work", ", candidates: Agents"));
+    world.apply(&lock("report", ""));
+    world
+        .lock_status("report", "is held", |status| {
+            status["holderIdentity"] == "replica-1"
+        })
+        .await;
+    let namespace = world.namespace.name().to_owned();
+    let run = |lock: &str, flags: &[&str]| {
+        let command = ["--", "sh", "-c", "echo $REDLOCK_LOCK by $REDLOCK_HOLDER"];
+        let place = ["run", lock, "--namespace", &namespace, "--identity", "me"];
+        world.redlock(&[&place[..], flags, &command].concat())
+    };
+    run("work", &[]).expect(0, &[&format!("{namespace}/work by me")]);
+    // The lease of the object: what does not fit into it is told with its length.
+    run("work", &["--stop-grace", "8s"]).expect(78, &["--lease-duration 2 s does not leave 8 s"]);
+    run("report", &[]).expect(78, &["set spec.candidates: Agents"]);
+    run("none", &[]).expect(78, &[&format!("there is no LeaderLock {namespace}/none")]);
+}
