@@ -4,29 +4,40 @@
 CARGO ?= cargo
 # Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`; variables of the soak.
 ARGS ?=
+SEEDS ?= 100000
+FIRST_SEED ?= 0
+SEED ?=
+BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint generate bench bench-kubernetes soak-targets soak-slots build kubernetes clean tools help
+.PHONY: demo test simulate lint generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
 test: tools ## All tests
-	$(CARGO) fmt --check
-	scripts/build-kubernetes $(CARGO) test
+	$(CARGO) fmt --all --check
+	scripts/build-kubernetes $(CARGO) test --workspace
 
 lint: ## Format, lints and, where cargo-deny is installed, licences and bans
-	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
 	else echo 'cargo-deny is not installed: licences and advisories were not checked (cargo install cargo-deny)'; fi
 
 generate: ## Write the files that are made from the source anew
 	REDLOCK_REGENERATE=1 $(CARGO) test --quiet --lib --test repository
 
+simulate: ## Random faults in virtual time, on all cores: SEEDS=1000000 FIRST_SEED=0; SEED=7 replays one, step by step
+	$(if $(SEED),REDLOCK_SEED=$(SEED)) SEEDS=$(SEEDS) FIRST_SEED=$(FIRST_SEED) $(CARGO) test --profile bench --test core -- \
+		--nocapture $(if $(SEED),the_invariants_hold,--ignored simulate)
+
 bench: tools ## Measure against the floor of bare Redis commands
 	$(CARGO) bench --bench lease
+
+bench-run: tools ## Measure redlock run beside flock
+	$(CARGO) bench --bench run
 
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
@@ -37,8 +48,28 @@ soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 once_per_schedule::soak
 
+prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 11 minutes; ARGS='REDLOCK_TRIALS=3 REDLOCK_ROWS=network-cut'
+	$(ARGS) $(CARGO) test --test prove -- --ignored --nocapture --exact every_row
+
+planted: tools ## Faults of the protocol, planted one by one: which layer of the tests finds each, and how soon
+	@CARGO='$(CARGO)' scripts/planted
+
+chaos: tools ## Operators and runs on five masters under every fault at once, 20 minutes; ARGS='REDLOCK_SEED=7 REDLOCK_SECONDS=120'
+	$(ARGS) $(CARGO) test --test chaos -- --ignored --nocapture --exact chaos
+
+e2e: ## Chart, image and quickstart on the cluster of KUBECONFIG, step by step; LOAD_IMAGE='kind load image-archive'
+	scripts/build-kubernetes scripts/e2e
+
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release
+
+image: ## The image, target/image/redlock-operator.tar; BASE=machine needs no registry
+	@scripts/install-buildah
+	BASE=$(BASE) scripts/build-image $(ARGS)
+
+test-image: tools ## Build the image with the Rust of this machine, and run what it must do; as root
+	@scripts/install-buildah
+	$(CARGO) test --test image -- --include-ignored
 
 kubernetes: ## The API server of the tests, into a cache in the home directory; KUBE_VERSION=1.33.13 for another one
 	scripts/build-kubernetes

@@ -24,5 +24,7 @@ pub use redis_quorum::{RedisQuorum, RedisQuorumSpec};
 
 /// The group of both kinds.
 pub const GROUP: &str = "redlock.dev";
+/// Keeps a LeaderLock while this cluster may have running targets.
+pub const FINALIZER: &str = "redlock.dev/targets";
 /// `apiVersion` of both kinds.
 pub const API_VERSION: &str = "redlock.dev/v1alpha1";

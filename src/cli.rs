@@ -1,22 +1,28 @@
 //! The command line: parses, runs one command, turns its failure into a message and an exit code. No other logic.
 
+mod agent;
 mod break_lock;
+mod completion;
 mod connection;
 mod demo;
 mod doctor;
+mod drain;
 mod duration;
 mod exit;
 mod hand_over;
 mod init;
+mod man;
 mod operator;
 mod place;
+mod process;
 mod reseal;
+mod run;
 mod session;
 mod status;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
@@ -33,13 +39,18 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Operator(Box<operator::OperatorArgs>),
+    Run(Box<run::RunArgs>),
+    Agent(Box<agent::AgentArgs>),
     Status(status::StatusArgs),
     Doctor(doctor::DoctorArgs),
     Break(break_lock::BreakArgs),
     HandOver(hand_over::HandOverArgs),
+    Drain(drain::DrainArgs),
     Init(init::InitArgs),
     Reseal(reseal::ResealArgs),
     Demo(demo::DemoArgs),
+    Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -48,6 +59,9 @@ enum Command {
 /// Parses the arguments of this process and runs them.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = crate::run::dispatch() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return exit::usage(&e),
@@ -66,11 +80,16 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             session::print(&definitions)?;
             Ok(Exit::Ok)
         }
+        Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Operator(args) => block_on(operator::run(*args))?,
+        Command::Run(args) => block_on_this_thread(run::run(*args))?,
+        Command::Agent(args) => block_on(agent::run(*args))?,
         Command::Status(args) => block_on(status::run(args))?,
         Command::Doctor(args) => block_on(doctor::run(args))?,
         Command::Break(args) => block_on(break_lock::run(args))?,
         Command::HandOver(args) => block_on(hand_over::run(args))?,
+        Command::Drain(args) => block_on(drain::run(args))?,
         Command::Init(args) => block_on(init::run(args))?,
         Command::Reseal(args) => block_on(reseal::run(args))?,
         Command::Demo(args) => block_on(demo::run(args))?,
@@ -79,9 +98,21 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
 
 /// Runs a command on a runtime of its own.
 fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Failure> {
+    block_on_a(&mut tokio::runtime::Builder::new_multi_thread(), command)
+}
+
+/// The same for one that does little and is started often: without further threads.
+fn block_on_this_thread<T>(command: impl Future<Output = T>) -> Result<T, Failure> {
+    block_on_a(&mut tokio::runtime::Builder::new_current_thread(), command)
+}
+
+fn block_on_a<T>(
+    builder: &mut tokio::runtime::Builder,
+    command: impl Future<Output = T>,
+) -> Result<T, Failure> {
     // One provider for TLS in the whole process; a second call finds it set, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = builder
         .enable_all()
         .build()
         .map_err(|e| Failure::new(Exit::Software, format!("starting the runtime: {e}")))?;

@@ -2,12 +2,13 @@
 //!
 //! Owns what is gathered, how it is judged and how it is written, as text and as JSON; what Kubernetes declares is read
 //! by [`cluster`]. Refuses to take part: it holds no lease, seals no master, and writes nothing but what `break`,
-//! `hand-over` and the trial of `doctor` say they write.
+//! `hand-over`, `drain` and the trial of `doctor` say they write.
 
 mod away;
 pub mod break_lock;
 pub mod cluster;
 pub mod doctor;
+pub mod drain;
 pub mod hand_over;
 pub mod status;
 mod text;

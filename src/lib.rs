@@ -1,9 +1,10 @@
 //! Leader election for everything that must run once: Redlock leases on independent Redis masters.
 //!
-//! Imports point one way: `cli → standalone/inspect/demo → elector → masters → lease`. [`lease`] is pure: it decides
+//! Imports point one way: `cli → standalone/inspect/demo/run → elector → masters → lease`. [`lease`] is pure: it decides
 //! and never waits, reads no clock and draws no random number. [`masters`] talks to Redis and never sees Kubernetes.
 //! `api` holds the types that users write.
 
+pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod inspect;
 pub mod lease;
 pub mod masters;
 pub mod operator;
+pub mod run;
 pub mod standalone;
 mod targets;
 pub mod telemetry;

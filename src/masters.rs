@@ -25,7 +25,7 @@ mod timeout;
 mod trial;
 mod unknown;
 
-pub use adopt::{AdoptError, Adopted, Agreement, adopt};
+pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
 pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, Tls, without_credentials};
 pub use courier::{Call, Delivery, Meter, Operation, Request, Tenure};
 pub use fingerprint::{Fingerprint, FingerprintError};

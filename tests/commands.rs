@@ -10,10 +10,14 @@ mod break_lock;
 mod common;
 #[path = "commands/doctor.rs"]
 mod doctor;
+#[path = "commands/examples.rs"]
+mod examples;
 #[path = "commands/init.rs"]
 mod init;
 #[path = "commands/program.rs"]
 mod program;
+#[path = "commands/shell.rs"]
+mod shell;
 #[path = "commands/status.rs"]
 mod status;
 #[path = "commands/tls.rs"]

@@ -15,6 +15,8 @@ mod courier;
 mod faults;
 #[path = "core/master.rs"]
 mod master;
+#[path = "core/plant.rs"]
+mod plant;
 #[path = "core/planted.rs"]
 mod planted;
 #[path = "core/properties.rs"]
@@ -23,5 +25,7 @@ mod properties;
 mod rate;
 #[path = "core/simulation.rs"]
 mod simulation;
+#[path = "core/soak.rs"]
+mod soak;
 #[path = "core/world.rs"]
 mod world;

@@ -5,10 +5,14 @@
 
 #[path = "kubernetes/adoption.rs"]
 mod adoption;
+#[path = "kubernetes/agent_examples.rs"]
+mod agent_examples;
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
 #[path = "kubernetes/bad_input.rs"]
 mod bad_input;
+#[path = "kubernetes/chart.rs"]
+mod chart;
 #[path = "kubernetes/clusters.rs"]
 mod clusters;
 #[path = "kubernetes/commands.rs"]
@@ -65,6 +69,8 @@ mod roles;
 mod rotation;
 #[path = "kubernetes/rules.rs"]
 mod rules;
+#[path = "kubernetes/run.rs"]
+mod run;
 #[path = "kubernetes/server.rs"]
 mod server;
 #[path = "kubernetes/suspend.rs"]

@@ -5,8 +5,12 @@
 
 #[path = "repository/build_kubernetes.rs"]
 mod build_kubernetes;
+#[path = "repository/chart_values.rs"]
+mod chart_values;
 #[path = "repository/files.rs"]
 mod files;
+#[path = "repository/install_buildah.rs"]
+mod install_buildah;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
 #[path = "repository/layers.rs"]

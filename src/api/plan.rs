@@ -70,6 +70,8 @@ pub struct LockPlan {
     /// This cluster leaves it to the others for a time: it takes it only if it is reserved for it. Nothing that a
     /// manifest says.
     pub abstains: bool,
+    /// What was declared before may run still. Nothing that a manifest says.
+    pub remains: bool,
 }
 
 impl LockPlan {
@@ -85,7 +87,7 @@ impl LockPlan {
 
     /// Whether some target has to be undone when the lease ends.
     pub fn guards(&self) -> bool {
-        self.targets.iter().any(|target| target.work.is_undone())
+        self.remains || self.targets.iter().any(|target| target.work.is_undone())
     }
 
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that
@@ -139,6 +141,14 @@ impl TargetWork {
     /// Whether it is undone when the lease ends. A run that was claimed goes on to its end.
     pub fn is_undone(&self) -> bool {
         !matches!(self, TargetWork::OncePerSchedule { .. })
+    }
+
+    /// Whether undoing it takes time of its own, as pods need to end. A label is gone with one write.
+    pub fn takes_time_to_stop(&self) -> bool {
+        match self {
+            TargetWork::Scale { .. } | TargetWork::Suspend { .. } => true,
+            TargetWork::OncePerSchedule { .. } | TargetWork::LabelPods { .. } => false,
+        }
     }
 
     pub fn action(&self) -> Action {

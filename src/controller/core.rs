@@ -6,6 +6,7 @@ mod failover;
 mod hand_over;
 pub(super) mod happened;
 mod initialize;
+pub(super) mod leases;
 mod leftover;
 mod locks;
 pub(super) mod place;

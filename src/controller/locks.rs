@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     claims::{Age, Claims, Name},
-    core::{drain::Purpose, place::Leaving},
+    core::{drain::Purpose, leases::SeenEnd, place::Leaving},
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
@@ -34,6 +34,8 @@ pub(super) struct LockEntry {
     pub(super) plausible: Option<i64>,
     /// The status is as this replica wrote it: nothing is known.
     pub(super) said_unknown: bool,
+    /// Of agents: how the last lease was seen to end, until there is another.
+    pub(super) seen_to_end: Option<SeenEnd>,
     /// Since when nobody is seen to hold it.
     pub(super) unheld_since: Option<Moment>,
     /// Switches its targets, if it has some.
@@ -189,6 +191,7 @@ impl Locks {
                     implausible: None,
                     plausible: None,
                     said_unknown: false,
+                    seen_to_end: None,
                     unheld_since: None,
                     warden: None,
                     draining: None,

@@ -54,6 +54,18 @@ impl Pace {
         self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
     }
 
+    /// Until one request may be sent, which is counted.
+    pub(super) async fn sent(&self) {
+        let mut at = self.turn(1, clock::now());
+        loop {
+            clock::sleep_until(at).await;
+            match self.send(1, clock::now()) {
+                Some(later) => at = later,
+                None => return,
+            }
+        }
+    }
+
     /// They are sent now, unless it is to be asked again then: a process that was not run for a while must not make up
     /// for all of it at once.
     pub(super) fn send(&self, requests: u32, now: Moment) -> Option<Moment> {

@@ -1,6 +1,6 @@
 //! The process: its clients, watches and HTTP side; ends when any of them does, or on a signal.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
@@ -16,9 +16,11 @@ use super::{
     clients::Clients,
     cluster::cluster_id,
     core::{Core, Seen},
+    declared::{self, Declared},
     events,
     observe::{Observation, follow},
     pace::Pace,
+    password::{self, NewSecret},
     siblings::Siblings,
 };
 use crate::{
@@ -56,6 +58,10 @@ pub struct Options {
     pub lock_metrics: bool,
     /// As many requests a second go to the API server.
     pub api_requests_per_second: u32,
+    /// RedisQuorums to apply.
+    pub quorums_file: Option<PathBuf>,
+    /// A Secret to make with a random password.
+    pub new_password: Option<NewSecret>,
 }
 
 /// Why the process ends before it was told to.
@@ -67,6 +73,8 @@ pub enum OperatorError {
     NoCluster(String),
     #[error("setting up the client of the API server")]
     Client(#[source] Box<kube::Error>),
+    #[error("{}", declared::advice(file))]
+    QuorumsFile { file: PathBuf, source: io::Error },
     #[error("--cluster {name:?}")]
     ClusterName { name: String, source: IdentityError },
     #[error(transparent)]
@@ -78,7 +86,9 @@ impl OperatorError {
     #[must_use]
     pub const fn is_of_configuration(&self) -> bool {
         match self {
-            Self::NoCluster(_) | Self::Client(_) | Self::ClusterName { .. } => true,
+            Self::NoCluster(_) | Self::Client(_) | Self::QuorumsFile { .. } | Self::ClusterName { .. } => {
+                true
+            }
             Self::Process(error) => error.is_of_configuration(),
         }
     }
@@ -90,6 +100,14 @@ impl OperatorError {
 /// No API server to talk to or an address that cannot be used at the start; any task that ends.
 pub async fn run(options: Options) -> Result<(), OperatorError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
+    let declared = match options.quorums_file.clone() {
+        Some(file) => Some(
+            Declared::open(file.clone())
+                .await
+                .map_err(|source| OperatorError::QuorumsFile { file, source })?,
+        ),
+        None => None,
+    };
     let clients = Clients::infer().await?;
     let listener = listen(options.listen).await?;
     let cluster = tokio::select! {
@@ -98,6 +116,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let identity = options.identity.clone();
     let state = State::new(
+        "operator",
         identity,
         cluster.clone(),
         options.lock_metrics,
@@ -110,7 +129,14 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         listen = %listener.local_addr().unwrap_or(options.listen),
         "operator started"
     );
+    let client = clients.work.clone();
     let mut operator = Operator::start(&options, clients, listener, cluster, state);
+    if let Some(wanted) = options.new_password.clone() {
+        operator.work("makes a password", password::make(client.clone(), wanted));
+    }
+    if let Some(declared) = declared {
+        operator.work("applies declared RedisQuorums", declared.apply(client));
+    }
     let end = operator.run(&mut signals).await;
     operator.stop().await;
     if end.is_ok() {
@@ -196,6 +222,14 @@ impl Operator {
             changes,
             tasks,
         }
+    }
+
+    /// Beside the rest, for as long as it.
+    fn work(&mut self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            work.await;
+            (task, Ok(()))
+        });
     }
 
     async fn run(&mut self, signals: &mut Signals) -> Result<(), OperatorError> {

@@ -107,6 +107,7 @@ impl Reporter {
             participation,
             ordered_delay: Duration::ZERO,
             guards: false,
+            siblings_first: false,
         }
     }
 

@@ -10,6 +10,7 @@ mod halt;
 mod handle;
 mod outcome;
 mod patience;
+mod quiet;
 mod ready;
 mod report;
 mod target;
@@ -34,16 +35,14 @@ use crate::{
 use goal::{Goal, goal};
 use halt::Halts;
 use outcome::{Outcome, between_looks};
+use quiet::Aim;
 use ready::Readiness;
 use target::Switch;
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
 /// Things are looked at again this often although nothing was heard: messages get lost.
-const NOW_AND_THEN: Duration = Duration::from_secs(60);
-
-/// The turn of a finalizer that was asked for.
-const ASKED: Moment = Moment::from_nanos(0);
+const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
 /// Starts a warden, which reports to `told`.
 pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
@@ -62,10 +61,10 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         began: now,
         stop_began: None,
         stopping: None,
-        turn: None,
         halts: Halts::default(),
         readiness: Readiness::default(),
         patience_checked: false,
+        quiet: None,
         reported: None,
         notes: mpsc::unbounded_channel(),
         post,
@@ -98,12 +97,12 @@ struct Warden {
     stop_began: Option<Moment>,
     /// Since when it stops what still runs.
     stopping: Option<Moment>,
-    /// When the finalizer may be asked for.
-    turn: Option<Moment>,
     halts: Halts,
     readiness: Readiness,
     /// Of what is declared now.
     patience_checked: bool,
+    /// All is as it should be for this, and left alone until something is heard, or until then.
+    quiet: Option<(Aim, Moment)>,
     reported: Option<Report>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
@@ -132,10 +131,15 @@ impl Warden {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(halt, done)) => self.halts.add(halt, done),
+                    Some(Order::Stop(halt, done)) => {
+                        self.quiet = None;
+                        self.halts.add(halt, done);
+                    }
                     Some(Order::GoOn) => self.halts.lift(),
                     Some(Order::Plan(plan, hands)) => {
                         let anew = plan.targets != self.post.plan.targets;
+                        // The status of the lock changes more often than what it declares.
+                        self.quiet = self.quiet.filter(|_| plan == self.post.plan && hands == self.post.hands);
                         (self.post.plan, self.post.hands) = (plan, hands);
                         if anew {
                             self.open();
@@ -146,7 +150,7 @@ impl Warden {
                 changed = self.post.standing.changed() => if changed.is_err() {
                     self.find_standing().await;
                 },
-                Some(()) = changes.next(), if !changes.is_empty() => {}
+                Some(()) = changes.next(), if !changes.is_empty() => self.quiet = None,
                 () = time::sleep(pause.min(NOW_AND_THEN)) => {}
             }
         }
@@ -256,7 +260,12 @@ impl Warden {
         enforced: Option<bool>,
     ) -> (Report, Option<Moment>) {
         self.readiness.forget();
-        join_all(self.switches.iter_mut().map(|switch| switch.look(enforced))).await;
+        if !self.is_quiet(Aim::Look) {
+            join_all(self.switches.iter_mut().map(|switch| switch.look(enforced))).await;
+            let known =
+                |switch: &Switch| matches!(switch.observed, TargetState::Active | TargetState::Standby);
+            self.leave_alone(Aim::Look, self.switches.iter().all(known));
+        }
         let again = self.due().into_iter().chain(again).min();
         (self.report(goal, true, false, None), again)
     }
@@ -283,17 +292,8 @@ impl Warden {
         let token = leave.token();
         let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
         if guards && !self.post.hands.guarded {
-            let now = clock::now();
-            let turn = *self.turn.get_or_insert_with(|| self.post.pace.turn(1, now));
-            let due = match turn {
-                ASKED => None,
-                turn if turn > now => Some(turn),
-                _ => self.post.pace.send(1, now),
-            };
-            self.turn = due.or(Some(ASKED));
-            return (self.report(Goal::Run, false, due.is_none(), None), due);
+            return (self.report(Goal::Run, false, true, None), None);
         }
-        self.turn = None;
         // What an observer does is not told by the registers: they are about those who contend.
         if guards && !self.observes() && self.marked != Some(token) {
             if !self.mark(token, false).await {
@@ -309,10 +309,14 @@ impl Warden {
             self.marked = Some(token);
             self.post.own_tokens.remember(token.0);
         }
-        let mut outcome = Outcome::new(stop_all(&mut self.removed, None, false).await);
-        // Together: one whose API hangs must not take the time of the others.
-        for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
-            outcome.take(step, true);
+        let mut outcome = Outcome::new();
+        if !self.is_quiet(Aim::Run(token)) {
+            outcome.settled = stop_all(&mut self.removed, None, false).await;
+            // Together: one whose API hangs must not take the time of the others.
+            for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
+                outcome.take(step, true);
+            }
+            self.leave_alone(Aim::Run(token), outcome.pause(AGAIN).is_none());
         }
         if outcome.settled {
             self.check_patience().await;
@@ -337,17 +341,22 @@ impl Warden {
     async fn stop_targets(&mut self, by: Moment, promised: bool) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(Some(by));
         let since = *self.stopping.get_or_insert_with(clock::now);
-        // Together: one whose API hangs must not take the time of the others.
-        let removed = stop_all(&mut self.removed, Some(by), promised);
-        let declared = self
-            .switches
-            .iter_mut()
-            .map(|switch| switch.stop(Some(by), promised));
-        let (removed, steps) = tokio::join!(removed, join_all(declared));
-        let mut outcome = Outcome::new(removed);
-        for (switch, step) in self.switches.iter().zip(steps) {
-            let awaited = switch.is_undone() && !step.is_stopped();
-            outcome.take(step, awaited);
+        let mut outcome = Outcome::new();
+        if !self.is_quiet(Aim::Stop) || promised {
+            self.quiet = None;
+            // Together: one whose API hangs must not take the time of the others.
+            let removed = stop_all(&mut self.removed, Some(by), promised);
+            let declared = self
+                .switches
+                .iter_mut()
+                .map(|switch| switch.stop(Some(by), promised));
+            let (removed, steps) = tokio::join!(removed, join_all(declared));
+            outcome.settled = removed;
+            for (switch, step) in self.switches.iter().zip(steps) {
+                let awaited = switch.is_undone() && !step.is_stopped();
+                outcome.take(step, awaited);
+            }
+            self.leave_alone(Aim::Stop, outcome.pause(AGAIN).is_none());
         }
         self.readiness.forget();
         if outcome.settled {

@@ -25,6 +25,8 @@ pub struct Standing {
     pub marks: Marks,
     /// The last other holder that was seen, also after its end.
     pub last_holder: Option<Holder>,
+    /// The one before that.
+    pub former_holder: Option<Holder>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
     /// Of the last lease of this process.
@@ -44,6 +46,7 @@ impl Standing {
             participation,
             marks: Marks::default(),
             last_holder: None,
+            former_holder: None,
             last_token: None,
             last_seen: None,
             own: None,
@@ -91,6 +94,9 @@ impl Standing {
         self.authority = None;
         let new = holder.as_ref().is_some_and(|h| self.last_seen != Some(h.nonce));
         if holder.is_some() {
+            if new {
+                self.former_holder = self.last_holder.take();
+            }
             self.last_holder.clone_from(&holder);
         }
         if let Some(holder) = &holder

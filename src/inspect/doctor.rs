@@ -3,6 +3,7 @@
 mod checks;
 mod objects;
 mod report;
+mod turns;
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 pub use checks::{Check, Level};
 pub use objects::{ObjectReport, examine_objects};
+pub use turns::Turns;
 
 use self::checks::Seen;
 use super::{Reach, Session};
@@ -47,6 +49,9 @@ pub struct Diagnosis {
     /// The RedisQuorum and its LeaderLocks, where a cluster declares them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectReport>,
+    /// How a real lock was passed on, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
     /// Why the masters cannot be reached from here, if they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub away: Option<String>,
@@ -63,6 +68,13 @@ impl Diagnosis {
             .any(Check::is_bad);
         self.objects = objects;
         self.away = away;
+    }
+
+    /// Has two candidates take a real lock in turns.
+    pub async fn take_turns(&mut self, session: &Session, lease_duration: Duration) {
+        let turns = turns::take(&session.masters, lease_duration).await;
+        self.healthy &= turns.are_good();
+        self.turns = Some(turns);
     }
 }
 
@@ -114,6 +126,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
         reach: Reach::of(&seen, majority, MasterStatus::votes),
         masters: patients,
         objects: Vec::new(),
+        turns: None,
         away: None,
     })
 }

@@ -63,7 +63,10 @@ pub enum HandOverError {
         "--to {0}: no operator there has been heard of for 45 s, so nobody would take the lock; --force reserves it anyway"
     )]
     NotAlive(ClusterId),
-    #[error("LeaderLock {0} has candidates: Agents: only the agent that holds it can give it up")]
+    #[error(
+        "LeaderLock {0} has candidates: Agents: only the agent that holds it can give it up \
+             (POST /v1/step-down, from its pod)"
+    )]
     Agents(String),
     #[error("LeaderLock {lock} is not held by this cluster: {held}")]
     NotHere { lock: String, held: String },

@@ -65,5 +65,6 @@ pub(crate) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {
         participation,
         ordered_delay: plan.preference_wait(cluster.name()),
         guards: plan.guards(),
+        siblings_first: plan.guards(),
     }
 }

@@ -17,7 +17,7 @@ use super::{readiness::Readiness, state::State};
 use crate::{clock, elector::Standing, lease::Moment};
 
 /// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
-const ANSWER: Duration = Duration::from_millis(800);
+pub(crate) const ANSWER: Duration = Duration::from_millis(800);
 /// What to do about an address that cannot be listened on.
 pub(crate) fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
@@ -33,13 +33,16 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {
-    let routes = Router::new()
+    let routes = health().route("/locks", get(locks)).with_state(state);
+    axum::serve(listener, routes).await
+}
+
+/// What every process answers that contends and stays.
+pub(crate) fn health() -> Router<Arc<State>> {
+    Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .route("/locks", get(locks))
         .route("/metrics", get(metrics))
-        .with_state(state);
-    axum::serve(listener, routes).await
 }
 
 /// Whether the elector of every quorum answers.
@@ -89,8 +92,8 @@ struct Locks {
     locks: Vec<Lock>,
 }
 
-#[derive(Debug, Serialize)]
-enum Role {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Role {
     Active,
     Standby,
     /// Nobody can say: no majority votes.

@@ -74,8 +74,11 @@ pub(crate) struct RunningQuorum {
     locks: BTreeMap<LockName, Terms>,
     pub(crate) names: Names,
     /// Once told: the locks that are reserved for siblings.
-    stop: watch::Sender<Option<HashSet<LockName>>>,
+    stop: Stop,
 }
+
+/// Tells a keeper to give everything up and end: these locks only to siblings.
+pub(crate) type Stop = watch::Sender<Option<HashSet<LockName>>>;
 
 /// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
 #[derive(Debug)]
@@ -106,14 +109,7 @@ impl RunningQuorum {
         let relay = Relay::new(&plan.name, meter.clone(), changes);
         let holder = candidate.identity.clone();
         let (elector, task) = Elector::start(masters.clone(), notices, holder, Arc::new(relay));
-        let (stop, told) = watch::channel(None);
-        let keeper = Keeper {
-            quorum: plan.name.clone(),
-            tasks,
-            elector: elector.clone(),
-            task,
-            stop: told,
-        };
+        let (keeper, stop) = Keeper::new(&plan.name, tasks, elector.clone(), task);
         let running = Self {
             plan: plan.clone(),
             masters,
@@ -222,6 +218,18 @@ impl RunningQuorum {
 }
 
 impl Keeper {
+    pub(crate) fn new(quorum: &str, tasks: Tasks, elector: Elector, task: ElectorTask) -> (Self, Stop) {
+        let (stop, told) = watch::channel(None);
+        let keeper = Self {
+            quorum: quorum.to_owned(),
+            tasks,
+            elector,
+            task,
+            stop: told,
+        };
+        (keeper, stop)
+    }
+
     /// Returns the name of the quorum.
     pub(crate) async fn run(mut self) -> Result<String, QuorumEnded> {
         let cause = tokio::select! {

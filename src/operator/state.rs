@@ -25,14 +25,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// `component` is the command.
     pub(crate) fn new(
+        component: &'static str,
         identity: HolderIdentity,
         cluster: ClusterId,
         lock_metrics: bool,
         in_use: InUse,
     ) -> Result<Arc<Self>, ProcessError> {
         let origin = Origin {
-            component: "operator",
+            component,
             identity: identity.clone(),
             cluster: cluster.clone(),
         };

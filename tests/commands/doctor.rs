@@ -27,6 +27,15 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
     let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
     assert_eq!(keys, ["redlock:meta"]);
 
+    let ran = redlock(&["doctor", "--take-turns", "-o", "json", "--masters", &urls]);
+    let turns = ran.expect(0, &[]).json()["turns"].clone();
+    let tokens: Vec<u64> = serde_json::from_value(turns["tokens"].clone()).unwrap();
+    assert!(tokens.len() == 3 && tokens.is_sorted_by(|a, b| a < b), "{turns}");
+    let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
+    assert_eq!(keys, ["redlock:meta"]);
+    redlock(&["doctor", "--take-turns", "--masters", &urls])
+        .expect(0, &["✓ a real lock was taken", "healthy"]);
+
     let json = redlock(&["doctor", "-o", "json", "--masters", &urls])
         .expect(0, &[])
         .json();
@@ -41,7 +50,8 @@ fn a_hung_master_and_then_no_majority() {
     servers[2].pause().unwrap();
     redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ reachable", "timed out", "→", "2 of 3"]);
     servers[1].pause().unwrap();
-    redlock(&["doctor", "--masters", &urls]).expect(69, &["1 of 3"]);
+    let without = redlock(&["doctor", "--take-turns", "--masters", &urls]);
+    without.expect(69, &["1 of 3", "✗ a real lock was not passed on"]);
 }
 
 #[tokio::test]

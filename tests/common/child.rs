@@ -1,5 +1,6 @@
 //! A program under test, as a child process that ends with its test.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,9 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use super::eventually_blocking;
+
+/// Of a thread, after the signal.
+const STOPPED: Duration = Duration::from_secs(10);
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
@@ -87,6 +91,31 @@ impl ChildGuard {
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap());
         signal::kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.name));
+    }
+
+    /// SIGSTOP, and none of its threads runs any more: one may, on another core, for a moment after the signal.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let folder = format!("/proc/{}/task", self.pid());
+        let what = format!("{} stands still", self.name);
+        eventually_blocking(STOPPED, &what, || {
+            let tasks = fs::read_dir(&folder).unwrap();
+            let states: Vec<String> = tasks
+                .filter_map(|task| fs::read_to_string(task.unwrap().path().join("stat")).ok())
+                .collect();
+            // `pid (name) state …`, and a name may hold anything but what follows its last parenthesis.
+            let stopped = |stat: &String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+            if states.iter().all(stopped) {
+                Ok(())
+            } else {
+                Err(states)
+            }
+        });
+    }
+
+    /// How it ended, if it has; reaped then.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// SIGKILL, and reaped.

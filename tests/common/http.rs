@@ -9,15 +9,32 @@ const BOUND: Duration = Duration::from_secs(5);
 
 /// Status and body.
 pub fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
+    asked("GET", port, path).and_then(answered)
+}
+
+pub fn post(port: u16, path: &str) -> io::Result<(u16, String)> {
+    asked("POST", port, path).and_then(answered)
+}
+
+/// A question that is under way.
+pub fn asked(method: &str, port: u16, path: &str) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(BOUND))?;
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )?;
+    Ok(stream)
+}
+
+/// Its answer.
+pub fn answered(mut stream: TcpStream) -> io::Result<(u16, String)> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    // Who is killed meanwhile says less than that.
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Ok((status, body.to_owned()))
 }

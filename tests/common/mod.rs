@@ -7,16 +7,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod child;
+mod connection;
 mod eventually;
 pub mod http;
 pub mod masters;
+pub mod processes;
 mod proxy;
+mod resource;
 mod tls;
+pub mod tools;
 
 pub use child::ChildGuard;
+pub use connection::kept;
 pub use eventually::{eventually, eventually_blocking};
 pub use proxy::{Mode, Proxy};
 pub use redlock::demo::redis_server::{Persistence, RedisServer, RedisServers, ServerOptions, TlsFiles};
+pub use resource::{Answer, Resource};
 pub use tls::TlsMaterial;
 
 /// A loopback port that nothing listens on, never the same one twice.

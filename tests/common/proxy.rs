@@ -21,6 +21,8 @@ pub enum Mode {
     Delay(Duration),
     /// Connections are accepted and all bytes vanish.
     BlackHole,
+    /// Requests vanish; what the server says of itself arrives.
+    LoseRequests,
     /// Requests arrive, answers vanish.
     LoseReplies,
     /// Connections end with RST, new ones as soon as they are accepted.
@@ -111,7 +113,9 @@ async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Rece
             discard(&mut client, &mut modes).await;
             None
         }
-        Mode::Pass | Mode::Delay(_) | Mode::LoseReplies => TcpStream::connect(target).await.ok(),
+        Mode::Pass | Mode::Delay(_) | Mode::LoseRequests | Mode::LoseReplies => {
+            TcpStream::connect(target).await.ok()
+        }
     };
     let Some(mut server) = server else {
         let _ = client.set_zero_linger();
@@ -214,6 +218,7 @@ impl Direction<'_> {
     fn swallows(&self) -> bool {
         match *self.modes.borrow() {
             Mode::BlackHole => true,
+            Mode::LoseRequests => !self.replies,
             Mode::LoseReplies => self.replies,
             Mode::Pass | Mode::Delay(_) | Mode::Reset => false,
         }

@@ -46,7 +46,7 @@ async fn a_replica_that_was_stopped_past_its_lease_says_lost_first() {
     let mut first = Replica::start("first", &folder);
     let token = first.wait_active("a");
     let second = Replica::start("second", &folder);
-    first.child.signal(Signal::SIGSTOP);
+    first.child.freeze();
     let said = first.child.stderr().len();
     let next = second.wait_active("a");
     assert!(next > token, "{next} after {token}");

@@ -17,7 +17,14 @@ echo "go $*" >>"$SAID"
 case $1 in
 version) echo "go version $GO_VERSION linux/amd64" ;;
 list) echo "$UPSTREAM" ;;
+mod) echo "\"Dir\": \"$PWD\"" ;;
 build)
+    case "$*" in
+    *cmd/promtool)
+        while [ "$1" != -o ]; do shift; done
+        cp "$0" "$2/promtool"
+        exit ;;
+    esac
     cp go.mod "$SAID.mod"
     while [ "$1" != -o ]; do shift; done
     mkdir -p "$2"
@@ -83,7 +90,7 @@ impl System {
     fn run(&self, environment: &[(&str, &str)]) -> Output {
         let mut command = self.programs.command("build-kubernetes");
         command
-            .args(["sh", "-c", "echo \"$KUBEBUILDER_ASSETS $HELM\""])
+            .args(["sh", "-c", "echo \"$KUBEBUILDER_ASSETS $HELM $PROMTOOL\""])
             .env("XDG_CACHE_HOME", self.file("cache"))
             .env("SAID", self.file("said"))
             .env("UPSTREAM", self.file("upstream.mod"))
@@ -120,19 +127,20 @@ fn refused(output: &Output, wanted: &str) {
     assert!(output.stdout.is_empty(), "the command does not run");
 }
 
-fn pair(assets: &Path, helm: &Path) -> String {
-    format!("{} {}", assets.display(), helm.display())
+fn all(assets: &Path, helm: &Path, promtool: &Path) -> String {
+    format!("{} {} {}", assets.display(), helm.display(), promtool.display())
 }
 
 #[test]
 fn everything_is_built_once_and_then_there_in_silence() {
     let system = System::with_go();
     let first = system.run(&[]);
-    let (assets, helm) = (
+    let (assets, helm, promtool) = (
         system.cache("kubernetes-v1.36.3"),
         system.cache("helm-v4.3.1/helm"),
+        system.cache("promtool-v3.13.5/promtool"),
     );
-    assert_eq!(given(&first), pair(&assets, &helm));
+    assert_eq!(given(&first), all(&assets, &helm, &promtool));
     let mut found: Vec<String> = assets
         .read_dir()
         .unwrap()
@@ -147,6 +155,7 @@ fn everything_is_built_once_and_then_there_in_silence() {
         "gitVersion=v1.36.3",
         "gitMinor=36 ",
         "helm.sh/helm/v4/cmd/helm@v4.3.1",
+        "mod download -json github.com/prometheus/prometheus@v0.313.5",
     ] {
         assert!(said.contains(wanted), "{wanted:?} in {said}");
     }
@@ -160,7 +169,7 @@ fn everything_is_built_once_and_then_there_in_silence() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left.len(), 3, "two folders and the lock: {left:?}");
+    assert_eq!(left.len(), 4, "three folders and the lock: {left:?}");
 }
 
 #[test]
@@ -228,8 +237,9 @@ fn a_folder_that_is_named_is_taken_when_it_is_complete() {
     let environment = [
         ("KUBEBUILDER_ASSETS", assets.to_str().unwrap()),
         ("HELM", helm.to_str().unwrap()),
+        ("PROMTOOL", helm.to_str().unwrap()),
     ];
-    assert_eq!(given(&system.run(&environment)), pair(&assets, &helm));
+    assert_eq!(given(&system.run(&environment)), all(&assets, &helm, &helm));
     fs::remove_file(assets.join("etcd")).unwrap();
     fs::remove_file(assets.join("kube-controller-manager")).unwrap();
     refused(&system.run(&environment), ": etcd kube-controller-manager.");
@@ -264,10 +274,29 @@ fn the_helm_of_the_system_is_taken_when_it_is_new_enough() {
         let output = system.run(&[]);
         let own = system.programs.path().join("helm");
         assert_eq!(
-            given(&output).ends_with(&own.display().to_string()),
+            given(&output).contains(&format!(" {} ", own.display())),
             accepted,
             "{version}"
         );
         assert!(!stderr(&output).contains("error"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_promtool_of_the_system_is_taken_when_it_is_new_enough() {
+    for (version, accepted) in [
+        ("promtool, version 3.13.5 (branch: HEAD)", true),
+        ("promtool, version 2.42.0 (branch: HEAD)", false),
+        ("what", false),
+    ] {
+        let system = System::with_go();
+        system.programs.add("promtool", &format!("echo '{version}'"));
+        let output = system.run(&[]);
+        let own = system.programs.path().join("promtool");
+        assert_eq!(
+            given(&output).ends_with(&own.display().to_string()),
+            accepted,
+            "{version}"
+        );
     }
 }

@@ -101,6 +101,7 @@ pub fn validate_lock(
             deletion_policy: spec.deletion_policy,
             targets,
             abstains: false,
+            remains: false,
         }),
         _ => Err(found),
     }

@@ -41,6 +41,7 @@ pub fn remains(object: &LeaderLock) -> Option<LockPlan> {
         deletion_policy: spec.deletion_policy,
         targets,
         abstains: false,
+        remains: false,
         namespace,
         name,
     })

@@ -11,7 +11,6 @@ use crate::{
     clock,
     controller::{
         events::{Happening, What, timestamp, timestamp_at},
-        locks::LockEntry,
         object::ObjectKey,
         observe::Observation,
         problem::Reason,
@@ -19,7 +18,7 @@ use crate::{
         writer::{self, Item},
     },
     elector::Standing,
-    lease::{EndReason, FencingToken, Moment},
+    lease::{FencingToken, Moment},
     operator::relay::Change,
 };
 
@@ -112,50 +111,9 @@ impl Core {
         let key = ObjectKey { namespace, name };
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(&key);
-        let (Some(entry), Some(standing)) = (self.locks.get(&key), standing) else {
-            return;
-        };
-        if let Some((what, note)) = self.happened(entry, &standing, change.ended) {
-            let object = entry.object.object_ref(&());
-            self.events.tell(Happening { what, object, note });
+        if let Some(standing) = standing {
+            self.tell_lease(&key, &standing, change.ended);
         }
-    }
-
-    /// In words, what happened to the lease of this process.
-    fn happened(
-        &self,
-        entry: &LockEntry,
-        standing: &Standing,
-        ended: Option<EndReason>,
-    ) -> Option<(What, String)> {
-        let now = clock::now();
-        let token = standing.last_token().map_or(0, |token| token.0);
-        let me = format!("{}/{}", self.cluster.name(), self.identity);
-        if let Some(reason) = ended {
-            return Some(match reason {
-                EndReason::Released => (What::Released, format!("{me} released the lock, token {token}")),
-                EndReason::Reserved => (What::Released, format!("{me} passed the lock on, token {token}")),
-                EndReason::SteppedDown => (What::Released, format!("{me} stepped down, token {token}")),
-                EndReason::Expired => (
-                    What::LeaseLost,
-                    format!("{me} did not renew the lease in time, token {token}"),
-                ),
-                EndReason::QuorumLost => (
-                    What::LeaseLost,
-                    format!("{me} lost the majority of the masters, token {token}"),
-                ),
-                EndReason::Refused => (
-                    What::LeaseLost,
-                    format!("{me} lost the lease: the masters refused to renew it, token {token}"),
-                ),
-            });
-        }
-        standing.authority_at(now)?;
-        let note = holder_facts(standing, &self.cluster, &self.identity, now).map(|holder| {
-            crate::controller::status::taken(&holder, &entry.object.status.clone().unwrap_or_default())
-        })?;
-        let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
-        Some((if expired { What::TakenOver } else { What::Acquired }, note))
     }
 
     /// Writes the status of a lock, if it is for this replica to write and something new is to be said.
@@ -366,7 +324,7 @@ fn content(object: &LeaderLock) -> impl PartialEq + use<> {
 }
 
 /// Who holds the lock, in the words of a status.
-fn holder_facts(
+pub(super) fn holder_facts(
     standing: &Standing,
     cluster: &crate::lease::ClusterId,
     identity: &crate::lease::HolderIdentity,
@@ -385,10 +343,17 @@ fn holder_facts(
         });
     }
     let holder = standing.holder_at(now)?;
+    let own_cluster = holder.cluster.uid() == cluster.uid();
+    // An agent that was told the name of this cluster, and not its UID, is not taken for one of it.
+    let namesake = holder.cluster.name() == cluster.name() && !own_cluster;
     Some(HolderFacts {
         identity: holder.identity.clone(),
-        cluster: holder.cluster.name().to_owned(),
-        own_cluster: holder.cluster.uid() == cluster.uid(),
+        cluster: if namesake {
+            holder.cluster.to_string()
+        } else {
+            holder.cluster.name().to_owned()
+        },
+        own_cluster,
         token: standing.last_token().map(|token| token.0),
         acquired: None,
         takeover: None,

@@ -181,6 +181,7 @@ impl Core {
 
     pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
         let plan = self.with_abstention(key, plan);
+        let plan = self.with_remains(key, plan);
         let Some(quorum) = self.fleet.get_mut(&plan.quorum) else {
             return;
         };
@@ -195,6 +196,21 @@ impl Core {
                 entry.warden = None;
             }
         }
+    }
+
+    /// What was taken out of the spec and may run still is guarded until it is stopped.
+    fn with_remains(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
+        let guarded = self
+            .locks
+            .get(key)
+            .is_some_and(|entry| super::targets::has_finalizer(&entry.object));
+        if !guarded || plan.guards() {
+            return plan;
+        }
+        Arc::new(LockPlan {
+            remains: true,
+            ..plan.as_ref().clone()
+        })
     }
 
     /// The targets are stopped, then the lock is released. That takes no longer than stop + lease, whatever the masters

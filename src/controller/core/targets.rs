@@ -12,7 +12,7 @@ use super::{
     happened::{Off, happened},
 };
 use crate::{
-    api::{LeaderLock, leader_lock::Enforcement, plan::LockPlan},
+    api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
     clock,
     controller::{
         events::{Happening, What},
@@ -25,8 +25,6 @@ use crate::{
     targets::deepest,
 };
 
-/// Keeps an object while this cluster may have running targets.
-pub(in crate::controller) const FINALIZER: &str = "redlock.dev/targets";
 const MANAGER: &str = "redlock-operator-finalizer";
 /// The annotation that takes the operator's hands off a lock's targets.
 const PAUSED: &str = "redlock.dev/paused";
@@ -164,7 +162,14 @@ impl Core {
             // Of this object, not of one that was made anew under its name.
             "metadata": { "name": key.name, "uid": entry.object.metadata.uid, "finalizers": finalizers },
         });
+        let pace = self.pace.clone();
         self.jobs.spawn(async move {
+            // One is needed before each start. What goes does not wait: the last replica of a cluster takes it along.
+            if present {
+                pace.sent().await;
+            } else {
+                pace.count(1, clock::now());
+            }
             let parameters = PatchParams::apply(MANAGER).force();
             let mut end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
             if let Ok(object) = &end

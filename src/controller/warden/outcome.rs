@@ -17,9 +17,10 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) const fn new(settled: bool) -> Self {
+    /// Before anything was asked of a target.
+    pub(super) const fn new() -> Self {
         Self {
-            settled,
+            settled: true,
             trouble: None,
             wait: None,
         }

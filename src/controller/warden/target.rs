@@ -185,8 +185,9 @@ impl Switch {
                 return self.conflict();
             }
         }
-        // What is not undone has no end, unless somebody waits for the stop: its work goes on after that.
-        let until = by.filter(|_| promised || self.is_undone());
+        // What takes no time has no end, unless somebody waits for the stop. A label that is given an end is taken off
+        // for sure; else one of a holder that only this replica does not see is left to the replica that gave it.
+        let until = by.filter(|_| promised || self.work.takes_time_to_stop());
         // The last steps are short: what hangs is tried again while there is time.
         let patience = until.map_or(PATIENCE, |by| {
             (by.left(clock::now()) / 2).clamp(SHORTEST, PATIENCE)

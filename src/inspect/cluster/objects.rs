@@ -151,7 +151,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    pub(super) fn client(&self) -> kube::Client {
+    pub(in crate::inspect) fn client(&self) -> kube::Client {
         self.client.clone()
     }
 }

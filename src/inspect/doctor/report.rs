@@ -23,6 +23,9 @@ impl Diagnosis {
             }
             text.push('\n');
         }
+        if let Some(turns) = &self.turns {
+            let _ = writeln!(text, "{}\n", turns.text());
+        }
         if let Some(away) = &self.away {
             let _ = writeln!(text, "{away}\n");
         }

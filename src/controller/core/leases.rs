@@ -1,0 +1,191 @@
+//! What to tell of leases: of the own ones, and of those of agents that this cluster only looks at.
+
+use std::time::Duration;
+
+use kube::Resource;
+
+use super::{Core, locks::holder_facts};
+use crate::{
+    api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
+    clock,
+    controller::{
+        events::{Happening, What},
+        locks::LockEntry,
+        object::ObjectKey,
+        status::{HolderFacts, taken},
+    },
+    elector::Standing,
+    lease::{ClusterId, EndReason, Holder, Moment},
+};
+
+/// How a lease was seen to end by one who only looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum SeenEnd {
+    /// It was gone before it could have run out.
+    Released,
+    Expired,
+}
+
+/// Who only looks believes in a lease for a little longer than those who wait for its end.
+const LATE: Duration = Duration::from_millis(100);
+
+impl SeenEnd {
+    fn of(holder: &Holder, now: Moment) -> Self {
+        if now + LATE < holder.ends {
+            Self::Released
+        } else {
+            Self::Expired
+        }
+    }
+}
+
+impl Core {
+    /// Another holder, or none any more.
+    pub(super) fn tell_lease(&mut self, key: &ObjectKey, standing: &Standing, ended: Option<EndReason>) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let happened = if is_of_agents(entry) {
+            self.seen(key, standing, clock::now())
+        } else {
+            self.happened(entry, standing, ended)
+        };
+        if let (Some((what, note)), Some(entry)) = (happened, self.locks.get(key)) {
+            let object = entry.object.object_ref(&());
+            self.events.tell(Happening { what, object, note });
+        }
+    }
+
+    /// In words, what happened to the lease of this process.
+    fn happened(
+        &self,
+        entry: &LockEntry,
+        standing: &Standing,
+        ended: Option<EndReason>,
+    ) -> Option<(What, String)> {
+        let now = clock::now();
+        let token = standing.last_token().map_or(0, |token| token.0);
+        let me = format!("{}/{}", self.cluster.name(), self.identity);
+        if let Some(reason) = ended {
+            return Some(match reason {
+                EndReason::Released => (What::Released, format!("{me} released the lock, token {token}")),
+                EndReason::Reserved => (What::Released, format!("{me} passed the lock on, token {token}")),
+                EndReason::SteppedDown => (What::Released, format!("{me} stepped down, token {token}")),
+                EndReason::Expired => (
+                    What::LeaseLost,
+                    format!("{me} did not renew the lease in time, token {token}"),
+                ),
+                EndReason::QuorumLost => (
+                    What::LeaseLost,
+                    format!("{me} lost the majority of the masters, token {token}"),
+                ),
+                EndReason::Refused => (
+                    What::LeaseLost,
+                    format!("{me} lost the lease: the masters refused to renew it, token {token}"),
+                ),
+            });
+        }
+        standing.authority_at(now)?;
+        let holder = holder_facts(standing, &self.cluster, &self.identity, now)?;
+        let note = taken(&holder, &entry.object.status.clone().unwrap_or_default());
+        let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
+        Some((if expired { What::TakenOver } else { What::Acquired }, note))
+    }
+
+    /// The same of the lease of an agent of this cluster; told by the replica that reports, so once.
+    fn seen(&mut self, key: &ObjectKey, standing: &Standing, now: Moment) -> Option<(What, String)> {
+        let entry = self.locks.get_mut(key)?;
+        let ended_before = entry.seen_to_end;
+        entry.seen_to_end = match standing.holder_at(now) {
+            Some(_) => None,
+            None => standing.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
+        };
+        let entry = self.locks.get(key)?;
+        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name)?;
+        if !quorum.reporter.as_ref()?.is_mine() {
+            return None;
+        }
+        let status = entry.object.status.clone().unwrap_or_default();
+        let holder = holder_facts(standing, &self.cluster, &self.identity, now);
+        match (holder, entry.seen_to_end) {
+            (Some(holder), _) => begun(&holder, standing, ended_before, &status, now),
+            (None, Some(end)) => over(standing.last_holder.as_ref()?, end, &self.cluster),
+            (None, None) => None,
+        }
+    }
+}
+
+fn is_of_agents(entry: &LockEntry) -> bool {
+    let put = entry.put.as_ref();
+    put.is_some_and(|plan| plan.candidates == Candidates::Agents)
+}
+
+fn begun(
+    holder: &HolderFacts,
+    standing: &Standing,
+    ended_before: Option<SeenEnd>,
+    status: &LeaderLockStatus,
+    now: Moment,
+) -> Option<(What, String)> {
+    let known = status.holder_identity.as_deref() == Some(&holder.identity)
+        && status.holder_cluster.as_deref() == Some(&holder.cluster);
+    // One that has only begun to look knows nothing of what was before.
+    if !holder.own_cluster || (known && standing.former_holder.is_none()) {
+        return None;
+    }
+    let former = standing.former_holder.as_ref();
+    let end = ended_before.or_else(|| former.map(|former| SeenEnd::of(former, now)));
+    let what = match end {
+        Some(SeenEnd::Expired) => What::TakenOver,
+        Some(SeenEnd::Released) | None => What::Acquired,
+    };
+    Some((what, taken(holder, status)))
+}
+
+fn over(last: &Holder, end: SeenEnd, own: &ClusterId) -> Option<(What, String)> {
+    if last.cluster.uid() != own.uid() {
+        return None;
+    }
+    let (name, token) = (format!("{}/{}", last.cluster.name(), last.identity), last.token.0);
+    Some(match end {
+        SeenEnd::Released => (What::Released, format!("{name} released the lock, token {token}")),
+        SeenEnd::Expired => (
+            What::LeaseLost,
+            format!("{name} did not renew the lease in time, token {token}"),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::{FencingToken, Nonce};
+
+    fn holder(cluster: &str, seconds: u64) -> Holder {
+        Holder {
+            cluster: cluster.parse().unwrap(),
+            identity: "ns/web-0/u".into(),
+            nonce: Nonce(1),
+            token: FencingToken(7),
+            ends: Moment::from_nanos(seconds * 1_000_000_000),
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_before_its_end_was_given_back() {
+        let at = |milliseconds: u64| Moment::from_nanos(milliseconds * 1_000_000);
+        let lease = holder("eu/u", 10);
+        assert_eq!(SeenEnd::of(&lease, at(4_000)), SeenEnd::Released);
+        assert_eq!(SeenEnd::of(&lease, at(9_950)), SeenEnd::Expired);
+        assert_eq!(SeenEnd::of(&lease, at(10_001)), SeenEnd::Expired);
+    }
+
+    #[test]
+    fn the_end_of_a_lease_is_told_in_its_own_cluster_only() {
+        let own: ClusterId = "eu/u".parse().unwrap();
+        let (what, note) = over(&holder("eu/u", 10), SeenEnd::Expired, &own).unwrap();
+        assert_eq!(what, What::LeaseLost);
+        assert_eq!(note, "eu/ns/web-0/u did not renew the lease in time, token 7");
+        let (what, _) = over(&holder("eu/u", 10), SeenEnd::Released, &own).unwrap();
+        assert_eq!(what, What::Released);
+        assert!(over(&holder("eu/another", 10), SeenEnd::Released, &own).is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! RedisQuorums that are declared in a file, as the chart writes them: applied at the start and whenever the file changes.
+//!
+//! Owns the file and a field manager of its own. Takes nothing away: locks may hang on a quorum that the file names no
+//! more, and what somebody else has set differently stays as it is and is named in the log.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, ValidationDirective},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{fs, time};
+
+use crate::{
+    api::{API_VERSION, RedisQuorum},
+    targets::deepest,
+};
+
+/// A mounted ConfigMap follows its object within a minute; a look costs nothing beside that.
+const LOOK: Duration = Duration::from_secs(3);
+/// Looks between two tries of what the API server did not take: somebody has to change something first.
+const AGAIN: u32 = 5;
+/// Who wrote a spec, in managedFields.
+const MANAGER: &str = "redlock-operator-quorums";
+
+/// What a file declares.
+#[derive(Debug, Default)]
+pub(super) struct Declared {
+    file: PathBuf,
+    text: String,
+    /// Not applied yet, each with what was said of it last.
+    pending: Vec<(Manifest, String)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Manifest {
+    name: String,
+    object: Value,
+}
+
+impl Declared {
+    /// Reads it for the first time.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) async fn open(file: PathBuf) -> io::Result<Self> {
+        let text = fs::read_to_string(&file).await?;
+        let mut declared = Self {
+            file,
+            ..Self::default()
+        };
+        declared.take(text);
+        Ok(declared)
+    }
+
+    /// Applies what it declares, for ever.
+    pub(super) async fn apply(mut self, client: Client) {
+        let quorums = Api::<RedisQuorum>::all(client);
+        let mut look = 0;
+        loop {
+            if look % AGAIN == 0 {
+                self.apply_pending(&quorums).await;
+            }
+            time::sleep(LOOK).await;
+            look += 1;
+            match fs::read_to_string(&self.file).await {
+                Ok(text) if text != self.text => {
+                    self.take(text);
+                    look = 0;
+                }
+                Ok(_) => {}
+                // As it is replaced, it is missing for a moment; what was in it stays in force.
+                Err(cause) => tracing::debug!(file = %self.file.display(), error = %cause, "cannot be read"),
+            }
+        }
+    }
+
+    fn take(&mut self, text: String) {
+        let (manifests, problems) = parse(&text);
+        for problem in problems {
+            tracing::error!(file = %self.file.display(), "{problem}; the other RedisQuorums are applied");
+        }
+        self.pending = manifests
+            .into_iter()
+            .map(|manifest| (manifest, String::new()))
+            .collect();
+        self.text = text;
+    }
+
+    async fn apply_pending(&mut self, quorums: &Api<RedisQuorum>) {
+        // A misspelt field would otherwise quietly be a default.
+        let mut parameters = PatchParams::apply(MANAGER);
+        parameters.field_validation = Some(ValidationDirective::Strict);
+        let mut left = Vec::new();
+        for (manifest, said) in std::mem::take(&mut self.pending) {
+            let patch = Patch::Apply(&manifest.object);
+            let reason = match quorums.patch(&manifest.name, &parameters, &patch).await {
+                Ok(_) => {
+                    tracing::info!(object = %format!("RedisQuorum {}", manifest.name), "applied as declared");
+                    continue;
+                }
+                Err(kube::Error::Api(status)) => status.message.clone(),
+                Err(error) => deepest(&error),
+            };
+            if reason != said {
+                tracing::error!(object = %format!("RedisQuorum {}", manifest.name), file = %self.file.display(),
+                    reason, "cannot be applied; tried again");
+            }
+            left.push((manifest, reason));
+        }
+        self.pending = left;
+    }
+}
+
+/// The manifests of a text, and what is wrong with the others.
+fn parse(text: &str) -> (Vec<Manifest>, Vec<String>) {
+    let (mut manifests, mut problems) = (Vec::<Manifest>::new(), Vec::new());
+    for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let number = index + 1;
+        match Value::deserialize(document) {
+            Ok(Value::Null) => {}
+            Ok(object) => match manifest(object) {
+                Ok(one) if manifests.iter().any(|other| other.name == one.name) => {
+                    problems.push(format!(
+                        "document {number}: RedisQuorum {} is declared twice: the first counts",
+                        one.name
+                    ));
+                }
+                Ok(one) => manifests.push(one),
+                Err(reason) => problems.push(format!("document {number}: {reason}")),
+            },
+            // Nothing behind it can be read.
+            Err(cause) => {
+                problems.push(format!("document {number} is not valid YAML: {cause}"));
+                break;
+            }
+        }
+    }
+    (manifests, problems)
+}
+
+fn manifest(mut object: Value) -> Result<Manifest, String> {
+    let text = |at: &str| {
+        object
+            .pointer(at)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+    if version != API_VERSION || kind != "RedisQuorum" {
+        return Err(format!(
+            "is a {kind:?} of {version:?}: only RedisQuorums of {API_VERSION} are applied from here"
+        ));
+    }
+    if name.is_empty() {
+        return Err("metadata.name: is missing or no text: give the RedisQuorum a name".to_owned());
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    Ok(Manifest { name, object })
+}
+
+/// What to do about a file that cannot be read.
+pub(super) fn advice(file: &Path) -> String {
+    format!(
+        "--quorums-file {}: give a readable file of RedisQuorum manifests",
+        file.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quorum(name: &str) -> String {
+        format!(
+            "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: {name}}}\nspec: {{}}\n"
+        )
+    }
+
+    fn parsed(text: &str) -> (Vec<String>, Vec<String>) {
+        let (manifests, problems) = parse(text);
+        (manifests.into_iter().map(|one| one.name).collect(), problems)
+    }
+
+    #[test]
+    fn a_bad_document_leaves_the_others() {
+        let (a, b) = (quorum("a"), quorum("b"));
+        let text = format!(
+            "---\n{a}---\nkind: Secret\n---\n{}---\n# nothing\n---\n{b}",
+            a.replace("name: a", "x: y")
+        );
+        let (names, problems) = parsed(&text);
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(
+            problems[0].starts_with("document 2: is a \"Secret\""),
+            "{problems:?}"
+        );
+        assert!(
+            problems[1].starts_with("document 3: metadata.name:"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn what_stands_before_broken_yaml_is_taken() {
+        let (names, problems) = parsed(&format!("{}---\nx: [\n", quorum("a")));
+        assert_eq!(names, ["a"]);
+        assert!(
+            problems[0].contains("document 2 is not valid YAML"),
+            "{problems:?}"
+        );
+    }
+
+    #[test]
+    fn of_two_with_one_name_the_first_counts() {
+        let (names, problems) = parsed(&format!("{}---\n{}", quorum("a"), quorum("a")));
+        assert_eq!(names, ["a"]);
+        assert!(problems[0].contains("declared twice"), "{problems:?}");
+    }
+
+    #[test]
+    fn nothing_is_declared_by_an_empty_file() {
+        assert_eq!(parsed(""), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_status_is_nobodys_to_declare() {
+        let (manifests, _) = parse(&format!("{}status: {{phase: x}}\n", quorum("a")));
+        assert!(manifests[0].object.get("status").is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! The password of masters that start beside the operator: a Secret that nobody has to make first.
+//!
+//! Makes it once, and never reads or changes it: a Secret that is there counts, whoever made it.
+
+use std::{collections::BTreeMap, future};
+
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::time;
+
+use crate::targets::{Pause, deepest};
+
+/// 256 bits, as nobody can guess them.
+const BYTES: usize = 32;
+
+/// Namespace and name of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSecret {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Tries until it is there; then there is nothing left to do.
+pub(super) async fn make(client: Client, wanted: NewSecret) {
+    let secrets = Api::<Secret>::namespaced(client, &wanted.namespace);
+    let object = format!("Secret {}/{}", wanted.namespace, wanted.name);
+    let mut pause = Pause::default();
+    loop {
+        let reason = match secret(&wanted.name) {
+            Ok(secret) => match secrets.create(&PostParams::default(), &secret).await {
+                Ok(_) => {
+                    tracing::info!(object, "made, with a random password");
+                    break;
+                }
+                Err(kube::Error::Api(status)) if status.is_already_exists() => break,
+                Err(kube::Error::Api(status)) => status.message.clone(),
+                Err(error) => deepest(&error),
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(object, reason, "cannot be made; tried again");
+        if let Some(pause) = pause.next() {
+            time::sleep(pause).await;
+        }
+    }
+    future::pending().await
+}
+
+fn secret(name: &str) -> Result<Secret, getrandom::Error> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes)?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(BTreeMap::from([(
+            "password".to_owned(),
+            ByteString(hex.into_bytes()),
+        )])),
+        ..Secret::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_passwords_are_the_same() {
+        let password = || secret("a").unwrap().data.unwrap().remove("password").unwrap().0;
+        let (one, other) = (password(), password());
+        assert_eq!(one.len(), 2 * BYTES);
+        assert!(one.iter().all(u8::is_ascii_hexdigit));
+        assert_ne!(one, other);
+    }
+}

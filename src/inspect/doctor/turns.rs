@@ -1,0 +1,129 @@
+//! Two candidates take a real lock in turns: each holds it alone, and with a larger token than the one before.
+//!
+//! A lock of redlock's own, so that nobody else's is touched; nothing of it is left but a larger counter.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time;
+
+use crate::{
+    clock,
+    lease::{FencingToken, HolderIdentity, LockName, Loss},
+    masters::{Acquired, Lease, Masters, Renewal},
+};
+
+/// One gives it to the other and gets it back.
+const TURNS: [(&str, &str); 3] = [("one", "two"), ("two", "one"), ("one", "two")];
+/// Somebody else may be doing the same, for milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How it went.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Turns {
+    /// One for each turn, in their order.
+    pub tokens: Vec<u64>,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+impl Turns {
+    /// Whether every turn was as it has to be.
+    #[must_use]
+    pub fn are_good(&self) -> bool {
+        self.trouble.is_none() && self.tokens.len() == TURNS.len() && self.tokens.is_sorted_by(|a, b| a < b)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let tokens: Vec<String> = self.tokens.iter().map(u64::to_string).collect();
+        let tokens = tokens.join(", ");
+        match &self.trouble {
+            Some(trouble) => format!("✗ a real lock was not passed on: {trouble}"),
+            None if self.are_good() => {
+                format!("✓ a real lock was taken, passed on and given back; tokens {tokens}")
+            }
+            None => format!("✗ a real lock was passed on with tokens that do not grow: {tokens}"),
+        }
+    }
+}
+
+/// Takes the turns.
+pub(super) async fn take(masters: &Masters, lease_duration: Duration) -> Turns {
+    let mut turns = Turns::default();
+    // Of its own for each look: two of them do not wait for one another.
+    let lock = LockName::internal("doctor", &format!("{:016x}", fastrand::u64(..)));
+    let lock = match lock {
+        Ok(lock) => lock,
+        Err(error) => {
+            return Turns {
+                trouble: Some(error.to_string()),
+                ..turns
+            };
+        }
+    };
+    for (holder, other) in TURNS {
+        match turn(masters, &lock, (holder, other), lease_duration).await {
+            Ok(token) => turns.tokens.push(token.0),
+            Err(trouble) => {
+                turns.trouble = Some(trouble);
+                break;
+            }
+        }
+    }
+    turns
+}
+
+async fn turn(
+    masters: &Masters,
+    lock: &LockName,
+    (holder, other): (&str, &str),
+    lease_duration: Duration,
+) -> Result<FencingToken, String> {
+    let identity = |name: &str| HolderIdentity::parse(&format!("doctor-{name}")).map_err(|e| e.to_string());
+    let (holder, other) = (identity(holder)?, identity(other)?);
+    let mut lease = acquire(masters, lock, &holder, lease_duration).await?;
+    if let Acquired::Won(_) = masters
+        .acquire(lock, &other, lease_duration)
+        .await
+        .map_err(|e| e.to_string())?
+    {
+        return Err(format!("{other} got it while {holder} held it"));
+    }
+    match lease.renew().await.map_err(|e| e.to_string())? {
+        Renewal::Renewed => {}
+        other => return Err(format!("{holder} could not renew it: {other:?}")),
+    }
+    let authority = lease.authority_at(clock::now());
+    let authority = authority.ok_or_else(|| format!("{holder} has lost it at once"))?;
+    if !lease.release().await.map_err(|e| e.to_string())? {
+        return Err(format!("{holder} could not give it back to a majority"));
+    }
+    Ok(authority.token)
+}
+
+/// Until it is won: an attempt may clash with what is left of the one before at a slow master.
+async fn acquire(
+    masters: &Masters,
+    lock: &LockName,
+    holder: &HolderIdentity,
+    lease_duration: Duration,
+) -> Result<Lease, String> {
+    let until = clock::now() + PATIENCE;
+    loop {
+        match masters
+            .acquire(lock, holder, lease_duration)
+            .await
+            .map_err(|e| e.to_string())?
+        {
+            Acquired::Won(lease) => return Ok(lease),
+            Acquired::Lost(Loss::NoQuorum(_)) => return Err(format!("too few masters answered {holder}")),
+            Acquired::Lost(Loss::Refused(_) | Loss::TooLate) if clock::now() >= until => {
+                return Err(format!("{holder} did not get it within {} s", PATIENCE.as_secs()));
+            }
+            Acquired::Lost(Loss::Refused(_) | Loss::TooLate) => time::sleep(AGAIN).await,
+        }
+    }
+}

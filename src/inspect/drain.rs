@@ -1,0 +1,147 @@
+//! `redlock drain`: the operator of a cluster goes, and with it all that runs under its locks.
+//!
+//! Stops nothing itself: the replicas do, when they end. In two steps, since one that ends leaves what runs to a ready
+//! sibling: first all but one go, and when that one holds what they held, it goes as well; it stops everything, gives
+//! it back and takes its finalizers along. Finalizers that are left are then nobody's, and removed.
+
+mod objects;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time;
+
+use self::objects::{Objects, Unfinished};
+use super::cluster::{Cluster, ClusterError};
+use crate::{clock, lease::Moment};
+
+/// Between two looks at the API server.
+const LOOK: Duration = Duration::from_millis(500);
+/// What was left to a sibling is adopted within milliseconds; a lock that it cannot adopt is not waited for.
+const ADOPTION: Duration = Duration::from_secs(15);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Name of the operator's Deployment.
+    pub deployment: String,
+    /// Where its LeaderLocks are; everywhere, where none is named.
+    pub namespaces: Vec<String>,
+    /// For the whole of it.
+    pub timeout: Duration,
+}
+
+/// What is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Pods of the operator that did not go in time.
+    pub pods: Vec<String>,
+    /// LeaderLocks, as namespace/name, of which nobody confirmed that their targets are stopped.
+    pub unfinished: Vec<String>,
+}
+
+impl Drained {
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.pods.is_empty() && self.unfinished.is_empty()
+    }
+
+    /// For people, a line each.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.is_clean() {
+            return "drained: no operator runs, and nothing under its locks\n".to_owned();
+        }
+        let pods = self
+            .pods
+            .iter()
+            .map(|pod| format!("pod {pod} of the operator has not ended: look at its node\n"));
+        let locks = self.unfinished.iter().map(|lock| {
+            format!(
+                "LeaderLock {lock}: nobody confirmed that its targets are stopped: look at them; its lease runs out by \
+                 itself and its finalizer is removed\n"
+            )
+        });
+        pods.chain(locks).collect()
+    }
+}
+
+/// Returns what is left, at the latest when its time is up; `say` is told each step.
+///
+/// # Errors
+/// The API server refuses, or does not have, what this needs.
+pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result<Drained, ClusterError> {
+    let until = clock::now() + wish.timeout;
+    let objects = Objects::new(cluster, wish);
+    let mut left = Drained::default();
+    if let Some(deployment) = objects.deployment().await? {
+        let all = objects.pods(&deployment.selector).await?;
+        if deployment.replicas > 1 && all.len() > 1 {
+            say("scaling the operator down to its last replica\n");
+            objects.scale(1).await?;
+            let last = gone(&objects, &deployment.selector, 1, until).await?;
+            adopted(&objects, &all, &last, until.min(clock::now() + ADOPTION)).await?;
+        }
+        say("ending the last replica: it stops what runs under its locks\n");
+        objects.scale(0).await?;
+        left.pods = gone(&objects, &deployment.selector, 0, until)
+            .await?
+            .into_iter()
+            .collect();
+    }
+    for lock in objects.unfinished().await? {
+        objects.remove_finalizer(&lock).await?;
+        left.unfinished.push(lock.to_string());
+    }
+    Ok(left)
+}
+
+/// Waits until at most so many pods are there; returns those that are.
+async fn gone(
+    objects: &Objects,
+    selector: &str,
+    most: usize,
+    until: Moment,
+) -> Result<BTreeSet<String>, ClusterError> {
+    loop {
+        let pods = objects.pods(selector).await?;
+        if pods.len() <= most || clock::now() >= until {
+            return Ok(pods);
+        }
+        time::sleep(LOOK).await;
+    }
+}
+
+/// Waits until nothing is held by a replica that is gone.
+async fn adopted(
+    objects: &Objects,
+    all: &BTreeSet<String>,
+    last: &BTreeSet<String>,
+    until: Moment,
+) -> Result<(), ClusterError> {
+    let orphaned = |lock: &Unfinished| all.contains(&lock.holder) && !last.contains(&lock.holder);
+    while objects.unfinished().await?.iter().any(orphaned) && clock::now() < until {
+        time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_named() {
+        let left = Drained {
+            pods: vec!["redlock-operator-1".to_owned()],
+            unfinished: vec!["billing/report".to_owned()],
+        };
+        assert!(!left.is_clean());
+        let text = left.text();
+        assert_eq!(text.lines().count(), 2);
+        assert!(
+            text.contains("pod redlock-operator-1") && text.contains("LeaderLock billing/report"),
+            "{text}"
+        );
+        assert!(Drained::default().is_clean());
+    }
+}

@@ -1,0 +1,211 @@
+//! What `drain` reads and writes of the cluster.
+
+use std::{collections::BTreeSet, fmt};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::Wish;
+use crate::{
+    api::{FINALIZER, LeaderLock},
+    inspect::cluster::{Cluster, ClusterError},
+};
+
+const PAGE: u32 = 500;
+const MANAGER: &str = "redlock-drain";
+/// Whoever else writes the object is done by then: nobody is left to do it for long.
+const TRIES: usize = 10;
+
+pub(super) struct Objects {
+    name: String,
+    deployments: Api<Deployment>,
+    pods: Api<Pod>,
+    /// As they are stored: one that this version cannot read has a finalizer, too.
+    locks: Vec<Api<DynamicObject>>,
+}
+
+pub(super) struct Operator {
+    pub(super) replicas: i32,
+    pub(super) selector: String,
+}
+
+/// A lock under which something may run.
+#[derive(Clone, Debug)]
+pub(super) struct Unfinished {
+    namespace: String,
+    name: String,
+    /// Identity of the replica that holds it, which is the name of its pod.
+    pub(super) holder: String,
+    /// Where it is written.
+    api: Api<DynamicObject>,
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Objects {
+    pub(super) fn new(cluster: &Cluster, wish: &Wish) -> Self {
+        let (client, namespace) = (cluster.client(), cluster.namespace());
+        let kind = ApiResource::erase::<LeaderLock>(&());
+        let locks = if wish.namespaces.is_empty() {
+            vec![Api::all_with(client.clone(), &kind)]
+        } else {
+            let names = wish.namespaces.iter();
+            names
+                .map(|name| Api::namespaced_with(client.clone(), name, &kind))
+                .collect()
+        };
+        Self {
+            name: wish.deployment.clone(),
+            deployments: Api::namespaced(client.clone(), namespace),
+            pods: Api::namespaced(client, namespace),
+            locks,
+        }
+    }
+
+    /// None where it is gone already.
+    pub(super) async fn deployment(&self) -> Result<Option<Operator>, ClusterError> {
+        let found = self.deployments.get_opt(&self.name).await;
+        let found = found
+            .map_err(|error| ClusterError::asked(&format!("reading {}", self.called()), None, &error))?;
+        let Some(spec) = found.and_then(|deployment| deployment.spec) else {
+            return Ok(None);
+        };
+        let labels = spec.selector.match_labels.unwrap_or_default();
+        let selector: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        Ok(Some(Operator {
+            replicas: spec.replicas.unwrap_or(1),
+            selector: selector.join(","),
+        }))
+    }
+
+    pub(super) async fn scale(&self, replicas: i32) -> Result<(), ClusterError> {
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        match self
+            .deployments
+            .patch_scale(&self.name, &parameters, &patch)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let called = self.called();
+                Err(ClusterError::asked(
+                    &format!("scaling {called} to {replicas}"),
+                    Some(&called),
+                    &error,
+                ))
+            }
+        }
+    }
+
+    /// Names of the pods that run or will.
+    pub(super) async fn pods(&self, selector: &str) -> Result<BTreeSet<String>, ClusterError> {
+        let pods = self.pods.list(&ListParams::default().labels(selector)).await;
+        let pods =
+            pods.map_err(|error| ClusterError::asked("listing the pods of the operator", None, &error))?;
+        let ended = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let running = pods.items.iter().filter(|pod| !ended(pod));
+        Ok(running.map(ResourceExt::name_any).collect())
+    }
+
+    /// All locks with the finalizer.
+    pub(super) async fn unfinished(&self) -> Result<Vec<Unfinished>, ClusterError> {
+        let mut all = Vec::new();
+        for api in &self.locks {
+            let mut parameters = ListParams::default().limit(PAGE);
+            loop {
+                let page = match api.list(&parameters).await {
+                    Ok(page) => page,
+                    // Without the definition there are no locks.
+                    Err(kube::Error::Api(status)) if status.is_not_found() => break,
+                    Err(error) => return Err(ClusterError::asked("listing LeaderLocks", None, &error)),
+                };
+                let found = page.items.iter().filter(|lock| has_finalizer(lock));
+                all.extend(found.map(|lock| self.unfinished_of(lock, api)));
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => parameters.continue_token = Some(token),
+                    None => break,
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn unfinished_of(&self, lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {
+        let namespace = lock.namespace().unwrap_or_default();
+        let kind = ApiResource::erase::<LeaderLock>(&());
+        let holder = lock
+            .data
+            .pointer("/status/holderIdentity")
+            .and_then(|holder| holder.as_str());
+        Unfinished {
+            api: Api::namespaced_with(api.clone().into_client(), &namespace, &kind),
+            name: lock.name_any(),
+            holder: holder.unwrap_or_default().to_owned(),
+            namespace,
+        }
+    }
+
+    pub(super) async fn remove_finalizer(&self, lock: &Unfinished) -> Result<(), ClusterError> {
+        let object = format!("LeaderLock {lock}");
+        let refused = |error| {
+            ClusterError::asked(
+                &format!("removing the finalizer of {object}"),
+                Some(&object),
+                &error,
+            )
+        };
+        let parameters = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            let Some(found) = lock.api.get_opt(&lock.name).await.map_err(refused)? else {
+                return Ok(());
+            };
+            let finalizers = found.metadata.finalizers.iter().flatten();
+            let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
+            let patch = json!({
+                "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": rest },
+            });
+            last = match lock
+                .api
+                .patch(&lock.name, &parameters, &Patch::Merge(&patch))
+                .await
+            {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+                Err(error @ kube::Error::Api(_)) => Err(refused(error)),
+                Err(error) => return Err(refused(error)),
+            };
+        }
+        last
+    }
+
+    fn called(&self) -> String {
+        format!("Deployment {}", self.name)
+    }
+}
+
+fn has_finalizer(lock: &DynamicObject) -> bool {
+    let finalizers = lock.metadata.finalizers.as_ref();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
+}

@@ -1,0 +1,127 @@
+//! Every example that `--help` shows is typed into a shell as it is printed.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::common::{ChildGuard, RedisServers, ServerOptions};
+use crate::program::{quorum, redlock, redlock_with, urls};
+
+/// A terminal as narrow as they usually come: an example that is wrapped there cannot be copied.
+const COLUMNS: &str = "80";
+/// What runs until it is stopped has said by then whether it understood its arguments.
+const SECONDS: &str = "5";
+const BOUND: Duration = Duration::from_secs(60);
+/// These three urls stand in the examples.
+const MASTERS: &str = "redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003";
+/// Another test plays it, for a minute.
+const NOT_PLAYED: &str = "demo";
+
+fn commands() -> Vec<String> {
+    let help = redlock(&["--help"]).stdout;
+    let (_, rest) = help.split_once("Commands:\n").expect("a list of the commands");
+    let lines = rest.lines().take_while(|line| !line.is_empty());
+    // What is told of a command goes on below it, further to the right.
+    let named = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let names = named.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// The examples of a command, each with the lines on which it goes on.
+fn examples(command: &str) -> Vec<String> {
+    let help = redlock_with(&[command, "--help"], &[("COLUMNS", COLUMNS)]).stdout;
+    let lines = help.lines().skip_while(|line| !line.starts_with("Example"));
+    let mut found: Vec<String> = Vec::new();
+    for line in lines.skip(1).take_while(|line| line.starts_with("  ")) {
+        match found.last_mut().filter(|last| last.ends_with('\\')) {
+            Some(last) => *last = format!("{last}\n{line}"),
+            None => found.push(line.to_owned()),
+        }
+    }
+    found
+}
+
+/// A folder to type in: the program, the examples of the repository, and programs that only read what they get.
+fn place() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    symlink(env!("CARGO_BIN_EXE_redlock"), place.path().join("redlock")).unwrap();
+    symlink(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("examples"),
+        place.path().join("examples"),
+    )
+    .unwrap();
+    for name in ["kubectl", "man"] {
+        let path = place.path().join(name);
+        fs::write(&path, "#!/bin/sh\nexec cat >/dev/null\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    place
+}
+
+/// Types the examples of a command one after the other, and says what came of those that are not as they should be.
+fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
+    let play = |example: &String| {
+        let mut shell = shell(&example.replace(MASTERS, masters), place, masters);
+        let (status, _) = shell.wait(BOUND);
+        let said = [shell.stdout(), shell.stderr()].concat().join("\n");
+        let right = match status.code() {
+            // The second is the end of what runs until it is stopped.
+            Some(0 | 124) => true,
+            // It is for a cluster, and there is none.
+            Some(78) => said.contains("kubeconfig"),
+            _ => false,
+        };
+        // The rest of a line that was wrapped begins otherwise.
+        let whole = ["redlock ", "source "]
+            .iter()
+            .any(|word| example.trim_start().starts_with(word));
+        (!right || !whole || said.contains("panicked"))
+            .then(|| format!("{example}\n  ended with {status}: {said}"))
+    };
+    examples.iter().filter_map(play).collect()
+}
+
+fn shell(script: &str, place: &Path, masters: &str) -> ChildGuard {
+    let path = format!("{}:{}", place.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("timeout");
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+        bash.env_remove(name);
+    }
+    bash.args([SECONDS, "bash", "-o", "pipefail", "-c", script])
+        .current_dir(place)
+        .env("PATH", path)
+        .env("HOME", place)
+        .env("REDLOCK_MASTERS", masters)
+        .env("KUBECONFIG", place.join("no-kubeconfig"))
+        .env_remove("KUBERNETES_SERVICE_HOST");
+    ChildGuard::spawn(script, &mut bash)
+}
+
+#[test]
+fn every_example_of_the_help_works_as_printed() {
+    let (place, (_servers, masters)) = (place(), quorum());
+    let new = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let new_masters = urls(&new);
+    let commands = commands();
+    assert!(
+        commands.len() >= 10 && commands.contains(&"status".into()),
+        "{commands:?}"
+    );
+    let play = |command: &str| {
+        let examples = examples(command);
+        assert!(!examples.is_empty(), "redlock {command} --help shows no example");
+        let masters = if command == "init" { &new_masters } else { &masters };
+        play(&examples, place.path(), masters)
+    };
+    let wrong: Vec<String> = thread::scope(|scope| {
+        let played = commands.iter().filter(|command| *command != NOT_PLAYED);
+        let plays: Vec<_> = played.map(|command| scope.spawn(|| play(command))).collect();
+        plays.into_iter().flat_map(|play| play.join().unwrap()).collect()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,138 @@
+//! The table of the chart's values is written from the comments of values.yaml.
+
+use std::fs;
+use std::path::Path;
+
+use super::source::ROOT;
+
+const VALUES: &str = "charts/redlock-operator/values.yaml";
+const README: &str = "charts/redlock-operator/README.md";
+const BEGIN: &str = "<!-- values: written by `make generate` -->\n";
+const END: &str = "<!-- end of values -->";
+
+/// A key with the comment right above it.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    path: String,
+    /// As it stands behind the key; empty of one that only holds others.
+    default: String,
+    comment: String,
+}
+
+/// Reads lines, not YAML: comments are what it is about. Two spaces a level, as in this file.
+fn rows(values: &str) -> Vec<Row> {
+    let (mut rows, mut comment, mut path) = (Vec::<Row>::new(), Vec::new(), Vec::<&str>::new());
+    for line in values.lines() {
+        let text = line.trim_start();
+        if let Some(said) = text.strip_prefix('#') {
+            comment.push(said.trim());
+            continue;
+        }
+        if let Some((name, default)) = text.split_once(':').filter(|_| !text.starts_with('-')) {
+            path.truncate((line.len() - text.len()) / 2);
+            path.push(name);
+            rows.push(Row {
+                path: path.join("."),
+                default: default.trim().to_owned(),
+                comment: comment.join(" "),
+            });
+        }
+        comment.clear();
+    }
+    rows
+}
+
+/// Whether the comment of a key above this one speaks of it, too.
+fn is_part_of(row: &Row, rows: &[Row]) -> bool {
+    let above = rows
+        .iter()
+        .filter(|above| row.path.starts_with(&format!("{}.", above.path)));
+    above.into_iter().any(|above| !above.comment.is_empty())
+}
+
+/// The keys below this one on one line.
+fn whole(row: &Row, rows: &[Row]) -> String {
+    let below = |path: &str| format!("{path}.");
+    let parts: Vec<String> = rows
+        .iter()
+        .filter_map(|part| Some((part, part.path.strip_prefix(&below(&row.path))?)))
+        .filter(|(_, name)| !name.contains('.'))
+        .map(|(part, name)| format!("{name}: {}", whole(part, rows)))
+        .collect();
+    if parts.is_empty() {
+        row.default.clone()
+    } else {
+        format!("{{{}}}", parts.join(", "))
+    }
+}
+
+fn table(values: &str) -> String {
+    let rows = rows(values);
+    let mut table = "| value | default | is |\n|---|---|---|\n".to_owned();
+    for row in rows.iter().filter(|row| !row.comment.is_empty()) {
+        let comment = row.comment.replace('|', "\\|");
+        table += &format!("| `{}` | `{}` | {comment} |\n", row.path, whole(row, &rows));
+    }
+    table
+}
+
+#[test]
+fn every_value_is_explained() {
+    let values = fs::read_to_string(Path::new(ROOT).join(VALUES)).unwrap();
+    let rows = rows(&values);
+    let silent: Vec<&str> = rows
+        .iter()
+        .filter(|row| !row.default.is_empty() && row.comment.is_empty() && !is_part_of(row, &rows))
+        .map(|row| &*row.path)
+        .collect();
+    assert!(
+        rows.len() > 40 && silent.is_empty(),
+        "no comment in {VALUES}: {silent:?}"
+    );
+}
+
+#[test]
+fn the_table_of_values_is_up_to_date() {
+    let path = Path::new(ROOT).join(README);
+    let found = fs::read_to_string(&path).unwrap();
+    let (before, rest) = found.split_once(BEGIN).expect("a place for the values");
+    let (_, after) = rest.split_once(END).expect("and its end");
+    let values = fs::read_to_string(Path::new(ROOT).join(VALUES)).unwrap();
+    let wanted = format!("{before}{BEGIN}\n{}\n{END}{after}", table(&values));
+    if std::env::var_os("REDLOCK_REGENERATE").is_some() {
+        fs::write(&path, &wanted).unwrap();
+        return;
+    }
+    assert!(found == wanted, "{README} is out of date: run `make generate`");
+}
+
+#[test]
+fn a_row_is_a_key_with_its_comment() {
+    let values = "\
+# Not of a key.
+
+# How many,
+# two lines.
+count: 2
+# A list | of things.
+list: []
+# - a
+
+group:
+  # Of a part.
+  part: {}
+# Whole.
+all:
+  one: 1
+  two:
+    three: x
+";
+    assert_eq!(
+        table(values),
+        "| value | default | is |\n|---|---|---|\n\
+         | `count` | `2` | How many, two lines. |\n\
+         | `list` | `[]` | A list \\| of things. |\n\
+         | `group.part` | `{}` | Of a part. |\n\
+         | `all` | `{one: 1, two: {three: x}}` | Whole. |\n"
+    );
+}
