@@ -105,7 +105,7 @@ pub(super) async fn open_as(config: MastersConfig, adopting: Option<Agreement>) 
 
 pub(super) fn adopt_failure(error: &AdoptError) -> Failure {
     let exit = match error {
-        AdoptError::NoMajority { auth: true, .. } => Exit::Auth,
+        AdoptError::NoMajority { denied: 1.., .. } => Exit::Auth,
         AdoptError::NoMajority { .. } | AdoptError::Forgotten { .. } => Exit::NoQuorum,
         _ => Exit::Config,
     };

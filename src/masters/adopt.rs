@@ -39,8 +39,8 @@ pub enum AdoptError {
     #[error("no majority of the masters answers: {found}")]
     NoMajority {
         found: String,
-        /// User, password or permissions are the reason at one of them.
-        auth: bool,
+        /// Of how many masters user, password or permissions are the reason.
+        denied: usize,
     },
     #[error("the masters do not carry one fingerprint: {found}; are these urls the masters of one quorum?")]
     Disagree { found: String },
@@ -175,7 +175,7 @@ fn choose(all: &[MasterStatus], majority: usize, agreement: Agreement) -> Result
         (Agreement::Majority, [_]) if answering >= majority => Err(AdoptError::Forgotten { found: found() }),
         (Agreement::Majority, _) => Err(AdoptError::NoMajority {
             found: found(),
-            auth: all.iter().any(MasterStatus::auth),
+            denied: all.iter().filter(|status| status.auth()).count(),
         }),
     }
 }

@@ -54,11 +54,11 @@ impl Wrapper {
                 found = adopt_open(config.clone(), Agreement::Majority) => found,
                 () = clock::sleep_until(in_time) => Err(AdoptError::NoMajority {
                     found: "none in time".into(),
-                    auth: false,
+                    denied: 0,
                 }),
                 signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             };
-            let (prefix, found, auth) = match found {
+            let (prefix, found, denied) = match found {
                 Ok((adopted, opened)) if adopted.stored => {
                     self.found = true;
                     return Ok(Waited::For(opened));
@@ -66,17 +66,20 @@ impl Wrapper {
                 // To seal them without knowing their longest lease could let somebody in beside a holder.
                 Ok((_, (_, _, tasks))) => {
                     tasks.close().await;
-                    ("", NEVER_SEALED.to_owned(), false)
+                    ("", NEVER_SEALED.to_owned(), 0)
                 }
-                Err(error @ AdoptError::Forgotten { .. }) => ("", error.to_string(), false),
-                Err(AdoptError::NoMajority { found, auth }) => {
-                    ("no majority of the masters answers: ", found, auth)
+                Err(error @ AdoptError::Forgotten { .. }) => ("", error.to_string(), 0),
+                Err(AdoptError::NoMajority { found, denied }) => {
+                    ("no majority of the masters answers: ", found, denied)
                 }
                 Err(error) => return Err(error.into()),
             };
             let now = clock::now();
-            if auth || !self.options.waits_for_masters() || now >= self.until() {
+            // Fewer than a majority may deny: the others are waited for.
+            let denied_by_majority = 2 * denied > config.masters.len();
+            if denied_by_majority || !self.options.waits_for_masters() || now >= self.until() {
                 let why = format!("{prefix}{found}");
+                let auth = denied > 0;
                 return Ok(Waited::Over(Outcome::NoQuorum { why, auth }));
             }
             self.progress.cannot_ask(now, &found);

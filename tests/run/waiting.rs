@@ -202,3 +202,30 @@ fn a_wrong_password_is_told_and_kept() {
     let right = redlock_with(&arguments, &[("REDLOCK_PASSWORD", "the-right-one")]);
     right.expect(0, &["REDLOCK_TOKEN="]).keeps("the-right-one");
 }
+
+/// A majority may answer yet: a service that gave up would be down for good, for a fault of one master.
+#[test]
+fn who_waits_for_masters_does_so_while_one_of_them_denies() {
+    let options = ServerOptions {
+        password: Some("the-right-one".into()),
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = urls(&servers);
+    let password = [("REDLOCK_PASSWORD", "the-right-one")];
+    redlock_with(&["init", "--masters", &urls], &password).expect(0, &[]);
+    let as_admin = servers[0].url().replace("//", "//:the-right-one@");
+    let mut change = redis::cmd("CONFIG");
+    change.arg(&["SET", "requirepass", "another"]);
+    let mut connection = redis::Client::open(as_admin).unwrap().get_connection().unwrap();
+    let () = change.query(&mut connection).unwrap();
+    servers[1].pause().unwrap();
+    redlock_with(&["run", "l", "-n", "--masters", &urls, "--", "env"], &password).expect(77, &["WRONGPASS"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    command.args(["run", "l", "--service", "--masters", &urls, "--", "echo", "ran"]);
+    let mut waiting = ChildGuard::spawn("redlock run l", command.envs(password));
+    waiting.wait_for_line(BOUND, "WRONGPASS");
+    servers[1].resume().unwrap();
+    waiting.wait_for_line(BOUND, "ran");
+    assert!(waiting.wait(BOUND).0.success());
+}
