@@ -3,12 +3,16 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "repository/api_reference.rs"]
+mod api_reference;
 #[path = "repository/build_kubernetes.rs"]
 mod build_kubernetes;
 #[path = "repository/chart_values.rs"]
 mod chart_values;
 #[path = "repository/files.rs"]
 mod files;
+#[path = "repository/generated.rs"]
+mod generated;
 #[path = "repository/install_buildah.rs"]
 mod install_buildah;
 #[path = "repository/install_tools.rs"]

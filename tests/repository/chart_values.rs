@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::source::ROOT;
+use super::{generated, source::ROOT};
 
 const VALUES: &str = "charts/redlock-operator/values.yaml";
 const README: &str = "charts/redlock-operator/README.md";
-const BEGIN: &str = "<!-- values: written by `make generate` -->\n";
-const END: &str = "<!-- end of values -->";
 
 /// A key with the comment right above it.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,17 +91,8 @@ fn every_value_is_explained() {
 
 #[test]
 fn the_table_of_values_is_up_to_date() {
-    let path = Path::new(ROOT).join(README);
-    let found = fs::read_to_string(&path).unwrap();
-    let (before, rest) = found.split_once(BEGIN).expect("a place for the values");
-    let (_, after) = rest.split_once(END).expect("and its end");
     let values = fs::read_to_string(Path::new(ROOT).join(VALUES)).unwrap();
-    let wanted = format!("{before}{BEGIN}\n{}\n{END}{after}", table(&values));
-    if std::env::var_os("REDLOCK_REGENERATE").is_some() {
-        fs::write(&path, &wanted).unwrap();
-        return;
-    }
-    assert!(found == wanted, "{README} is out of date: run `make generate`");
+    generated::part(README, "values", &table(&values));
 }
 
 #[test]

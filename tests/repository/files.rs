@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use super::layers::LAYERS;
-use super::source::{ROOT, mentions, sources};
+use super::{
+    generated,
+    source::{ROOT, mentions, sources},
+};
 
 /// A file above it holds two ideas.
 const MOST_LINES: usize = 400;
@@ -89,26 +92,13 @@ fn the_continuous_integration_runs_what_everybody_runs() {
 
 #[test]
 fn the_table_of_layers_is_the_one_that_is_checked() {
-    let (begin, end) = (
-        "<!-- layers: written by `make generate` -->\n",
-        "<!-- end of layers -->",
-    );
-    let found = read("CONTRIBUTING.md");
-    let (before, rest) = found
-        .split_once(begin)
-        .expect("CONTRIBUTING.md has a place for the layers");
-    let (_, after) = rest.split_once(end).expect("and its end");
     let rows: String = LAYERS
         .iter()
         .map(|(parts, what)| format!("| `{}` | {what} |\n", parts.join("`, `")))
         .collect();
-    let wanted = format!("{before}{begin}\n| under `src` | is |\n|---|---|\n{rows}\n{end}{after}");
-    if std::env::var_os("REDLOCK_REGENERATE").is_some() {
-        fs::write(Path::new(ROOT).join("CONTRIBUTING.md"), &wanted).unwrap();
-        return;
-    }
-    assert!(
-        found == wanted,
-        "the layers in CONTRIBUTING.md are out of date: run `make generate`"
+    generated::part(
+        "CONTRIBUTING.md",
+        "layers",
+        &format!("| under `src` | is |\n|---|---|\n{rows}"),
     );
 }

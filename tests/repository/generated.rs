@@ -1,0 +1,29 @@
+//! A part of a page that is written from something else.
+
+use std::fs;
+use std::path::Path;
+
+use super::source::ROOT;
+
+/// Whether the part called so is `text`; with `REDLOCK_REGENERATE` set it becomes that.
+pub fn part(page: &str, name: &str, text: &str) {
+    let path = Path::new(ROOT).join(page);
+    let (begin, end) = (
+        format!("<!-- {name}: written by `make generate` -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    let found = fs::read_to_string(&path).unwrap();
+    let (before, rest) = found
+        .split_once(&begin)
+        .unwrap_or_else(|| panic!("{page} has no place for the {name}: {begin}"));
+    let (_, after) = rest.split_once(&end).expect("and its end");
+    let wanted = format!("{before}{begin}\n{text}\n{end}{after}");
+    if std::env::var_os("REDLOCK_REGENERATE").is_some() {
+        fs::write(&path, &wanted).unwrap();
+        return;
+    }
+    assert!(
+        found == wanted,
+        "the {name} in {page} are out of date: run `make generate`"
+    );
+}
