@@ -48,6 +48,8 @@ mod lifecycle;
 mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
 mod outage;
+#[path = "kubernetes/pages.rs"]
+mod pages;
 #[path = "kubernetes/pods.rs"]
 mod pods;
 #[allow(dead_code)]
@@ -55,8 +57,6 @@ mod pods;
 mod program;
 #[path = "kubernetes/quorum_loss.rs"]
 mod quorum_loss;
-#[path = "kubernetes/readme.rs"]
-mod readme;
 #[path = "kubernetes/remains.rs"]
 mod remains;
 #[path = "kubernetes/replicas.rs"]

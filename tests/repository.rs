@@ -19,6 +19,11 @@ mod install_buildah;
 mod install_tools;
 #[path = "repository/layers.rs"]
 mod layers;
+#[path = "common/pages.rs"]
+#[allow(dead_code)]
+mod pages;
+#[path = "repository/pages.rs"]
+mod pages_of_commands;
 #[path = "repository/programs.rs"]
 mod programs;
 #[path = "repository/source.rs"]

@@ -11,6 +11,7 @@ mod connection;
 mod eventually;
 pub mod http;
 pub mod masters;
+pub mod pages;
 pub mod processes;
 mod proxy;
 mod resource;

@@ -148,8 +148,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_page_and_the_manifests_say_works() {
     let world = World::small(3).await;
-    let page = fs::read_to_string(Path::new(FOLDER).join("README.md")).unwrap();
-    for line in commands(&page) {
+    for line in commands("examples/agent/README.md", "tests/kubernetes/agent_examples.rs") {
         typed(&world.plane, &line);
     }
     let shown = typed(

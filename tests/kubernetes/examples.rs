@@ -54,8 +54,8 @@ async fn every_recipe_runs_where_the_lock_is_held() {
     let recipes = recipes();
     assert!(recipes.len() >= 5, "{recipes:?}");
     for recipe in &recipes {
-        let page = fs::read_to_string(recipe.join("README.md")).unwrap();
-        for line in commands(&page) {
+        let page = recipe.join("README.md");
+        for line in commands(page.to_str().unwrap(), "tests/kubernetes/examples.rs") {
             typed(&world.plane, &line);
         }
     }

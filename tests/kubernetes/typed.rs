@@ -4,34 +4,55 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::pages::blocks_for;
+use crate::common::tools::promtool;
 use crate::fixture::{ControlPlane, helm};
 
-/// The lines of the first shell block of a text.
-pub fn commands(text: &str) -> Vec<String> {
-    let (_, rest) = text.split_once("```sh\n").expect("its commands");
-    let (block, _) = rest.split_once("```").unwrap();
-    block.lines().map(str::to_owned).collect()
+/// The commands of a page that this file of tests runs, but for those that stay until they are stopped.
+pub fn commands(page: &str, file: &str) -> Vec<String> {
+    let all = blocks_for(page, file)
+        .into_iter()
+        .flat_map(|block| block.commands());
+    all.filter(|command| !stays(command)).collect()
 }
 
-/// Types a line as the administrator, with kubectl, Helm and `redlock` on the path. Panics with what it says if it fails.
-pub fn typed(plane: &ControlPlane, line: &str) -> String {
+/// It watches.
+pub fn stays(command: &str) -> bool {
+    command
+        .split('#')
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .ends_with(" -w")
+}
+
+/// Types a command as the administrator, in the repository.
+pub fn typed(plane: &ControlPlane, command: &str) -> String {
+    typed_in(plane, Path::new(env!("CARGO_MANIFEST_DIR")), command)
+}
+
+/// Types a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with what it says if
+/// it fails.
+pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     let kubeconfig = plane.kubeconfig_admin();
     let kubectl = plane.kubectl_command(&kubeconfig).get_program().to_owned();
     let folders = [
         Path::new(&kubectl),
         Path::new(&helm()),
+        Path::new(&promtool()),
         Path::new(env!("CARGO_BIN_EXE_redlock")),
     ]
     .map(|program| program.parent().unwrap().to_owned());
     let path = env::var_os("PATH").unwrap();
     let path = env::join_paths(folders.into_iter().chain(env::split_paths(&path))).unwrap();
     let output = Command::new("bash")
-        .args(["-o", "pipefail", "-c", line])
+        .args(["-o", "pipefail", "-c", command])
+        .current_dir(folder)
         .env("PATH", &path)
         .env("KUBECONFIG", &kubeconfig)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{line}: {said}");
+    assert!(output.status.success(), "{command}: {said}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

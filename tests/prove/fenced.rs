@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::common::pages::blocks_for;
 use crate::common::{Answer, RedisServer, Resource, ServerOptions, free_port};
 use crate::program::quorum;
 
@@ -18,13 +19,6 @@ fn a_smaller_token_is_refused_for_good() {
     let [yes, no] = [Answer::Accepted, Answer::Refused];
     assert_eq!(answers, [yes, yes, yes, no, no, yes]);
     assert_eq!(resource.tokens(), [5, 7, 7, 8]);
-}
-
-/// The code blocks of the page in one language.
-fn blocks(language: &str) -> Vec<&'static str> {
-    let begin = format!("```{language}\n");
-    let blocks = PAGE.split(&begin[..]).skip(1);
-    blocks.map(|block| block.split("```").next().unwrap()).collect()
 }
 
 fn typed(script: &str, masters: &str) -> String {
@@ -48,9 +42,11 @@ fn typed(script: &str, masters: &str) -> String {
 
 #[test]
 fn the_page_works_as_printed() {
-    let [by_hand, under_a_lock] = blocks("sh")[..] else {
+    let blocks = blocks_for("examples/fenced-resource/README.md", "tests/prove/fenced.rs");
+    let [by_hand, under_a_lock] = &blocks[..] else {
         panic!("two blocks to type");
     };
+    let (by_hand, under_a_lock) = (&by_hand.text, &under_a_lock.text);
     let port = free_port().to_string();
     // Whatever comes of it, the server does not stay.
     let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
@@ -62,10 +58,7 @@ fn the_page_works_as_printed() {
         "42 the new one",
     ] {
         assert!(said.contains(line), "{said}");
-        assert!(
-            blocks("text")[0].contains(line),
-            "{line} is not what the page shows"
-        );
+        assert!(PAGE.contains(line), "{line} is not what the page shows");
     }
     assert_eq!(said.matches("it was frozen").count(), 0, "{said}");
 

@@ -7,6 +7,7 @@ use crate::fixture::kubelet::Recorder;
 use crate::fixture::{ControlPlane, Kubelet, Options, seed};
 use crate::typed::{commands, typed};
 
+const THIS: &str = "tests/kubernetes/chart/lifecycle.rs";
 const NAMESPACE: &str = "redlock";
 /// Pods end within seconds, and that of the hook by itself.
 const VALUES: [&str; 2] = [
@@ -92,7 +93,9 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     // Of the user, not of the release.
     let lock = format!("{}/examples/kubernetes", env!("CARGO_MANIFEST_DIR"));
     assert!(plane.kubectl(&["apply", "--filename", &lock]).status.success());
-    helm(&plane, &["uninstall", "redlock"], "3m").unwrap();
+    for line in commands("docs/install.md", THIS) {
+        typed(&plane, &line);
+    }
     assert_eq!(remains(&plane), [""; 0]);
     assert_eq!(
         get(&plane, &["leaderlocks", "--all-namespaces"])["items"]
@@ -103,9 +106,8 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     );
 
     // Installed again as the page of the quickstart has it, it takes over what it left.
-    let page = std::fs::read_to_string("examples/quickstart/README.md").unwrap();
-    for line in commands(&page).iter().filter(|line| !line.ends_with("-w")) {
-        typed(&plane, line);
+    for line in commands("examples/quickstart/README.md", THIS) {
+        typed(&plane, &line);
     }
     assert_eq!(
         get(&plane, &["leaderlocks", "--all-namespaces"])["items"]

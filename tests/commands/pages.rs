@@ -1,0 +1,189 @@
+//! What pages print for a shell works as printed, block by block.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::common::pages::{Block, Mark, blocks, pages};
+use crate::common::{ChildGuard, RedisServers, ServerOptions, free_port};
+use crate::program::{redlock, urls};
+
+const BOUND: Duration = Duration::from_secs(60);
+/// Of the masters, as pages have them.
+const MASTERS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
+/// Of everything else.
+const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
+/// Its blocks begin with masters that are not there yet.
+const FROM_NOTHING: &str = "README.md";
+
+/// The repository as somebody sees it who just built it, but for ports that may be in use.
+struct Place {
+    folder: TempDir,
+    ports: Vec<(String, String)>,
+    masters: Option<RedisServers>,
+}
+
+impl Place {
+    fn new(page: &str) -> Self {
+        let masters = (page != FROM_NOTHING).then(|| {
+            let servers = RedisServers::start(MASTERS.len(), &ServerOptions::default()).unwrap();
+            redlock(&["init", "--masters", &urls(&servers)]).expect(0, &[]);
+            servers
+        });
+        let of_masters = MASTERS.iter().enumerate().map(|(index, port)| {
+            let free = masters.as_ref().map_or_else(free_port, |all| all[index].port());
+            ((*port).to_owned(), free.to_string())
+        });
+        let others = PORTS
+            .iter()
+            .map(|port| ((*port).to_owned(), free_port().to_string()));
+        let ports = of_masters.chain(others).collect();
+        let place = Self {
+            folder: tempfile::tempdir().unwrap(),
+            ports,
+            masters,
+        };
+        place.furnish();
+        place
+    }
+
+    fn furnish(&self) {
+        let (root, here) = (Path::new(env!("CARGO_MANIFEST_DIR")), self.folder.path());
+        for name in ["charts", "crds", "docs", "tests"] {
+            std::os::unix::fs::symlink(root.join(name), here.join(name)).unwrap();
+        }
+        self.copy(&root.join("examples"), &here.join("examples"));
+        fs::create_dir(here.join("bin")).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), here.join("bin/redlock")).unwrap();
+        // What it would build is there.
+        std::os::unix::fs::symlink("/bin/true", here.join("bin/cargo")).unwrap();
+    }
+
+    fn copy(&self, from: &Path, to: &Path) {
+        if from.is_dir() {
+            fs::create_dir(to).unwrap();
+            for entry in from.read_dir().unwrap() {
+                let name = entry.unwrap().file_name();
+                self.copy(&from.join(&name), &to.join(&name));
+            }
+        } else {
+            fs::write(to, self.at_home(&fs::read_to_string(from).unwrap())).unwrap();
+        }
+    }
+
+    fn at_home(&self, text: &str) -> String {
+        let text = self.ports.iter().fold(text.to_owned(), |text, (printed, free)| {
+            text.replace(printed, free)
+        });
+        text.replace("/tmp", self.folder.path().to_str().unwrap())
+    }
+
+    /// Types a block; what it said, and an error if a command of it failed. What it exports is there for the next one.
+    fn typed(&self, block: &Block) -> Result<String, String> {
+        let here = self.folder.path();
+        let script = format!(
+            "trap 'kill -9 $(jobs -p) 2>/dev/null || :' EXIT; touch exported; source ./exported\n\
+             set -me -o pipefail\n{}\nexport -p > exported",
+            self.at_home(&block.text)
+        );
+        let mut bash = Command::new("bash");
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+            bash.env_remove(name);
+        }
+        let port = &self
+            .ports
+            .iter()
+            .find(|(printed, _)| printed == "4040")
+            .unwrap()
+            .1;
+        let path = format!("{}/bin:{}", here.display(), std::env::var("PATH").unwrap());
+        bash.args(["-c", &script])
+            .current_dir(here)
+            .env("PATH", path)
+            .env("HOME", here)
+            .env("REDLOCK_LISTEN", format!("127.0.0.1:{port}"))
+            .env("KUBECONFIG", here.join("no-kubeconfig"))
+            .env_remove("KUBERNETES_SERVICE_HOST");
+        if let Some(masters) = &self.masters {
+            bash.env("REDLOCK_MASTERS", urls(masters));
+        }
+        let name = format!("{}:{}", block.page, block.line);
+        let mut bash = ChildGuard::spawn(&name, &mut bash);
+        let (status, _) = bash.wait(BOUND);
+        let said = [bash.stdout(), bash.stderr()].concat().join("\n");
+        if status.success() && !said.contains("panicked") {
+            Ok(said)
+        } else {
+            Err(format!("{name} ended with {status}: {said}\n{}", block.text))
+        }
+    }
+}
+
+/// Servers that a page started stay behind it.
+impl Drop for Place {
+    fn drop(&mut self) {
+        for (_, port) in &self.ports {
+            let client = redis::Client::open(format!("redis://127.0.0.1:{port}"));
+            if let Ok(mut connection) = client.and_then(|client| client.get_connection()) {
+                let _: Result<(), _> = redis::cmd("SHUTDOWN").arg("NOSAVE").query(&mut connection);
+            }
+        }
+    }
+}
+
+fn play(page: &str, blocks: &[Block]) -> Result<String, String> {
+    let place = Place::new(page);
+    blocks.iter().map(|block| place.typed(block)).collect()
+}
+
+#[test]
+fn every_block_for_a_shell_works_as_printed() {
+    let of_shell = |page: &String| -> Vec<Block> {
+        let all = blocks(page).into_iter();
+        all.filter(|block| block.mark == Some(Mark::Shell)).collect()
+    };
+    let pages: Vec<(String, Vec<Block>)> = pages()
+        .into_iter()
+        .map(|page| (page.clone(), of_shell(&page)))
+        .filter(|(_, blocks)| !blocks.is_empty())
+        .collect();
+    let said: Vec<(&str, Result<String, String>)> = thread::scope(|scope| {
+        let plays: Vec<_> = pages
+            .iter()
+            .map(|(page, blocks)| (page.as_str(), scope.spawn(|| play(page, blocks))))
+            .collect();
+        plays
+            .into_iter()
+            .map(|(page, play)| (page, play.join().unwrap()))
+            .collect()
+    });
+    let wrong: Vec<&String> = said.iter().filter_map(|(_, said)| said.as_ref().err()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let of = |page: &str| {
+        said.iter()
+            .find(|(other, _)| *other == page)
+            .unwrap()
+            .1
+            .as_ref()
+            .unwrap()
+    };
+    for (page, words) in [
+        (
+            "README.md",
+            &["5 of 5 masters vote", "report, token ", "my turn", "\"role\""][..],
+        ),
+        ("docs/agent.md", &["{\"name\":\"one\"}"]),
+    ] {
+        for word in words {
+            assert!(
+                of(page).contains(word),
+                "{page} does not say {word:?}: {}",
+                of(page)
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Every command that a page prints is run by a test, or says why not.
+
+use std::path::Path;
+
+use super::pages::{Mark, blocks, pages, read};
+use super::source::ROOT;
+
+#[test]
+fn every_block_of_commands_says_who_runs_it() {
+    let pages = pages();
+    assert!(pages.len() > 20, "{pages:?}");
+    let all: Vec<_> = pages.iter().flat_map(|page| blocks(page)).collect();
+    let silent: Vec<String> = all
+        .iter()
+        .filter(|block| match &block.mark {
+            None => true,
+            Some(Mark::Shell | Mark::Cluster) => false,
+            Some(Mark::By(file)) => !asks_for(file, &block.page),
+            Some(Mark::Nobody(reason)) => reason.trim().is_empty(),
+        })
+        .map(|block| format!("{}:{}", block.page, block.line))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "needs a line in front such as `<!-- runs: shell -->`; tests/common/pages.rs has the others: {silent:#?}"
+    );
+    let run = all
+        .iter()
+        .filter(|block| !matches!(block.mark, Some(Mark::Nobody(_))));
+    assert!(run.count() * 2 > all.len(), "most commands are run");
+}
+
+/// Whether that file of tests is there and reads the page, or all of its folder's.
+fn asks_for(file: &str, page: &str) -> bool {
+    let text = std::fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_default();
+    let folder = page.split('/').next().unwrap_or_default();
+    text.contains(&format!("\"{file}\"")) && (text.contains(page) || text.contains(&format!("\"{folder}\"")))
+}
+
+#[test]
+fn a_block_is_read_with_its_mark() {
+    let text = "\
+Words.
+
+<!-- runs: shell -->
+```sh
+one \\
+  two
+three
+```
+
+  <!-- not run: takes an hour -->
+  ```sh
+  four
+  ```
+
+```yaml
+not: a command
+```
+<!-- runs: tests/x.rs -->
+
+```sh
+five
+```
+";
+    let found = read("page.md", text);
+    let marks: Vec<_> = found.iter().map(|block| block.mark.clone()).collect();
+    assert_eq!(
+        marks,
+        [
+            Some(Mark::Shell),
+            Some(Mark::Nobody("takes an hour".into())),
+            None
+        ],
+        "a mark stands right above"
+    );
+    assert_eq!(found[0].commands(), ["one \\\n  two", "three"]);
+    assert_eq!((found[1].text.as_str(), found[1].line), ("four\n", 12));
+}
