@@ -77,7 +77,8 @@ impl Checks {
         self.checked = at;
     }
 
-    /// S2: each win has a greater token than every one before; a renewal keeps the greatest.
+    /// S2: each win has a greater token than every one before. A renewal under a smaller one than the greatest is that of a
+    /// second holder: it breaks S1, which leans on clocks.
     pub(crate) fn active(
         &mut self,
         token: u64,
@@ -85,9 +86,11 @@ impl Checks {
         cluster: &ClusterId,
         at: Instant,
     ) {
-        if token < self.greatest_token || (won.is_some() && token == self.greatest_token) {
-            let how = format!("token {token} after {}", self.greatest_token);
-            self.fail("S2", at, how);
+        let how = || format!("token {token} after {}", self.greatest_token);
+        match won {
+            Some(_) if token <= self.greatest_token => self.fail("S2", at, how()),
+            None if token < self.greatest_token => self.fail("S1", at, how()),
+            _ => {}
         }
         self.greatest_token = self.greatest_token.max(token);
         let Some((marks, took)) = won else { return };
