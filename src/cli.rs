@@ -11,6 +11,7 @@ mod duration;
 mod exit;
 mod hand_over;
 mod init;
+mod install;
 mod man;
 mod operator;
 mod place;
@@ -51,6 +52,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
+    Install(install::InstallArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -81,6 +83,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Install(args) => install::run(&args),
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,

@@ -14,6 +14,8 @@ mod doctor;
 mod examples;
 #[path = "commands/init.rs"]
 mod init;
+#[path = "commands/install.rs"]
+mod install;
 #[path = "commands/pages.rs"]
 mod pages;
 #[path = "commands/program.rs"]

@@ -78,13 +78,15 @@ impl Pod {
         let line = self.line(name);
         assert!(line[0].ends_with("redlock"), "{line:?}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-        command.args(&line[1..]).envs(&self.variables);
+        ChildGuard::spawn(name, self.with_variables(command.args(&line[1..])))
+    }
+
+    /// None of this process but its own.
+    fn with_variables<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-            if !self.variables.contains_key(&name) {
-                command.env_remove(name);
-            }
+            command.env_remove(name);
         }
-        ChildGuard::spawn(name, &mut command)
+        command.envs(&self.variables)
     }
 }
 
@@ -236,7 +238,20 @@ fn plain_sidecar(urls: &str) {
 /// The app is started under the lease, with its token.
 fn wrapper(urls: &str) {
     let pod = Pod::of("wrapper.yaml", urls);
-    let mut app = pod.start("app");
+    let volume = tempfile::tempdir().unwrap();
+    let shared = |line: Vec<String>| -> Vec<String> {
+        let here = volume.path().to_str().unwrap();
+        line.iter()
+            .map(|word| word.replace("/redlock/", &format!("{here}/")))
+            .collect()
+    };
+    let install = shared(pod.line("redlock"));
+    assert_eq!(install[0], "redlock");
+    let install: Vec<&str> = install[1..].iter().map(String::as_str).collect();
+    redlock(&install).expect(0, &[]);
+    let line = shared(pod.line("app"));
+    let mut command = Command::new(&line[0]);
+    let mut app = ChildGuard::spawn("app", pod.with_variables(command.args(&line[1..])));
     let said = app.wait_for_line(BOUND, "works with token");
     let token: u64 = said.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(token > 0);
