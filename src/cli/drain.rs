@@ -21,6 +21,9 @@ pub(super) struct DrainArgs {
     /// The Deployment of the operator.
     #[arg(long, value_name = "NAME")]
     deployment: String,
+    /// It was removed before: where it is not there, only remove the finalizers that are left.
+    #[arg(long)]
+    gone: bool,
     /// Its namespace; that of the context unless told.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
@@ -53,6 +56,7 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
     let namespaces = args.watch_namespaces.into_iter().filter(|name| !name.is_empty());
     let wish = drain::Wish {
         deployment: args.deployment,
+        gone: args.gone,
         namespaces: namespaces.collect(),
         timeout: args.timeout,
     };

@@ -24,6 +24,8 @@ const ADOPTION: Duration = Duration::from_secs(15);
 pub struct Wish {
     /// Name of the operator's Deployment.
     pub deployment: String,
+    /// It may have been removed before. A misspelt name must not pass for that: finalizers would go while replicas run.
+    pub gone: bool,
     /// Where its LeaderLocks are; everywhere, where none is named.
     pub namespaces: Vec<String>,
     /// For the whole of it.
@@ -87,6 +89,11 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
             .await?
             .into_iter()
             .collect();
+    } else if !wish.gone {
+        return Err(ClusterError::NotFound(format!(
+            "{}: name the one of the operator; --gone says that it was removed before",
+            objects.called()
+        )));
     }
     for lock in objects.unfinished().await? {
         objects.remove_finalizer(&lock).await?;

@@ -66,6 +66,17 @@ pub(crate) fn number(value: &Value) -> Result<u64, Unknown> {
     }
 }
 
+/// The greatest token. The scripts count in doubles: one more than 2^53 is 2^53, and would be given again and again. A master
+/// whose counter is beyond it has been written to, or forges: it has no vote, and no floor of others comes from it.
+const LAST_TOKEN: u64 = (1 << 53) - 1;
+
+fn token(value: &Value) -> Result<u64, Unknown> {
+    match number(value)? {
+        token @ ..=LAST_TOKEN => Ok(token),
+        _ => Err(bad("token of at most 2^53 - 1", value)),
+    }
+}
+
 impl Reply {
     pub(crate) fn parse(value: Value) -> Result<Self, Unknown> {
         let Value::Array(mut items) = value else {
@@ -89,7 +100,7 @@ impl Reply {
         Ok(Self {
             code,
             time: time.ok_or_else(|| bad("time", &items[1]))?,
-            counter: items.get(3).map_or(Ok(0), number)?,
+            counter: items.get(3).map_or(Ok(0), token)?,
             items: rest,
         })
     }
@@ -114,10 +125,10 @@ fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
     };
     match (text(kind)?, rest) {
         ("granted", [grant, held, clean]) => Ok(Answer::Granted {
-            number: number(grant)?,
+            number: token(grant)?,
             marks: Marks {
-                held: number(held)?,
-                clean: number(clean)?,
+                held: token(held)?,
+                clean: token(clean)?,
             },
         }),
         ("lease", [value, left]) => {

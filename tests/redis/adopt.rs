@@ -138,7 +138,7 @@ async fn one_server_under_two_urls_is_no_majority() {
     assert!(
         matches!(
             error,
-            AdoptError::Forgotten { .. } | AdoptError::NoMajority { auth: false, .. }
+            AdoptError::Forgotten { .. } | AdoptError::NoMajority { denied: 0, .. }
         ),
         "{error}"
     );
@@ -152,7 +152,7 @@ async fn repair_takes_what_the_only_one_left_carries() {
     servers[2].kill();
     let error = adopt(bare(&servers), Agreement::Majority).await.unwrap_err();
     assert!(
-        matches!(error, AdoptError::NoMajority { auth: false, .. }),
+        matches!(error, AdoptError::NoMajority { denied: 0, .. }),
         "{error}"
     );
     let adopted = adopt(bare(&servers), Agreement::AllFound).await.unwrap();

@@ -111,6 +111,34 @@ async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
     assert!(confirmed >= 2, "token {token}, counters {counters:?}");
 }
 
+/// The scripts count in doubles. One master that somebody wrote to must not bring the others to where they stop counting.
+#[tokio::test]
+async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no_vote() {
+    let (servers, masters) = three().await;
+    let last = (1_u64 << 53) - 1;
+    let first = masters.try_acquire("a/first", "me").await.unwrap();
+    let mut tokens = vec![authority(&first).token.0];
+    for written in [last + 1, last + 2, last + 1_000, u64::MAX / 2, u64::MAX] {
+        let _: () = raw(&servers[0])
+            .await
+            .hset("redlock:meta", "counter", written.to_string())
+            .await
+            .unwrap();
+        let newcomer = open(&config(&servers));
+        eventually(BOUND, "a majority votes", async || match newcomer.voters_now() {
+            2.. => Ok(()),
+            _ => Err(newcomer.status()),
+        })
+        .await;
+        for (candidate, lock) in [(&masters, "a/second"), (&newcomer, "a/third")] {
+            let lease = candidate.acquire_soon(lock, &format!("{written}")).await;
+            tokens.push(authority(&lease).token.0);
+            lease.release().await.unwrap();
+        }
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
 #[tokio::test]
 async fn a_held_lock_is_refused_with_its_holder_and_what_is_left() {
     let (servers, masters) = three().await;

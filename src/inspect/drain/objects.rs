@@ -200,7 +200,7 @@ impl Objects {
         last
     }
 
-    fn called(&self) -> String {
+    pub(super) fn called(&self) -> String {
         format!("Deployment {}", self.name)
     }
 }

@@ -74,12 +74,20 @@ async fn replicas(world: &World) -> Vec<Operator> {
 }
 
 async fn drain(world: &World, kubeconfig: &Path) -> tokio::task::JoinHandle<Ran> {
+    drain_with(world, kubeconfig, &[])
+}
+
+fn drain_with(
+    world: &World,
+    kubeconfig: &Path,
+    more: &'static [&'static str],
+) -> tokio::task::JoinHandle<Ran> {
     let (kubeconfig, namespace) = (kubeconfig.to_owned(), world.namespace.name().to_owned());
     spawn_blocking(move || {
         let deployment = ["--deployment", SERVICE_ACCOUNT, "--timeout", "50s"];
         redlock_as(
             &kubeconfig,
-            &[&["drain", "-n", &namespace], &deployment[..]].concat(),
+            &[&["drain", "-n", &namespace], &deployment[..], more].concat(),
             &[],
         )
     })
@@ -174,8 +182,13 @@ async fn what_nobody_stopped(world: &World, kubeconfig: &Path) {
     drain(world, kubeconfig).await.await.unwrap().expect(1, &[&left]);
     assert_eq!(finalizers(world), "");
     world.kubectl(&["delete", "deployment", SERVICE_ACCOUNT]);
+    let missing = format!("there is no Deployment {SERVICE_ACCOUNT}");
     drain(world, kubeconfig)
         .await
+        .await
+        .unwrap()
+        .expect(78, &[&missing, "--gone"]);
+    drain_with(world, kubeconfig, &["--gone"])
         .await
         .unwrap()
         .expect(0, &["drained"]);
