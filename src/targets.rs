@@ -13,6 +13,7 @@ mod once_per_schedule;
 mod owner;
 mod pause;
 mod pods;
+mod rights;
 mod scale;
 mod shared;
 mod suspend;
@@ -168,7 +169,7 @@ pub(crate) struct Note {
 
 /// The action that a target declares.
 pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
-    match work {
+    let action: Box<dyn Action> = match work {
         TargetWork::Scale {
             object,
             active_replicas,
@@ -183,7 +184,8 @@ pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
             once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
         ),
         TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
-    }
+    };
+    rights::explained(action, work)
 }
 
 /// Whether two declarations are about the same object, switched in the same way; their settings may differ.

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     api::leader_lock::{Candidates, LockState},
-    lease::{HolderIdentity, LockName, timing::TimingField},
+    lease::{
+        HolderIdentity, LockName,
+        timing::{TimingError, TimingField},
+    },
     masters::MastersConfig,
     run::{self, Options, Outcome, Patience, RunError},
     telemetry::logs,
@@ -205,10 +208,11 @@ fn failure(error: &RunError) -> Failure {
                     "--lease-duration: the renew deadline"
                 }
             };
-            Failure::new(
-                Exit::Config,
-                format!("{flag} {value} s {} (--stop-grace)", error.reason()),
-            )
+            let with = match error {
+                TimingError::LeaseTooShort { .. } | TimingError::LeaseTooLong { .. } => "",
+                _ => " (--stop-grace)",
+            };
+            Failure::new(Exit::Config, format!("{flag} {value} s {}{with}", error.reason()))
         }
         _ => Failure::caused(Exit::Software, error),
     }

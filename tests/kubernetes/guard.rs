@@ -163,6 +163,41 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         assert!(text.contains(line), "{line} in {text}");
     }
 
+    // Of kinds that are always the same, too.
+    for (name, action, rules) in [
+        (
+            "cron",
+            "action: Suspend, stopSeconds: 1, ref: {apiVersion: batch/v1, kind: CronJob, name: c}",
+            &[
+                "resource: cronjobs",
+                "  resources: [cronjobs/status]\n  verbs: [patch]",
+            ][..],
+        ),
+        (
+            "job",
+            "action: Suspend, stopSeconds: 1, ref: {apiVersion: batch/v1, kind: Job, name: j}",
+            &[
+                "resource: jobs",
+                "  resources: [jobs]\n  verbs: [get, list, watch, patch]",
+            ],
+        ),
+        (
+            "schedule",
+            "action: OncePerSchedule, ref: {apiVersion: batch/v1, kind: CronJob, name: d}",
+            &[
+                "resource: cronjobs",
+                "  resources: [jobs]\n  verbs: [list, watch, patch, delete]",
+            ],
+        ),
+    ] {
+        let target = format!(", targets: [{{name: t, {action}}}]");
+        world.apply(&lock(name, &target).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6"));
+        let text = says(name, "Forbidden").await;
+        for line in rules {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+
     // What was missing comes, one after the other.
     world.apply(GATE_KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);

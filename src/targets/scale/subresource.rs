@@ -14,6 +14,7 @@ use crate::{
     targets::{
         Leave, TargetError,
         pods::Pods,
+        rights::granted,
         shared::{Followed, Known, Shared},
     },
 };
@@ -215,11 +216,11 @@ impl Object {
     /// What has to be granted to switch objects of this kind.
     pub(super) fn rule(&self) -> String {
         let (group, resource) = (&self.resource.group, &self.resource.plural);
-        format!(
-            "with the chart: targetKinds: [{{group: {group:?}, resource: {resource}}}]; without, in a ClusterRole:\n\
-             - apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [get, list, watch]\n\
+        let rules = format!(
+            "- apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [get, list, watch]\n\
              - apiGroups: [{group:?}]\n  resources: [{resource}/scale]\n  verbs: [get, patch]\n\
              - apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [list, delete]"
-        )
+        );
+        granted(group, resource, &rules)
     }
 }
