@@ -129,3 +129,22 @@ fn a_lease_that_the_quorum_does_not_grant_is_refused() {
     with("1s").expect(78, &["--lease-duration 1s", "2s"]);
     with("15").expect(64, &["15s, 1500ms or 2m"]);
 }
+
+/// A script that counts in doubles would give one token again and again.
+#[tokio::test]
+async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote() {
+    let (servers, urls) = quorum();
+    let beyond = (1_u64 << 53).to_string();
+    let _: i64 = admin(&servers[0], &["HSET", "redlock:meta", "counter", &beyond]).await;
+    let doctor = ["doctor", "--masters", &urls];
+    redlock(&doctor).expect(
+        1,
+        &[
+            "token of at most 2^53 - 1 expected",
+            "redlock:meta",
+            "2 of 3 masters vote",
+        ],
+    );
+    let _: i64 = admin(&servers[0], &["DEL", "redlock:meta"]).await;
+    redlock(&doctor).expect(1, &["not sealed", "2 of 3 masters vote"]);
+}

@@ -120,15 +120,17 @@ fn reached(status: &MasterStatus, trial: Result<&(), &TrialError>) -> Vec<Check>
                 "check --username, and --password-file or REDLOCK_PASSWORD",
             ),
         ],
-        Some(trouble) => vec![Check::but(
-            "reachable",
-            Level::Bad,
-            trouble.to_string(),
-            UNREACHABLE,
-        )],
+        Some(trouble) => {
+            let hint = match trouble {
+                Unknown::Reply(_) => NOT_UNDERSTOOD,
+                _ => UNREACHABLE,
+            };
+            vec![Check::but("reachable", Level::Bad, trouble.to_string(), hint)]
+        }
     }
 }
 
+const NOT_UNDERSTOOD: &str = "is it a Redis server, and who wrote to <key prefix>:meta there (redlock:meta)? Delete that key, and it is sealed again after its wait";
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
 fn version(facts: &Facts, status: &MasterStatus) -> Check {
