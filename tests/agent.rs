@@ -14,8 +14,6 @@ mod fixture;
 mod grace;
 #[path = "agent/losing.rs"]
 mod losing;
-#[path = "agent/page.rs"]
-mod page;
 #[allow(dead_code)]
 #[path = "commands/program.rs"]
 mod program;

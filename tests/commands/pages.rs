@@ -176,7 +176,14 @@ fn every_block_for_a_shell_works_as_printed() {
             "README.md",
             &["5 of 5 masters vote", "report, token ", "my turn", "\"role\""][..],
         ),
-        ("docs/agent.md", &["{\"name\":\"one\"}"]),
+        (
+            "docs/agent.md",
+            &[
+                "{\"name\":\"one\"}",
+                "\"role\":\"Standby\"",
+                "\"role\":\"Active\",\"holder\":\"two\"",
+            ],
+        ),
     ] {
         for word in words {
             assert!(
