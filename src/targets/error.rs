@@ -31,6 +31,9 @@ pub(crate) enum TargetError {
 }
 
 impl TargetError {
+    /// The reason of what is not permitted.
+    pub(crate) const FORBIDDEN: &str = "Forbidden";
+
     /// Whether what was asked for will not be done any more.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
@@ -46,7 +49,7 @@ impl TargetError {
     pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Api { .. } => "TargetUnreachable",
-            Self::Forbidden { .. } => "Forbidden",
+            Self::Forbidden { .. } => Self::FORBIDDEN,
             Self::ApiVersion { .. } | Self::UnknownKind { .. } => "KindUnknown",
             Self::NoScale { .. } => "NoScaleSubresource",
         }

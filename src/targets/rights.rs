@@ -15,33 +15,29 @@ pub(super) fn granted(group: &str, resource: &str, rules: &str) -> String {
     )
 }
 
-/// The rights of a kind that is always the same.
+/// The rights of a kind that is always the same, as the chart grants them.
 fn of(work: &TargetWork) -> Option<String> {
-    let batch = |resource: &str, verbs: &str| {
-        format!("- apiGroups: [\"batch\"]\n  resources: [{resource}]\n  verbs: [{verbs}]")
+    let rule = |group: &str, resource: &str, verbs: &str| {
+        format!("- apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [{verbs}]\n")
     };
-    match work {
-        TargetWork::Suspend { object } if object.kind == "Job" => Some(granted(
-            "batch",
-            "jobs",
-            &batch("jobs", "get, list, watch, patch"),
-        )),
-        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } => {
-            let rules = [
-                batch("cronjobs", "get, list, watch, patch"),
-                batch("cronjobs/status", "patch"),
-                batch("jobs", "list, watch, patch, delete"),
-            ];
-            Some(granted("batch", "cronjobs", &rules.join("\n")))
+    // What was suspended has stopped when its pods are gone.
+    let pods_go = rule("", "pods", "list, delete");
+    let (group, resource, rules) = match work {
+        TargetWork::Suspend { object } if object.kind == "Job" => {
+            let jobs = rule("batch", "jobs", "get, list, watch, patch");
+            ("batch", "jobs", jobs + &pods_go)
         }
-        TargetWork::LabelPods { .. } => Some(granted(
-            "",
-            "pods",
-            "- apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [list, watch, patch]",
-        )),
+        TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } => {
+            let crons = rule("batch", "cronjobs", "get, list, watch, patch");
+            let statuses = rule("batch", "cronjobs/status", "patch");
+            let jobs = rule("batch", "jobs", "list, watch, patch, delete");
+            ("batch", "cronjobs", crons + &statuses + &jobs + &pods_go)
+        }
+        TargetWork::LabelPods { .. } => ("", "pods", rule("", "pods", "list, watch, patch")),
         // Any kind: known when it was found.
-        TargetWork::Scale { .. } => None,
-    }
+        TargetWork::Scale { .. } => return None,
+    };
+    Some(granted(group, resource, rules.trim_end()))
 }
 
 /// The same action, whose errors say so.
@@ -60,9 +56,24 @@ struct Explained {
 impl Explained {
     fn explain<'a, T: Send + 'a>(
         rights: &'a str,
-        step: BoxFuture<'a, Result<T, TargetError>>,
+        found: BoxFuture<'a, Result<T, TargetError>>,
     ) -> BoxFuture<'a, Result<T, TargetError>> {
-        async move { step.await.map_err(|error| error.granting(|| rights.to_owned())) }.boxed()
+        async move { found.await.map_err(|error| error.granting(|| rights.to_owned())) }.boxed()
+    }
+
+    /// Also of a write that was refused while the rest went on.
+    fn explain_step<'a>(
+        rights: &'a str,
+        step: BoxFuture<'a, Result<Step, TargetError>>,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        let explain = move |step| match step {
+            Step::Trouble(mut why) if why.reason == TargetError::FORBIDDEN => {
+                why.text = format!("{}\n{rights}", why.text);
+                Step::Trouble(why)
+            }
+            step => step,
+        };
+        async move { Self::explain(rights, step).await.map(explain) }.boxed()
     }
 }
 
@@ -80,11 +91,11 @@ impl Action for Explained {
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        Self::explain(&self.rights, self.action.start(leave))
+        Self::explain_step(&self.rights, self.action.start(leave))
     }
 
     fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
-        Self::explain(&self.rights, self.action.stop(by))
+        Self::explain_step(&self.rights, self.action.stop(by))
     }
 
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {

@@ -22,6 +22,8 @@ pub(crate) struct Broken {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     greatest_token: u64,
+    /// The greatest of each candidate.
+    tokens: BTreeMap<usize, u64>,
     /// Everything before was checked, with the masters as they were then.
     checked: Instant,
     pub(crate) broken: Option<Broken>,
@@ -77,21 +79,26 @@ impl Checks {
         self.checked = at;
     }
 
-    /// S2: each win has a greater token than every one before. A renewal under a smaller one than the greatest is that of a
-    /// second holder: it breaks S1, which leans on clocks.
+    /// S2: each win has a greater token than every one before, and nobody goes back. A renewal under a smaller one than that
+    /// of somebody else is that of a second holder: it breaks S1, which leans on clocks.
     pub(crate) fn active(
         &mut self,
         token: u64,
         won: Option<(Marks, Duration)>,
-        cluster: &ClusterId,
+        by: (usize, &ClusterId),
         at: Instant,
     ) {
-        let how = || format!("token {token} after {}", self.greatest_token);
+        let (candidate, cluster) = by;
+        let own = self.tokens.get(&candidate).copied().unwrap_or_default();
+        let greatest = self.greatest_token;
+        let how = || format!("token {token} after {greatest}, of its own {own}");
         match won {
             Some(_) if token <= self.greatest_token => self.fail("S2", at, how()),
+            None if token < own => self.fail("S2", at, how()),
             None if token < self.greatest_token => self.fail("S1", at, how()),
             _ => {}
         }
+        self.tokens.insert(candidate, own.max(token));
         self.greatest_token = self.greatest_token.max(token);
         let Some((marks, took)) = won else { return };
         self.wins += 1;

@@ -363,7 +363,7 @@ impl World {
                 }
                 Out::Active { token, won } => {
                     let cluster = &self.candidates[candidate].cluster;
-                    self.checks.active(token.0, won, cluster, self.now);
+                    self.checks.active(token.0, won, (candidate, cluster), self.now);
                     if won.is_some() && self.rng.bool() {
                         let out = self.candidates[candidate].mark(self.now, false);
                         self.carry(candidate, out);

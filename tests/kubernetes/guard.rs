@@ -164,6 +164,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
     }
 
     // Of kinds that are always the same, too.
+    let mut asked = Vec::new();
     for (name, action, rules) in [
         (
             "cron",
@@ -196,25 +197,18 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         for line in rules {
             assert!(text.contains(line), "{line} in {text}");
         }
+        asked.push((name, text));
+    }
+    for (name, text) in &asked {
+        paste(&world, text, name);
+        says(name, "TargetNotFound").await;
     }
 
     // What was missing comes, one after the other.
     world.apply(GATE_KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
     let text = says("unknown", "Forbidden").await;
-    let pasted = text.split_once("in a ClusterRole:\n").unwrap().1;
-    let role = format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: pasted}}\nrules:\n{pasted}\n"
-    );
-    world.apply(&role);
-    let binding = format!("--serviceaccount={}:redlock-operator", world.namespace.name());
-    world.kubectl(&[
-        "create",
-        "clusterrolebinding",
-        "pasted",
-        "--clusterrole=pasted",
-        &binding,
-    ]);
+    paste(&world, &text, "pasted");
     says("unknown", "TargetNotFound").await;
     world.apply(&GATE.replace("replicas: 1", "replicas: 0"));
     gates.scale("gate", 0, "redlock-operator-scale").await;
@@ -224,6 +218,17 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
                 || condition(status, "Enforced").1 == "EnforcementConflict"
         })
         .await;
+}
+
+/// Grants what a condition asks for.
+fn paste(world: &World, text: &str, role: &str) {
+    let pasted = text.split_once("in a ClusterRole:\n").unwrap().1;
+    world.apply(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {role}}}\nrules:\n{pasted}\n"
+    ));
+    let account = format!("--serviceaccount={}:redlock-operator", world.namespace.name());
+    let clusterrole = format!("--clusterrole={role}");
+    world.kubectl(&["create", "clusterrolebinding", role, &clusterrole, &account]);
 }
 
 #[tokio::test]

@@ -137,6 +137,20 @@ async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no
         }
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    assert!(tokens.last().unwrap() < &last, "no floor: {tokens:?}");
+
+    // Just below it numbers run out: then nobody gets a lock, rather than a token twice.
+    let _: () = raw(&servers[1])
+        .await
+        .hset("redlock:meta", "counter", last - 2)
+        .await
+        .unwrap();
+    for attempt in 0..10 {
+        let lease = masters.try_acquire(&format!("a/last-{attempt}"), "me").await;
+        tokens.extend(lease.map(|lease| authority(&lease).token.0));
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    assert!(tokens.last().unwrap() <= &last, "{tokens:?}");
 }
 
 #[tokio::test]

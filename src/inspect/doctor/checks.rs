@@ -130,7 +130,7 @@ fn reached(status: &MasterStatus, trial: Result<&(), &TrialError>) -> Vec<Check>
     }
 }
 
-const NOT_UNDERSTOOD: &str = "is it a Redis server, and who wrote to <key prefix>:meta there (redlock:meta)? Delete that key, and it is sealed again after its wait";
+const NOT_UNDERSTOOD: &str = "is it a Redis server? If somebody wrote to <key prefix>:meta (redlock:meta) there, delete that key, of this one master alone: it is sealed again after its wait";
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
 fn version(facts: &Facts, status: &MasterStatus) -> Check {
