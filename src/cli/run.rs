@@ -174,7 +174,7 @@ async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>)
             "{object}: its state is {:?}: candidates of this cluster do not contend",
             spec.state
         );
-        return Err(Failure::new(Exit::NotAcquired, message));
+        return Err(Failure::new(Exit::Command(args.conflict_exit_code), message));
     }
     let config = cluster.masters_config(&quorum, &given).await;
     let config = config.map_err(|error| place::failure(&error))?;

@@ -25,4 +25,11 @@ async fn a_command_runs_under_a_declared_lock_of_agents() {
     run("work", &["--stop-grace", "8s"]).expect(78, &["--lease-duration 2 s does not leave 8 s"]);
     run("report", &[]).expect(78, &["set spec.candidates: Agents"]);
     run("none", &[]).expect(78, &[&format!("there is no LeaderLock {namespace}/none")]);
+    // This cluster is to leave it to others.
+    world.apply(&lock(
+        "work",
+        ", candidates: Agents, state: SteppedDown, reason: maintenance",
+    ));
+    run("work", &[]).expect(75, &["its state is SteppedDown"]);
+    run("work", &["-E", "3"]).expect(3, &["its state is SteppedDown"]);
 }
