@@ -67,7 +67,8 @@ pub(crate) fn number(value: &Value) -> Result<u64, Unknown> {
 }
 
 /// The greatest token. The scripts count in doubles: one more than 2^53 is 2^53, and would be given again and again. A master
-/// whose counter is beyond it has been written to, or forges: it has no vote, and no floor of others comes from it. Just below it the numbers run out: nobody gets a token then.
+/// whose counter is beyond it has been written to, or forges: it has no vote, and no floor of others comes from it. Just
+/// below it the numbers run out: nobody gets a token then.
 const LAST_TOKEN: u64 = (1 << 53) - 1;
 
 fn token(value: &Value) -> Result<u64, Unknown> {
