@@ -77,7 +77,11 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
         options.identity.clone(),
         cluster.clone(),
         true,
-        InUse::default(),
+        // Somebody may ask before the masters were.
+        InUse {
+            problems: vec!["the masters were not asked yet".to_owned()],
+            ..InUse::default()
+        },
     )?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -94,3 +94,15 @@ fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say(
     }
     one.wait_active();
 }
+
+#[test]
+fn it_is_not_ready_before_the_masters_were_asked() {
+    let (servers, urls) = masters();
+    servers.iter().for_each(|server| server.pause().unwrap());
+    let agent = Agent::start("one", &urls);
+    let (status, body) = agent.get("/readyz");
+    assert_eq!(status, 503, "{body}");
+    servers.iter().for_each(|server| server.resume().unwrap());
+    agent.wait_active();
+    assert_eq!(agent.get("/readyz").0, 200);
+}
