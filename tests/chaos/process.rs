@@ -89,9 +89,7 @@ impl Process {
         self.back_at = None;
         let who = format!("{}.{}", cast::name(self.index), self.lives);
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-            command.env_remove(name);
-        }
+        crate::common::forget_variables(&mut command);
         command.env_remove("RUST_LOG");
         let listener = if self.index < OPERATORS.len() {
             let port = free_port();

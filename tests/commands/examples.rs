@@ -89,9 +89,7 @@ fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
 fn shell(script: &str, place: &Path, masters: &str) -> ChildGuard {
     let path = format!("{}:{}", place.display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("timeout");
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-        bash.env_remove(name);
-    }
+    crate::common::forget_variables(&mut bash);
     bash.args([SECONDS, "bash", "-o", "pipefail", "-c", script])
         .current_dir(place)
         .env("PATH", path)

@@ -97,9 +97,7 @@ impl Place {
             self.at_home(&block.text)
         );
         let mut bash = Command::new("bash");
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-            bash.env_remove(name);
-        }
+        crate::common::forget_variables(&mut bash);
         let port = &self
             .ports
             .iter()

@@ -19,9 +19,7 @@ pub struct Ran {
 /// Runs it to its end, without any REDLOCK_ variable but the given ones, and without a kubeconfig.
 pub fn redlock_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-        command.env_remove(name);
-    }
+    crate::common::forget_variables(&mut command);
     for name in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST"] {
         command.env_remove(name);
     }

@@ -30,3 +30,10 @@ pub use tls::TlsMaterial;
 pub fn free_port() -> u16 {
     redlock::demo::redis_server::free_port().expect("no free port")
 }
+
+/// What is set here for redlock must not reach a process under test.
+pub fn forget_variables(command: &mut std::process::Command) {
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
+        command.env_remove(name);
+    }
+}

@@ -83,9 +83,7 @@ impl Pod {
 
     /// None of this process but its own.
     fn with_variables<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-            command.env_remove(name);
-        }
+        crate::common::forget_variables(command);
         command.envs(&self.variables)
     }
 }

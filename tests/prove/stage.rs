@@ -167,9 +167,7 @@ fn initialise(masters: &RedisServers) {
 /// `redlock run …`, without any REDLOCK_ variable of the surroundings.
 fn run(name: &str, urls: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-        command.env_remove(name);
-    }
+    crate::common::forget_variables(&mut command);
     let lease = format!("{}s", LEASE.as_secs());
     command.args(["run", LOCK, "--masters", urls, "--identity", name]);
     command.args(["--lease-duration", &lease]);

@@ -43,9 +43,7 @@ impl Quorum {
     }
 
     fn arguments(&self, command: &mut Command, lock: &str, flags: &[&str], script: &str) {
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
-            command.env_remove(name);
-        }
+        crate::common::forget_variables(command);
         command.args(["run", lock, "--masters", &self.urls]).args(flags);
         command.args(["--", "sh", "-c", script]);
     }
