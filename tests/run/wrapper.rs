@@ -2,10 +2,12 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::Once;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::signal::unix::SignalKind;
 
 use crate::common::{ChildGuard, RedisServers, eventually_blocking, processes};
 use crate::program;
@@ -23,6 +25,7 @@ pub struct Quorum {
 
 impl Quorum {
     pub fn start() -> Self {
+        heed_signals();
         let (servers, urls) = program::quorum();
         Self { servers, urls }
     }
@@ -65,6 +68,31 @@ impl Quorum {
     pub fn resume(&self) {
         self.servers.iter().for_each(|server| server.resume().unwrap());
     }
+}
+
+/// Whoever starts the tests in the background, or by `nohup`, has them ignore signals, and what is ignored stays so in every
+/// program that they start: `redlock run` and its command would, as they should. What is handled here is the default there.
+fn heed_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:"))
+            .unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT].map(|signal| signal as i32) {
+            if ignored & 1 << (number - 1) != 0 {
+                // Nobody waits for it: the handler is what counts, and stays.
+                drop(tokio::signal::unix::signal(SignalKind::from_raw(number)).unwrap());
+            }
+        }
+    });
 }
 
 pub struct Wrapper {
