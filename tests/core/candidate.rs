@@ -157,8 +157,14 @@ impl Candidate {
     }
 
     pub(crate) fn crash(&mut self) {
+        self.elector_dies();
+        self.published = None;
+    }
+
+    /// The task ends, and its process does not notice: it goes on asking for what was published last.
+    pub(crate) fn elector_dies(&mut self) {
         self.life += 1;
-        (self.machine, self.published, self.timer) = (None, None, None);
+        (self.machine, self.timer) = (None, None);
         (self.floor, self.sum, self.heals) = (0, None, None);
         self.silent = [false; MAX_MASTERS];
         self.calls.clear();
@@ -169,13 +175,24 @@ impl Candidate {
 
     /// What others read: a value with an end.
     pub(crate) fn authority(&self, at: Instant) -> Option<Authority> {
+        if self.holds_for_ever() {
+            return self.published;
+        }
         self.published?.at(self.clock.moment(at))
+    }
+
+    fn holds_for_ever(&self) -> bool {
+        self.plant == Plant::DeathHolds && !self.alive()
     }
 
     /// When that ends, in true time.
     pub(crate) fn authority_ends(&self) -> Option<Instant> {
-        self.published
-            .map(|authority| self.clock.instant(authority.valid_until))
+        let authority = self.published?;
+        Some(if self.holds_for_ever() {
+            Instant::MAX
+        } else {
+            self.clock.instant(authority.valid_until)
+        })
     }
 
     /// The lease that the authority stands on.

@@ -80,8 +80,15 @@ impl World {
                 }
             },
             7 if self.candidates[candidate].alive() => {
-                self.count("crash of a candidate");
-                self.candidates[candidate].crash();
+                if self.rng.bool() {
+                    self.count("crash of a candidate");
+                    self.candidates[candidate].crash();
+                } else {
+                    if self.candidates[candidate].authority(self.now).is_some() {
+                        self.count("death of a holder's elector");
+                    }
+                    self.candidates[candidate].elector_dies();
+                }
             }
             8 if !self.candidates[candidate].alive() => self.start(candidate),
             9 => {

@@ -28,4 +28,6 @@ pub(crate) enum Plant {
     /// Where a reserve was not heard of, the lease is deleted.
     ReserveUndone,
     UndoOfOthers,
+    /// What an elector published last is believed for ever once its task has died.
+    DeathHolds,
 }

@@ -59,5 +59,6 @@ found! {
     a_reserve_before_the_local_end_is_found: ReserveBeforeTheEnd by "S3", "S6";
     a_reserve_on_a_minority_is_found: ReserveOnAMinority by "reserved";
     a_reserve_that_is_undone_is_found: ReserveUndone by "reserved";
+    a_death_of_the_task_that_still_holds_is_found: DeathHolds by "S1", "S3";
     an_undo_of_others_leases_is_found: UndoOfOthers by "S3", "S6";
 }

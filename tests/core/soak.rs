@@ -20,7 +20,7 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All that can go wrong here. One that did not happen makes the run worth nothing.
-const FAULTS: [&str; 21] = [
+const FAULTS: [&str; 22] = [
     "FLUSHALL",
     "break",
     "clock beyond the drift",
@@ -28,6 +28,7 @@ const FAULTS: [&str; 21] = [
     "crash of a candidate",
     "crash of a master that keeps its memory",
     "crash of a master without memory",
+    "death of a holder's elector",
     "delay",
     "duplicate",
     "hung master",
