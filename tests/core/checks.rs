@@ -149,19 +149,13 @@ impl Checks {
             self.fail("S2", at, format!("slot {slot}: {first:?} and {job:?}"));
         }
     }
+}
 
-    /// S5: a while after a win in good weather, nothing is left of those who lost.
-    pub(crate) fn nothing_left(&mut self, at: Instant, holder: &Candidate, masters: &[&Master]) {
-        for master in masters {
-            if let Some(lease) = master
-                .lease(at)
-                .filter(|lease| Some(lease.nonce) != holder.nonce())
-            {
-                let how = format!("{lease:?} is left under the lease of {}", holder.cluster);
-                return self.fail("S5", at, how);
-            }
-        }
-    }
+/// S5: what is there of those who lost, a while after a win in good weather.
+pub(crate) fn left(at: Instant, holder: &Candidate, masters: &[&Master]) -> Option<String> {
+    let mut leases = masters.iter().filter_map(|master| master.lease(at));
+    let lease = leases.find(|lease| Some(lease.nonce) != holder.nonce())?;
+    Some(format!("{lease:?} is left under the lease of {}", holder.cluster))
 }
 
 /// Whether this master's vote could go to another than the holder.

@@ -91,12 +91,15 @@ fn simulate() {
         .map(|(fault, count)| format!("{fault} {count}"))
         .collect();
     println!(
-        "{seeds} seeds, {} violations, {rate:.0} seeds/s, {} leases won, faults: {}",
+        "{seeds} seeds, {} violations, {rate:.0} seeds/s, {} leases won, {} of {} entries late, faults: {}",
         violations.len(),
         all.wins,
+        all.late,
+        all.entries,
         faults.join(", ")
     );
     assert!(violations.is_empty(), "{violations:?}");
+    all.is_prompt();
     let missing: Vec<_> = FAULTS
         .into_iter()
         .filter(|fault| all.faults.get(fault).is_none_or(|count| *count == 0))
@@ -105,13 +108,4 @@ fn simulate() {
         missing.is_empty(),
         "never happened: {missing:?}; more SEEDS are needed"
     );
-}
-
-impl Happened {
-    fn add(&mut self, other: Self) {
-        self.wins += other.wins;
-        for (fault, count) in other.faults {
-            *self.faults.entry(fault).or_default() += count;
-        }
-    }
 }
