@@ -23,7 +23,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -32,7 +32,7 @@ use tokio::{
 
 use super::{
     clients::Clients,
-    events::Events,
+    events::{Events, Happening},
     locks::Locks,
     object::ObjectKey,
     observe::Observation,
@@ -310,6 +310,11 @@ impl Core {
                 self.see_answer(object, now);
                 if let Some(entry) = self.locks.get_mut(&key) {
                     entry.said_unknown = unknown;
+                    let object = entry.object.object_ref(&());
+                    for (what, note) in std::mem::take(&mut entry.news) {
+                        let object = object.clone();
+                        self.events.tell(Happening { what, object, note });
+                    }
                 }
             }
             Written::Quorum(mut object) => {

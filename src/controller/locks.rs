@@ -7,7 +7,8 @@ use std::{
 
 use super::{
     claims::{Age, Claims, Name},
-    core::{drain::Purpose, leases::SeenEnd, place::Leaving},
+    core::{drain::Purpose, happened::Settled, leases::SeenEnd, place::Leaving},
+    events::What,
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
@@ -47,6 +48,9 @@ pub(super) struct LockEntry {
     pub(super) changing_finalizer: bool,
     /// By the statuses that were seen.
     pub(super) own_tokens: OwnTokens,
+    pub(super) settled: Settled,
+    /// What is told when the status that is being written has been.
+    pub(super) news: Vec<(What, String)>,
     /// What was switched on its behalf when it was judged last.
     in_force_before: BTreeSet<Switched>,
     /// Where it is contended for: the plan that was put there.
@@ -176,14 +180,20 @@ impl Locks {
             Some(entry) => {
                 if !is_older(&object.metadata, &entry.object.metadata) {
                     // Made anew under its name: what was under way concerned the one before.
-                    if entry.object.metadata.uid != object.metadata.uid && entry.leaving.take().is_some() {
-                        // It starts nothing any more.
-                        entry.warden = None;
+                    if entry.object.metadata.uid != object.metadata.uid {
+                        entry.settled = Settled::default();
+                        if entry.leaving.take().is_some() {
+                            // It starts nothing any more.
+                            entry.warden = None;
+                        }
                     }
+                    entry.settled.see(&object);
                     entry.object = object;
                 }
             }
             None => {
+                let mut settled = Settled::default();
+                settled.see(&object);
                 let entry = LockEntry {
                     object,
                     first_seen: now,
@@ -198,6 +208,8 @@ impl Locks {
                     leaving: None,
                     changing_finalizer: false,
                     own_tokens: OwnTokens::default(),
+                    settled,
+                    news: Vec::new(),
                     in_force_before: BTreeSet::new(),
                     put: None,
                     remains: None,

@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::targets::{GATE, Gates, guarded, ready_pod, replica, world};
+use crate::world::World;
 
 const LOCKS: usize = 5;
 
@@ -62,5 +63,32 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             })
             .await;
         assert_eq!(gates.generation(name).await, before, "{name} was written to");
+    }
+    what_is_stopped_is_told_once(&world, &names).await;
+}
+
+/// Both replicas see that it has stopped.
+async fn what_is_stopped_is_told_once(world: &World, names: &[String]) {
+    let sibling = replica(world, "replica-1").await;
+    sibling.wait_ready();
+    eventually(BOUND, "replica-1 sees every lock", async || {
+        let locks = sibling.locks();
+        let seen = locks.iter().filter(|lock| lock["holderIdentity"] == "replica-2");
+        if seen.count() == names.len() {
+            Ok(())
+        } else {
+            Err(locks)
+        }
+    })
+    .await;
+    for name in names {
+        let down = r#"{"spec": {"state": "SteppedDown", "reason": "test"}}"#;
+        world.kubectl(&["patch", "leaderlock", name, "--type=merge", "--patch", down]);
+    }
+    for name in names {
+        world.told(name, "TargetStopped").await;
+    }
+    for name in names {
+        assert_eq!(world.events(name, "TargetStopped").len(), 1, "{name}");
     }
 }

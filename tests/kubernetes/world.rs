@@ -153,6 +153,11 @@ impl World {
 
     /// Whether an event with this reason is about an object of this name; its note.
     pub fn event(&self, name: &str, reason: &str) -> Option<String> {
+        self.events(name, reason).into_iter().next()
+    }
+
+    /// The notes of all of them.
+    pub fn events(&self, name: &str, reason: &str) -> Vec<String> {
         let all = self.kubectl(&[
             "get",
             "events.events.k8s.io",
@@ -162,10 +167,10 @@ impl World {
         ]);
         let all: Value = serde_json::from_str(&all).unwrap();
         let items = all["items"].as_array().unwrap().iter();
-        let mut notes = items
+        items
             .filter(|event| event["regarding"]["name"] == name && event["reason"] == reason)
-            .map(|event| event["note"].as_str().unwrap_or_default().to_owned());
-        notes.next()
+            .map(|event| event["note"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// Waits for an event, and prints it.

@@ -1,7 +1,12 @@
 //! What to tell of targets.
 
+use std::collections::BTreeMap;
+
 use crate::{
-    api::lock_status::{TargetState, TargetStatus},
+    api::{
+        LeaderLock,
+        lock_status::{LeaderLockStatus, TargetState, TargetStatus},
+    },
     controller::{events::What, warden::Report},
 };
 
@@ -20,9 +25,8 @@ pub(super) fn happened(before: Option<&Report>, now: &Report, off: Option<Off>) 
         let mut known = before.iter().flat_map(|report| &report.targets);
         let before = known.find(|known| known.name == target.name);
         all.extend(match off {
-            None => switched(before, target),
             Some(Off::Observed) => would(before, target),
-            Some(Off::Paused) => None,
+            Some(Off::Paused) | None => None,
         });
     }
     let conflict = |report: &Report| {
@@ -39,15 +43,37 @@ pub(super) fn happened(before: Option<&Report>, now: &Report, off: Option<Off>) 
     all
 }
 
-fn switched(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(What, String)> {
-    let before = before.filter(|before| before.observed != target.observed);
-    match (before?, target.observed) {
-        (_, TargetState::Active) => Some((What::TargetActivated, format!("target {} runs", target.name))),
-        (_, TargetState::Standby) => {
-            Some((What::TargetStopped, format!("target {} is stopped", target.name)))
+/// How each target was when it was last seen to run or to be stopped, by the statuses of its lock.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Settled(BTreeMap<String, TargetState>);
+
+impl Settled {
+    pub(in crate::controller) fn see(&mut self, object: &LeaderLock) {
+        let targets = object.status.iter().flat_map(|status| &status.targets);
+        for target in targets.filter(|target| is_settled(target)) {
+            self.0.insert(target.name.clone(), target.observed);
         }
-        _ => None,
     }
+
+    /// What this status is the first to say. Every replica sees how the targets are, and one writes it.
+    pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(What, String)> {
+        let targets = status.targets.iter().filter(|target| is_settled(target));
+        targets.filter_map(|target| self.switched(target)).collect()
+    }
+
+    fn switched(&self, target: &TargetStatus) -> Option<(What, String)> {
+        let (before, name) = (self.0.get(&target.name), &target.name);
+        match target.observed {
+            _ if before == Some(&target.observed) => None,
+            TargetState::Active => Some((What::TargetActivated, format!("target {name} runs"))),
+            // What is found stopped at first was not stopped.
+            _ => before.map(|_| (What::TargetStopped, format!("target {name} is stopped"))),
+        }
+    }
+}
+
+const fn is_settled(target: &TargetStatus) -> bool {
+    matches!(target.observed, TargetState::Active | TargetState::Standby)
 }
 
 /// Once for each change of mind.
@@ -76,7 +102,7 @@ pub(in crate::controller) fn intention(target: &TargetStatus) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use TargetState::{Active, Standby, Unknown};
+    use TargetState::{Active, Changing, Standby, Unknown};
 
     fn target(desired: TargetState, observed: TargetState) -> TargetStatus {
         TargetStatus {
@@ -105,14 +131,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_at_first_did_not_happen() {
-        assert_eq!(switched(None, &target(Active, Active)), None);
-        let unknown = target(Active, Unknown);
-        let (what, _) = switched(Some(&unknown), &target(Active, Active)).unwrap();
-        assert_eq!(what, What::TargetActivated);
-        assert_eq!(
-            switched(Some(&target(Active, Active)), &target(Standby, Active)),
-            None
-        );
+    fn a_target_is_told_of_when_it_has_changed_since_it_was_last_settled() {
+        let status = |observed| LeaderLockStatus {
+            targets: vec![target(Active, observed)],
+            ..LeaderLockStatus::default()
+        };
+        let mut settled = Settled::default();
+        let mut lock = serde_yaml::from_str::<LeaderLock>(
+            "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: lock}, spec: {quorumRef: {name: q}}}",
+        )
+        .unwrap();
+        // In this order: what is written, and what it says.
+        for (observed, told) in [
+            (Unknown, None),
+            (Standby, None),
+            (Changing, None),
+            (Active, Some(What::TargetActivated)),
+            (Active, None),
+            (Unknown, None),
+            (Active, None),
+            (Changing, None),
+            (Standby, Some(What::TargetStopped)),
+            (Standby, None),
+        ] {
+            lock.status = Some(status(observed));
+            let news = settled.news(lock.status.as_ref().unwrap()).into_iter().next();
+            assert_eq!(news.map(|(what, _)| what), told, "{observed:?}");
+            settled.see(&lock);
+        }
     }
 }

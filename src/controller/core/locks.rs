@@ -5,7 +5,11 @@ use std::time::Duration;
 use kube::Resource;
 use tokio::sync::watch;
 
-use super::{Core, Job, failover::abstains_until, targets::paused};
+use super::{
+    Core, Job,
+    failover::abstains_until,
+    targets::{off, paused},
+};
 use crate::{
     api::{LeaderLock, leader_lock::Candidates},
     clock,
@@ -232,9 +236,18 @@ impl Core {
             return;
         }
         tracing::debug!(lock = %key, author = ?who, ?status, "status to be written");
-        let Some(status) = writer::replacement(&before, &status) else {
+        let told = status;
+        let Some(status) = writer::replacement(&before, &told) else {
             return;
         };
+        if let Some(entry) = self.locks.get_mut(key) {
+            let switched = off(&object, entry.put.as_deref()).is_none();
+            entry.news = if switched {
+                entry.settled.news(&told)
+            } else {
+                Vec::new()
+            };
+        }
         let version = object.metadata.resource_version.clone().unwrap_or_default();
         let write = writer::write_lock(self.clients.urgent.clone(), key.clone(), version, status);
         self.pace.tell(now);

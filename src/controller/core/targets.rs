@@ -254,7 +254,7 @@ pub(super) fn paused(object: &LeaderLock) -> Option<&str> {
 }
 
 /// Why nothing of it is switched, if so.
-fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
+pub(super) fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
     if paused(object).is_some() {
         return Some(Off::Paused);
     }
