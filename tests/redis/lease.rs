@@ -24,7 +24,7 @@ pub(crate) async fn unhurried(count: usize) -> (crate::common::RedisServers, Ope
     let servers = crate::common::RedisServers::start(count, &ServerOptions::default()).unwrap();
     let masters = open(&MastersConfig {
         command_timeout: PATIENT,
-        acquire_limit: PATIENT,
+        acquire_limit: 2 * PATIENT,
         ..config(&servers)
     });
     init(&masters).await.unwrap();
