@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 fn with_grace(name: &'static str) -> impl FnOnce(&mut Command) {
     move |command| {
-        command.args(["--identity", name, "--lease-duration", "4s", "--stop-grace", "1s"]);
+        command.args(["--identity", name, "--lease-duration", "6s", "--stop-grace", "1s"]);
     }
 }
 

@@ -28,7 +28,7 @@ fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut one = Agent::start("one", &urls);
         let first = one.wait_active();
-        let two = Agent::start("two", &urls);
+        let mut two = Agent::start("two", &urls);
         two.wait_knows("one");
         let told = Instant::now();
         one.child.signal(signal);
@@ -38,8 +38,7 @@ fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
         println!("ended after {took:?}");
         assert_eq!(status.code(), Some(0));
         assert!(next > first);
-        let said = two.child.stderr();
-        let won = said.iter().find(|line| line.contains("lease acquired")).unwrap();
+        let won = two.child.wait_for_line(BOUND, "lease acquired");
         assert!(won.contains("\"after\":\"release\""), "{won}");
     }
 }
@@ -85,8 +84,8 @@ fn who_steps_down_leaves_the_lock_to_others_for_a_while() {
     // Alone, it comes back when it has left the others their time.
     drop(two);
     assert!(one.wait_active() > next);
-    assert_eq!(one.post("/v1/step-down").0, 200);
     let down = Instant::now();
+    assert_eq!(one.post("/v1/step-down").0, 200);
     assert_eq!(one.post("/v1/step-down").0, 200, "also of one that is not active");
     one.wait_active();
     assert!(down.elapsed() > LEASE / 2, "back after {:?}", down.elapsed());

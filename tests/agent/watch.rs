@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::common::eventually_blocking;
-use crate::fixture::{Agent, BOUND, Events, masters, reader};
+use crate::fixture::{Agent, BOUND, Events, LEASE, masters, reader};
 
 /// See `src/agent/http.rs`.
 const READERS: usize = 256;
@@ -84,12 +84,14 @@ fn readers_that_do_not_read_hold_nothing_up() {
     // Renewed and answered all the same.
     let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
     let token = one.lock()["token"].clone();
-    eventually_blocking(BOUND, "two leases long", || {
+    eventually_blocking(BOUND, "longer than a lease", || {
         let asked = Instant::now();
         let (status, body) = one.get("/v1/active");
         slowest = slowest.max(asked.elapsed());
         assert_eq!(status, 200, "{body}");
-        (begun.elapsed() > Duration::from_secs(4)).then_some(()).ok_or(())
+        (begun.elapsed() > LEASE + Duration::from_secs(1))
+            .then_some(())
+            .ok_or(())
     });
     println!("slowest answer with {READERS} readers: {slowest:?}");
     assert_eq!(one.lock()["token"], token, "the lease was kept");
@@ -109,5 +111,5 @@ fn readers_that_do_not_read_hold_nothing_up() {
     one.child.signal(Signal::SIGTERM);
     let (status, took) = one.child.wait(BOUND);
     assert_eq!(status.code(), Some(0));
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }

@@ -23,7 +23,9 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
             "healthy: 3 of 3 masters vote",
         ],
     );
-    assert!(!ran.stdout.contains('✗') && !ran.stdout.contains('!'), "{ran:#?}");
+    // On a busy machine an answer may take long, which is warned of.
+    let mut lines = ran.stdout.lines().filter(|line| !line.contains("latency"));
+    assert!(lines.all(|line| !line.contains(['✗', '!'])), "{ran:#?}");
     let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
     assert_eq!(keys, ["redlock:meta"]);
 

@@ -116,6 +116,6 @@ async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
         }
     })
     .await;
-    redlock(&["status", "--masters", &urls]).expect(0, &["sealing, 6", " s left"]);
-    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ sealed", "sealing, 6"]);
+    redlock(&["status", "--masters", &urls]).expect(0, &["sealing, ", " s left"]);
+    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ sealed", "sealing, "]);
 }

@@ -1,8 +1,20 @@
-//! A connection of somebody who watches from outside.
+//! Connections of somebody who watches from outside.
 
 use std::time::Duration;
 
-use redis::{Client, Connection, RedisResult};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Connection, RedisResult};
+
+/// For a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A new one, that waits for its answers: by itself the library gives one up after half a second.
+pub async fn patient(client: &Client) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
 
 /// The one that is there, or a new one; neither connecting nor an answer takes longer than `patience`.
 pub fn kept<'a>(

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Longer than any program under test may take to answer.
-const BOUND: Duration = Duration::from_secs(5);
+/// For a busy machine; no program under test takes so long to answer.
+const BOUND: Duration = Duration::from_secs(20);
 
 /// Status and body.
 pub fn get(port: u16, path: &str) -> io::Result<(u16, String)> {

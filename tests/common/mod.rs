@@ -19,7 +19,7 @@ mod tls;
 pub mod tools;
 
 pub use child::ChildGuard;
-pub use connection::kept;
+pub use connection::{kept, patient};
 pub use eventually::{eventually, eventually_blocking};
 pub use proxy::{Mode, Proxy};
 pub use redlock::demo::redis_server::{Persistence, RedisServer, RedisServers, ServerOptions, TlsFiles};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{ChildGuard, eventually_blocking};
 
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(30);
 
 /// The demo, with all its temporary files below `folder`.
 pub fn demo(folder: &Path, arguments: &[&str]) -> ChildGuard {

@@ -18,14 +18,15 @@ use crate::program::redlock;
 use crate::typed::{commands, typed};
 use crate::world::World;
 
-/// As the manifests have it.
-const PORT: u16 = 4040;
+/// As the manifests have it; in its place one that nobody has.
+const PORT: &str = "4040";
 const FOLDER: &str = "examples/agent";
 
 /// The pods of one Deployment, on this machine.
 struct Pod {
     containers: Vec<Container>,
     variables: BTreeMap<String, String>,
+    port: u16,
 }
 
 impl Pod {
@@ -48,6 +49,7 @@ impl Pod {
         Self {
             containers: first.into_iter().chain(spec.containers).collect(),
             variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            port: free_port(),
         }
     }
 
@@ -65,10 +67,11 @@ impl Pod {
         let words = entry
             .into_iter()
             .chain(container.args.clone().unwrap_or_default());
-        words.map(|word| self.expanded(word)).collect()
+        words.map(|word| self.expanded(&word)).collect()
     }
 
-    fn expanded(&self, word: String) -> String {
+    fn expanded(&self, word: &str) -> String {
+        let word = word.replace(PORT, &self.port.to_string());
         self.variables.iter().fold(word, |word, (name, value)| {
             word.replace(&format!("$({name})"), value)
         })
@@ -96,7 +99,7 @@ method=GET
 for word in \"$@\"; do
   case $word in --post-data=*) method=POST ;; esac
 done
-exec curl -sf -m 2 -o /dev/null -X $method \"$word\"
+exec curl -sf -m 20 -o /dev/null -X $method \"$word\"
 ";
 
 impl Image {
@@ -191,10 +194,15 @@ fn native_sidecar(urls: &str) {
     wait_for("another one is active", || active(port) == Some(200));
 
     let agent = pod.start("agent");
-    wait_for("it stands by", || active(PORT) == Some(409));
+    wait_for("it stands by", || active(pod.port) == Some(409));
     let image = Image::new();
     let app = pod.container("app");
     let probe = app.liveness_probe.clone().unwrap().exec.unwrap().command.unwrap();
+    let expanded = |words: &[String]| -> Vec<String> {
+        let words = words.iter();
+        words.map(|word| pod.expanded(word)).collect()
+    };
+    let probe = expanded(&probe);
     let _app = ChildGuard::spawn("app", &mut image.command(&pod.line("app")));
     assert!(image.run(&probe).success(), "it lives while it waits");
     assert!(!image.has_begun());
@@ -211,7 +219,7 @@ fn native_sidecar(urls: &str) {
         .unwrap()
         .command
         .unwrap();
-    assert!(image.run(&hook).success());
+    assert!(image.run(&expanded(&hook)).success());
     assert!(
         !image.run(&probe).success(),
         "it is stopped as soon as it may not act"
@@ -228,9 +236,9 @@ fn plain_sidecar(urls: &str) {
     assert!(app.stdout().is_empty());
     let _agent = pod.start("agent");
     wait_for("it works", || app.stdout().iter().any(|line| line == "works"));
-    assert_eq!(active(PORT), Some(200));
-    assert_eq!(http::post(PORT, "/v1/step-down").unwrap().0, 200);
-    assert_ne!(active(PORT), Some(200));
+    assert_eq!(active(pod.port), Some(200));
+    assert_eq!(http::post(pod.port, "/v1/step-down").unwrap().0, 200);
+    assert_ne!(active(pod.port), Some(200));
 }
 
 /// The app is started under the lease, with its token.

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::BOUND;
-use crate::world::{World, lock, redlock_as};
+use crate::world::{World, condition, lock, redlock_as};
 
 const IMMEDIATE: &str = "  firstStart: Immediate\n";
 const REQUEST: &str = "redlock.dev/hand-over";
@@ -24,6 +23,11 @@ async fn objects_are_looked_at_and_broken_by_name() {
     world.apply(&world.quorum("default", IMMEDIATE));
     world.apply(&lock("report", ""));
     let before = world.lock_status("report", "is held", held("replica-1")).await;
+    world
+        .quorum_status("default", "is ready and reported on", |status| {
+            condition(status, "Ready").0 == "True" && status["reporters"][0].is_object()
+        })
+        .await;
     let namespace = world.namespace.name().to_owned();
     let n = namespace.as_str();
 
@@ -342,8 +346,8 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     assert_eq!(still["fencingToken"], after["fencingToken"]);
 
     // Nobody answers: the wish is taken back, so that it does not come true later.
-    us_operator.child.signal(Signal::SIGSTOP);
-    eu_operator.child.signal(Signal::SIGSTOP);
+    us_operator.child.freeze();
+    eu_operator.child.freeze();
     us.redlock(&[
         "hand-over",
         "-n",

@@ -3,9 +3,12 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::eventually;
+use crate::common::{eventually, patient};
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, throughout};
+
+/// Longer than until it infers that nobody can report, which is twice the longest lease.
+const INFERRED: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses() {
@@ -39,7 +42,7 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
     assert!(limit.expect("prlimit, of util-linux, runs").success());
     for server in &world.masters {
         let client = redis::Client::open(server.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = patient(&client).await.unwrap();
         for kind in ["pubsub", "normal"] {
             let mut command = redis::cmd("CLIENT");
             command.arg("KILL").arg("TYPE").arg(kind).arg("SKIPME").arg("yes");
@@ -53,12 +56,11 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
             })
             .await;
     }
-    // Longer than until it infers that nobody can report.
     let before = (world.writes("leaderlocks"), world.writes("redisquorums"));
-    throughout(Duration::from_secs(10), || {}).await;
+    throughout(INFERRED, || {}).await;
     let (locks, quorums) = (world.writes("leaderlocks"), world.writes("redisquorums"));
     let (locks, quorums) = (locks - before.0, quorums - before.1);
-    println!("in 10 s: {locks} writes of locks, {quorums} of the quorum");
+    println!("in {INFERRED:?}: {locks} writes of locks, {quorums} of the quorum");
     assert!(locks <= 8 && quorums <= 8, "{locks} and {quorums} writes");
     for name in ["a", "b"] {
         world

@@ -22,7 +22,7 @@ async fn kubectl_shows_who_holds_a_lock() {
     assert_eq!(status["holderCluster"], "test");
     assert_eq!(status["leaseTransitions"], 0);
     assert_eq!(status["observedGeneration"], 1);
-    assert_eq!(status["timings"]["leaseDurationMilliseconds"], 2000);
+    assert_eq!(status["timings"]["leaseDurationMilliseconds"], 6000);
     for (kind, wanted) in [
         ("Ready", "True"),
         ("QuorumAvailable", "True"),

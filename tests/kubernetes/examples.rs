@@ -48,7 +48,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         .install_rbac_with(world.namespace.name(), &RIGHTS)
         .await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 60"));
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
     let _kubelet = Kubelet::start(&world.plane, "test", 1, &Recorder::default());
     let _operator = world.operator("replica-1").await;
     let recipes = recipes();

@@ -16,7 +16,7 @@ const ENFORCED: &str = "redlock_target_enforced";
 async fn world(options: Options) -> World {
     let world = World::with(3, options).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    world.apply(&quorum);
     world
 }
 
@@ -138,8 +138,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
     ] {
         let targets =
             format!(", targets: [{{name: gate, action: Scale, stopSeconds: 1, ref: {{{reference}}}}}]");
-        let long = "leaseDurationSeconds: 6";
-        world.apply(&lock(name, &targets).replace("leaseDurationSeconds: 2", long));
+        world.apply(&lock(name, &targets));
     }
     let says = async |name: &str, reason: &str| {
         let status = world
@@ -192,7 +191,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         ),
     ] {
         let target = format!(", targets: [{{name: t, {action}}}]");
-        world.apply(&lock(name, &target).replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6"));
+        world.apply(&lock(name, &target));
         let text = says(name, "Forbidden").await;
         for line in rules {
             assert!(text.contains(line), "{line} in {text}");
@@ -305,7 +304,6 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         let target = "{name: web, action: Scale, stopSeconds: 1, scale: {activeReplicas: 2}, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: web}}";
         lock("report", &format!("{more}, targets: [{target}]"))
-            .replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
     };
     let _operator = world.operator("replica-1").await;
     // Nobody says how many: by default one, and that is nobody's word.

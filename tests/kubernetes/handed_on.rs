@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::common::{RedisServer, eventually};
 use crate::fixture::kubelet::{READY, Recorder, Run, overlaps};
-use crate::fixture::{BOUND, Kubelet, Operator, seed};
+use crate::fixture::{BOUND, Kubelet, Operator, SERVICE_ACCOUNT, seed};
 use crate::program::Ran;
 use crate::world::{World, condition, lock, message, quorum_of, timed};
 
@@ -18,6 +18,8 @@ const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
 const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 3, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
+/// What is passed on is stopped long before it would end.
+const LEASE: &str = "Seconds: 12";
 /// Its pods use all of their two seconds when they are asked to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
@@ -48,6 +50,26 @@ impl Cluster {
         let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
         let namespace = self.world.namespace.name();
         self.world.plane.install_rbac_with(namespace, &rights).await;
+        self.may_switch(true).await;
+    }
+
+    /// Waits until the API server follows what the operator was granted.
+    async fn may_switch(&self, wanted: bool) {
+        let namespace = self.world.namespace.name();
+        let account = format!("--as=system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}");
+        let question = [
+            "auth",
+            "can-i",
+            "patch",
+            "deployments.apps",
+            "--subresource=scale",
+        ];
+        let question = [&question[..], &["--namespace", namespace, &account]].concat();
+        eventually(BOUND, &format!("may switch: {wanted}"), async || {
+            let may = self.world.plane.kubectl(&question).status.success();
+            if may == wanted { Ok(()) } else { Err(may) }
+        })
+        .await;
     }
 
     /// With its operator, once that is known to be alive to whoever begins after it.
@@ -57,8 +79,7 @@ impl Cluster {
             self.world.namespace.name()
         );
         let quorum = quorum_of("default", urls, &shared);
-        self.world
-            .apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+        self.world.apply(&quorum.replace("Seconds: 6", LEASE));
         // Not applied: nobody declares its replicas.
         let mut work: Value = serde_json::from_str(WORK).unwrap();
         work["spec"]["template"]["metadata"]["annotations"][READY] = ready.to_string().into();
@@ -72,8 +93,7 @@ impl Cluster {
             })
             .await;
         let report = lock("report", &format!("{TARGET}{more}"));
-        self.world
-            .apply(&report.replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6"));
+        self.world.apply(&report.replace("Seconds: 6", LEASE));
         operator
     }
 
@@ -183,7 +203,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
-    eu.hand_over("us", &["--wait", "4s"])
+    eu.hand_over("us", &["--wait", "8s"])
         .expect(1, &["given up, but nobody was seen to take it"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
@@ -215,6 +235,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
     let held = us.is("Active").await;
     // It is not allowed to.
     us.world.plane.install_rbac(us.world.namespace.name()).await;
+    us.may_switch(false).await;
     us.hand_over("eu", &[]).expect(
         1,
         &[
@@ -258,9 +279,9 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let alone = eu.is("Active").await;
     runs(&recorder, "eu").await;
     let _second = eu.world.operator_of("eu", "eu-2").await;
-    let _other = us.declare(&urls, UNREADY, true).await;
-    us.is("Standby").await;
+    crate::world::throughout(Duration::from_secs(4), || ()).await;
     assert_eq!(eu.is("Active").await["fencingToken"], alone["fencingToken"]);
+    let _other = us.declare(&urls, UNREADY, true).await;
 
     // Until another cluster is known to be alive.
     timed("the other cluster is known", async || {

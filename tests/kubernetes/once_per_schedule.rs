@@ -222,7 +222,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     cluster.apply(&yearly());
     enforced("AsDeclared").await;
     // A lock of such targets alone goes at once.
-    cluster.kubectl(&["delete", "ll", NAME, "--timeout=20s"]);
+    cluster.kubectl(&["delete", "ll", NAME, "--timeout=60s"]);
     eventually(BOUND, "it is released", async || {
         if operator.locks().is_empty() {
             Ok(())

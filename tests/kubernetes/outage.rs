@@ -6,8 +6,8 @@ use crate::common::{Mode, Proxy, eventually};
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock, throughout, timed};
 
-/// Three leases.
-const OUTAGE: Duration = Duration::from_secs(6);
+/// Longer than a lease.
+const OUTAGE: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catches_up() {

@@ -247,10 +247,14 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
     );
     place.pod_is("long-grace", "gone", Value::is_null).await;
     // By force: the API server forgets it at once, and its process is given a last second.
+    let asked = clock::now();
     pods.delete("forced", &parameters.grace_period(0)).await.unwrap();
     place.pod_is("forced", "gone", Value::is_null).await;
-    place.run("forced", "runs still", |run| run.end.is_none()).await;
-    place.run("forced", "ends", |run| run.end.is_some()).await;
+    let forced = place.run("forced", "ends", |run| run.end.is_some()).await;
+    assert!(
+        forced.end.unwrap().since(asked) >= Duration::from_secs(1),
+        "{forced:?}"
+    );
 }
 
 async fn an_unready_pod_runs(place: &Place) {

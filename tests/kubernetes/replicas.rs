@@ -11,6 +11,8 @@ use crate::world::{World, lock, throughout};
 const LOCKS: usize = 20;
 /// Long enough for what is written now and then to show.
 const STEADY: Duration = Duration::from_secs(10);
+/// Less than is left of a lease of 10 s at any time, and more than a busy machine stands still.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn active(operators: &[Operator]) -> Vec<usize> {
     let count = |operator: &Operator| {
@@ -27,9 +29,11 @@ fn active(operators: &[Operator]) -> Vec<usize> {
 async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     let world = World::small(3).await;
     // Leases that a busy machine does not lose: what is counted is what is written without a reason.
-    let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace("Seconds: 2", "Seconds: 10"));
-    let long = |n| lock(&format!("l{n}"), "").replace("Seconds: 2", "Seconds: 10");
+    // Nor does a master that answers late then lose its vote, which would be told.
+    let patient = "  firstStart: Immediate\n  commandTimeoutMilliseconds: 2000\n";
+    let quorum = world.quorum("default", patient);
+    world.apply(&quorum.replace("Seconds: 6", "Seconds: 10"));
+    let long = |n| lock(&format!("l{n}"), "").replace("Seconds: 6", "Seconds: 10");
     let manifests: Vec<String> = (0..LOCKS).map(long).collect();
     world.apply(&manifests.join("---\n"));
     let mut operators = Vec::new();
@@ -76,16 +80,10 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     })
     .await;
     println!("every lock is held again {:?} after SIGTERM", started.elapsed());
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "not before the leases ran out"
-    );
+    assert!(started.elapsed() < AT_ONCE, "not before the leases ran out");
     let (status, _) = leaving.child.wait(BOUND);
     println!("ended {:?} after SIGTERM with {status}", started.elapsed());
-    assert!(
-        status.success() && started.elapsed() < Duration::from_secs(2),
-        "{status}"
-    );
+    assert!(status.success() && started.elapsed() < AT_ONCE, "{status}");
 
     without_masters(&world, &operators).await;
 }
@@ -118,7 +116,7 @@ async fn without_masters(world: &World, operators: &[Operator]) {
             let started = Instant::now();
             let (status, body) = operator.get(path);
             assert_eq!(status, 200, "{path}: {body}");
-            assert!(started.elapsed() < Duration::from_secs(1), "{path}");
+            assert!(started.elapsed() < AT_ONCE, "{path}");
         }
     }
 }

@@ -5,7 +5,8 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use redlock::api::{LeaderLock, RedisQuorum};
 
-use crate::fixture::{ControlPlane, SERVICE_ACCOUNT, client_of};
+use crate::common::eventually;
+use crate::fixture::{BOUND, ControlPlane, SERVICE_ACCOUNT, client_of};
 
 /// A client with the rights of the operator whose release is in this namespace.
 pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<String>) -> Client {
@@ -24,6 +25,25 @@ fn refused<T>(answer: kube::Result<T>) -> bool {
     }
 }
 
+/// Waits until the API server follows what was granted: in the whole cluster, and the Secrets of a namespace.
+async fn in_force(client: &Client, namespace: &str) {
+    let (all, secrets) = (
+        Api::<LeaderLock>::all(client.clone()),
+        Api::<Secret>::namespaced(client.clone(), namespace),
+    );
+    eventually(BOUND, "the rights are in force", async || {
+        let parameters = ListParams::default();
+        let locks = refused(all.list(&parameters).await);
+        let secrets = refused(secrets.list(&parameters).await);
+        if locks || secrets {
+            Err((locks, secrets))
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_operator_reads_what_it_needs_and_nothing_else() {
     let plane = ControlPlane::shared();
@@ -33,6 +53,7 @@ async fn the_operator_reads_what_it_needs_and_nothing_else() {
     let client = operator(plane, own.name(), None).await;
     let all = ListParams::default();
 
+    in_force(&client, own.name()).await;
     assert!(!refused(Api::<LeaderLock>::all(client.clone()).list(&all).await));
     assert!(!refused(Api::<RedisQuorum>::all(client.clone()).list(&all).await));
     assert!(refused(Api::<Node>::all(client.clone()).list(&all).await));
@@ -54,10 +75,12 @@ async fn the_operator_reads_what_it_needs_and_nothing_else() {
 #[tokio::test]
 async fn secrets_are_read_in_the_namespaces_that_were_named() {
     let plane = ControlPlane::shared();
+    plane.install_crds().await;
     let (own, named) = (plane.namespace("own").await, plane.namespace("named").await);
     let value = format!("secretNamespaces={{{}}}", named.name());
     plane.install_rbac_with(own.name(), &[&value]).await;
     let client = operator(plane, own.name(), None).await;
+    in_force(&client, named.name()).await;
     for (namespace, wanted) in [(own.name(), true), (named.name(), false)] {
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
         let answer = secrets.list(&ListParams::default()).await;

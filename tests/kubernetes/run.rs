@@ -22,7 +22,7 @@ async fn a_command_runs_under_a_declared_lock_of_agents() {
     };
     run("work", &[]).expect(0, &[&format!("{namespace}/work by me")]);
     // The lease of the object: what does not fit into it is told with its length.
-    run("work", &["--stop-grace", "8s"]).expect(78, &["--lease-duration 2 s does not leave 8 s"]);
+    run("work", &["--stop-grace", "8s"]).expect(78, &["--lease-duration 6 s does not leave 8 s"]);
     run("report", &[]).expect(78, &["set spec.candidates: Agents"]);
     run("none", &[]).expect(78, &[&format!("there is no LeaderLock {namespace}/none")]);
     // This cluster is to leave it to others.

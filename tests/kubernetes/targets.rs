@@ -1,7 +1,7 @@
 //! What a lock switches: a kind of the tests with a scale subresource, and no pods behind it.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
@@ -59,13 +59,12 @@ pub async fn world() -> World {
     let world = World::new(3).await;
     install(&world).await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum.replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 6"));
+    world.apply(&quorum);
     world
 }
 
 pub fn guarded(name: &str, gate: &str) -> String {
     lock(name, &TARGET.replace("name: gate}", &format!("name: {gate}}}")))
-        .replace("leaseDurationSeconds: 2", "leaseDurationSeconds: 6")
 }
 
 pub struct Gates(Api<DynamicObject>);
@@ -207,7 +206,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
         operator.locks()
     );
     gates.count("gate", 0).await;
-    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=20s"]);
+    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=60s"]);
     eventually(BOUND, "the lock is released", async || {
         if operator.locks().is_empty() {
             Ok(())
@@ -225,7 +224,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     }
     let asked = Instant::now();
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
-    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=20s"]);
+    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=60s"]);
     println!("deleted without any master within {:?}", asked.elapsed());
     assert_eq!(gates.replicas("gate").await, 0);
     for master in &world.masters {
@@ -307,17 +306,23 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
         "{locks} locks passed on within {:?} of SIGTERM, the look included",
         started.elapsed()
     );
-    let (exit, took) = first.child.wait(Duration::from_secs(10));
+    let (exit, took) = first.child.wait(BOUND);
     assert!(exit.success(), "{exit} after {took:?}");
     let given_up = logged(&first, "lease given up");
-    let mut gaps: Vec<f64> = logged(&second, "lease acquired")
-        .into_iter()
-        .filter_map(|(lock, acquired)| {
-            Some(acquired.duration_since(*given_up.get(&lock)?).as_secs_f64() * 1e3)
-        })
-        .collect();
+    let gap = |(lock, acquired): (String, Timestamp)| {
+        Some(acquired.duration_since(*given_up.get(&lock)?).as_secs_f64() * 1e3)
+    };
+    let gaps = eventually(BOUND, "replica-2 has told of every lock", async || {
+        let acquired = logged(&second, "lease acquired").into_iter();
+        let gaps: Vec<f64> = acquired.filter_map(gap).collect();
+        if gaps.len() >= locks {
+            Ok(gaps)
+        } else {
+            Err(gaps.len())
+        }
+    });
+    let mut gaps = gaps.await;
     gaps.sort_by(f64::total_cmp);
-    assert!(gaps.len() >= locks, "{} of {locks}", gaps.len());
     let (p50, p99) = (gaps[gaps.len() / 2], gaps[gaps.len() * 99 / 100]);
     println!(
         "unheld: p50 {p50:.1} ms, p99 {p99:.1} ms, max {:.1} ms (n = {})",

@@ -35,9 +35,13 @@ pub fn typed(plane: &ControlPlane, command: &str) -> String {
 /// it fails.
 pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     let kubeconfig = plane.kubeconfig_admin();
-    let kubectl = plane.kubectl_command(&kubeconfig).get_program().to_owned();
+    // With a HOME of its own: kubectl keeps there what it knows of a server at this port, which was another one's before.
+    let kubectl = plane.kubectl_command(&kubeconfig);
+    let variables = kubectl
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
     let folders = [
-        Path::new(&kubectl),
+        Path::new(kubectl.get_program()),
         Path::new(&helm()),
         Path::new(&promtool()),
         Path::new(env!("CARGO_BIN_EXE_redlock")),
@@ -49,7 +53,7 @@ pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
         .args(["-o", "pipefail", "-c", command])
         .current_dir(folder)
         .env("PATH", &path)
-        .env("KUBECONFIG", &kubeconfig)
+        .envs(variables)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

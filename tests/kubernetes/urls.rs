@@ -1,6 +1,6 @@
 //! The url of a master changes while leases are held.
 
-use crate::common::{RedisServer, ServerOptions};
+use crate::common::{RedisServer, ServerOptions, patient};
 use crate::world::{World, condition, lock, message};
 
 fn server() -> RedisServer {
@@ -29,7 +29,7 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
         world.quorum_status("default", what, uses).await;
     }
     let client = redis::Client::open(old.url()).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&client).await.unwrap();
     let mut question = redis::cmd("HGET");
     question.arg("redlock:meta").arg("fingerprint");
     let said: String = question.query_async(&mut connection).await.unwrap();

@@ -125,7 +125,8 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A RedisQuorum of this name on the masters, whose leases last 2 s at most, with `more` lines of its spec.
+    /// A RedisQuorum of this name on the masters, whose leases last 6 s at most, with `more` lines of its spec.
+    /// A busy machine stands still for a second or two: a lease of 2 s would be lost then, and a test with it.
     pub fn quorum(&self, name: &str, more: &str) -> String {
         let urls: Vec<String> = self.masters.iter().map(RedisServer::url).collect();
         quorum_of(name, &urls, more)
@@ -226,7 +227,7 @@ pub fn quorum_of(name: &str, urls: &[String], more: &str) -> String {
     let masters: String = urls.iter().enumerate().map(master).collect();
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: {name}}}\nspec:\n  masters:\n\
-         {masters}  maxLeaseDurationSeconds: 2\n{more}"
+         {masters}  maxLeaseDurationSeconds: 6\n{more}"
     )
 }
 
@@ -255,11 +256,11 @@ pub fn redlock_as(kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &st
     redlock_with(arguments, &[&[kubeconfig], variables].concat())
 }
 
-/// A LeaderLock on quorum `default` with a lease of 2 s and `more` fields of its spec.
+/// A LeaderLock on quorum `default` with a lease of 6 s and `more` fields of its spec.
 pub fn lock(name: &str, more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}}}\n\
-         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 2{more}}}\n"
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 6{more}}}\n"
     )
 }
 

@@ -81,7 +81,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
     };
     let lease = |seconds: &str, more: &str| {
         lock("x", more).replace(
-            "leaseDurationSeconds: 2",
+            "leaseDurationSeconds: 6",
             &format!("leaseDurationSeconds: {seconds}"),
         )
     };
@@ -105,8 +105,8 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
         ),
         (
             "long.yaml",
-            lease("5", "").replace("name: x", "name: long"),
-            vec!["spec.leaseDurationSeconds", "5", "2"],
+            lease("7", "").replace("name: x", "name: long"),
+            vec!["spec.leaseDurationSeconds", "7", "6"],
         ),
         (
             "field.yaml",
@@ -191,12 +191,12 @@ async fn targets_are_accepted_and_reported_once() {
     let folder = Folder::with(&masters, &[]);
     let target =
         ", targets: [{name: t, action: Suspend, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
-    // Suspending a CronJob needs time to stop, which a lease of 2 s does not leave.
-    let quorum = quorum(&masters, "").replace("maxLeaseDurationSeconds: 2", "maxLeaseDurationSeconds: 120");
+    // Suspending a CronJob needs time to stop, which a lease of 6 s does not leave.
+    let quorum = quorum(&masters, "").replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 120");
     folder.write("quorum.yaml", &quorum);
     folder.write(
         "a.yaml",
-        &lock("a", target).replace(", leaseDurationSeconds: 2", ""),
+        &lock("a", target).replace(", leaseDurationSeconds: 6", ""),
     );
     let mut replica = Replica::start("r", &folder);
     let said = replica.child.wait_for_line(BOUND, "targets are not enforced");

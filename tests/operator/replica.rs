@@ -10,11 +10,13 @@ use redlock::lease::timing::DEFAULT_ACQUIRE_LIMIT;
 use redlock::masters::{Credentials, init};
 use serde_json::Value;
 
-use crate::common::masters::{LONGEST_LEASE, config, open};
+use crate::common::masters::{config, open};
 use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port, http};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);
+/// Of every lock, and the longest of the quorum: a busy machine does not lose it.
+pub const LEASE: Duration = Duration::from_secs(6);
 
 /// Servers that never held anything.
 pub fn servers(count: usize) -> Vec<RedisServer> {
@@ -34,6 +36,7 @@ pub async fn masters(count: usize) -> Vec<RedisServer> {
 
 pub async fn seal(servers: &[RedisServer], credentials: Credentials) {
     let mut config = config(servers);
+    config.longest_lease = LEASE;
     config.acquire_limit = DEFAULT_ACQUIRE_LIMIT;
     config.command_timeout = Duration::from_secs(1);
     config.credentials = credentials;
@@ -51,15 +54,16 @@ pub fn quorum(servers: &[RedisServer], more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: RedisQuorum\nmetadata: {{name: default}}\nspec:\n  masters:\n{masters}  \
          maxLeaseDurationSeconds: {}\n{more}",
-        LONGEST_LEASE.as_secs()
+        LEASE.as_secs()
     )
 }
 
-/// A manifest of lock `ns/<name>`, with a lease of 2 s and `more` fields of its spec.
+/// A manifest of lock `ns/<name>`, with a lease of 6 s and `more` fields of its spec.
 pub fn lock(name: &str, more: &str) -> String {
     format!(
         "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: ns}}\n\
-         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 2{more}}}\n"
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: {}{more}}}\n",
+        LEASE.as_secs()
     )
 }
 
@@ -89,7 +93,10 @@ impl Folder {
     }
 
     pub fn write(&self, file: &str, text: &str) {
-        fs::write(self.path().join(file), text).unwrap();
+        // At once: who follows the folder may look between the two halves of a plain write.
+        let beside = tempfile::NamedTempFile::new_in(self.path().parent().unwrap()).unwrap();
+        fs::write(beside.path(), text).unwrap();
+        beside.persist(self.path().join(file)).unwrap();
     }
 
     pub fn remove(&self, file: &str) {

@@ -12,7 +12,8 @@ const STEPPED_DOWN: &str = ", state: SteppedDown, reason: drill";
 #[tokio::test]
 async fn whose_lease_has_ended_holds_nothing_in_the_eyes_of_one_that_only_looks() {
     let masters = masters(3).await;
-    let mut first = Replica::start("first", &Folder::with(&masters, &["a"]));
+    let folder = Folder::with(&masters, &["a"]);
+    let mut first = Replica::start("first", &folder);
     first.wait_active("a");
     let aside = Folder::with(&masters, &["a"]);
     aside.write("a.yaml", &lock("a", STEPPED_DOWN));
@@ -39,7 +40,7 @@ fn unheld(replica: &Replica) -> f64 {
 
 #[tokio::test]
 async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
-    const HELD: Duration = Duration::from_secs(5);
+    const HELD: Duration = Duration::from_secs(8);
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -54,7 +55,7 @@ async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
     first.child.wait_for_line(BOUND, "\"reason\":\"SteppedDown\"");
     let given_up = Instant::now();
     let counted = unheld(&first) - before;
-    // A second between two looks, and what passed since.
-    let most = given_up.elapsed().as_secs_f64() + 1.5;
+    // A second between two looks, which are late on a busy machine, and what passed since.
+    let most = given_up.elapsed().as_secs_f64() + HELD.as_secs_f64() / 2.0;
     assert!(counted < most, "{counted} s counted, {most} s at most");
 }

@@ -8,12 +8,14 @@ use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, masters};
 
 const PROMISED: Duration = Duration::from_secs(2);
+/// For how long a busy machine may stand still meanwhile.
+const BUSY: Duration = Duration::from_secs(3);
 
 fn ends_well(mut replica: Replica, signal: Signal) -> Vec<String> {
     replica.child.signal(signal);
     let (status, took) = replica.child.wait(BOUND);
     assert_eq!(status.code(), Some(0), "{:#?}", replica.child.stderr());
-    assert!(took < PROMISED, "it took {took:?}");
+    assert!(took < PROMISED + BUSY, "it took {took:?}");
     replica.child.stderr()
 }
 
@@ -24,7 +26,7 @@ async fn the_locks_are_given_back() {
         let folder = Folder::with(&masters, &["a", "b"]);
         let first = Replica::start("first", &folder);
         let tokens = [first.wait_active("a"), first.wait_active("b")];
-        let second = Replica::start("second", &folder);
+        let mut second = Replica::start("second", &folder);
         second.wait_ready();
         eventually_blocking(BOUND, "the second knows the first", || {
             let lock = second.lock("b");
@@ -37,17 +39,8 @@ async fn the_locks_are_given_back() {
         );
         assert!(second.wait_active("a") > tokens[0]);
         assert!(second.wait_active("b") > tokens[1]);
-        let after = second
-            .child
-            .stderr()
-            .into_iter()
-            .find(|line| line.contains("lease acquired"));
-        assert!(
-            after
-                .as_ref()
-                .is_some_and(|line| line.contains("\"after\":\"release\"")),
-            "{after:?}"
-        );
+        let after = second.child.wait_for_line(BOUND, "lease acquired");
+        assert!(after.contains("\"after\":\"release\""), "{after:?}");
     }
 }
 

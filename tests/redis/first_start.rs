@@ -1,6 +1,6 @@
 //! Design §3, "The seal": masters that are new, by the fallback and by `init`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::AsyncCommands;
 use redlock::lease::FencingToken;
@@ -55,7 +55,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
     let masters = open(&config(&servers));
     init(&masters).await.unwrap();
     masters.voters(3).await;
-    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h").await;
     let before = lease
         .authority_at(redlock::lease::Moment::default())
         .unwrap()
@@ -87,7 +87,7 @@ async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_i
         masters.remember_token(FencingToken(now() + day + hour)),
         Remembered::Implausible
     );
-    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h").await;
     let token = authority(&lease).token;
     assert!(token < remembered, "no floor of a grant");
     let largest = masters.largest_counter().await;
@@ -135,7 +135,7 @@ async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
     let begin = Instant::now();
     let report = init(&masters).await.unwrap();
     masters.voters(3).await;
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < WAIT, "nobody waits: {:?}", begin.elapsed());
     assert_eq!(report.sealed, ["m0", "m1", "m2"]);
     assert!(report.slot_floor >= unix_seconds() + 59);
     for server in servers.iter() {
@@ -145,7 +145,7 @@ async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
             Some(report.counter.to_string())
         );
     }
-    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h").await;
     drop(lease);
 
     let again = InitError::InUse {

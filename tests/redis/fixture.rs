@@ -12,7 +12,7 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client, ClientTlsConfig, TlsCe
 
 use crate::common::{
     ChildGuard, Persistence, RedisServer, RedisServers, ServerOptions, TlsMaterial, eventually,
-    eventually_blocking,
+    eventually_blocking, patient,
 };
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -25,8 +25,8 @@ fn client(url: &str) -> Client {
 
 async fn ping(client: &Client) -> redis::RedisResult<String> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(Duration::from_secs(2)))
-        .set_response_timeout(Some(Duration::from_millis(300)));
+        .set_connection_timeout(Some(Duration::from_secs(3)))
+        .set_response_timeout(Some(Duration::from_secs(3)));
     let mut connection = client
         .get_multiplexed_async_connection_with_config(&config)
         .await?;
@@ -34,7 +34,7 @@ async fn ping(client: &Client) -> redis::RedisResult<String> {
 }
 
 async fn info(url: &str, field: &str) -> String {
-    let mut connection = client(url).get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&client(url)).await.unwrap();
     let info: redis::InfoDict = redis::cmd("INFO")
         .arg("server")
         .query_async(&mut connection)
@@ -87,10 +87,7 @@ async fn a_paused_server_takes_bytes_and_answers_only_after_it_goes_on() {
     drop(connection);
     server.resume().unwrap();
     eventually(BOUND, "what was queued in the socket is executed", async || {
-        let mut connection = client
-            .get_multiplexed_async_connection()
-            .await
-            .map_err(|error| error.to_string())?;
+        let mut connection = patient(&client).await.map_err(|error| error.to_string())?;
         match connection.get::<_, Option<u8>>("queued").await {
             Ok(Some(1)) => Ok(()),
             other => Err(format!("{other:?}")),
@@ -127,12 +124,12 @@ async fn a_server_that_starts_empty_has_lost_its_keys_and_is_another_run() {
     };
     let server = RedisServer::start(&options).unwrap();
     let (url, run_id) = (server.url(), info(&server.url(), "run_id").await);
-    let mut connection = client(&url).get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&client(&url)).await.unwrap();
     let () = connection.set("key", "value").await.unwrap();
     server.restart_empty().unwrap();
     assert_eq!(server.url(), url);
     assert_ne!(info(&url, "run_id").await, run_id);
-    let mut connection = client(&url).get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&client(&url)).await.unwrap();
     assert_eq!(connection.get::<_, Option<String>>("key").await.unwrap(), None);
 }
 
@@ -147,16 +144,10 @@ async fn an_append_only_file_survives_a_kill_and_no_file_does_not() {
             ..ServerOptions::default()
         })
         .unwrap();
-        let mut connection = client(&server.url())
-            .get_multiplexed_async_connection()
-            .await
-            .unwrap();
+        let mut connection = patient(&client(&server.url())).await.unwrap();
         let () = connection.set("key", "value").await.unwrap();
         server.restart().unwrap();
-        let mut connection = client(&server.url())
-            .get_multiplexed_async_connection()
-            .await
-            .unwrap();
+        let mut connection = patient(&client(&server.url())).await.unwrap();
         assert_eq!(
             connection.get::<_, Option<String>>("key").await.unwrap(),
             expected,
@@ -177,7 +168,7 @@ async fn a_server_with_users_refuses_everybody_else() {
     assert_eq!(nobody.code(), Some("NOAUTH"), "{nobody}");
     let app = client(&format!("redis://app:secret@127.0.0.1:{}", server.port()));
     assert_eq!(ping(&app).await.unwrap(), "PONG");
-    let mut connection = app.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient(&app).await.unwrap();
     let refused = connection
         .get::<_, Option<String>>("other:key")
         .await
@@ -235,10 +226,7 @@ async fn limits_and_debug_reach_the_server() {
         ..ServerOptions::default()
     };
     let server = RedisServer::start(&options).unwrap();
-    let mut connection = client(&server.url())
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut connection = patient(&client(&server.url())).await.unwrap();
     for (name, expected) in [
         ("maxmemory", "52428800"),
         ("maxmemory-policy", "allkeys-lru"),

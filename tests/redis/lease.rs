@@ -6,14 +6,30 @@ use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
 use redlock::lease::{Authority, FencingToken, LeaseValue, Loss};
-use redlock::masters::{Acquired, Delivery, Lease, Renewal, Request, Tenure};
+use redlock::masters::{Acquired, Delivery, Lease, MastersConfig, Renewal, Request, Tenure, init};
 
-use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use crate::common::masters::{COMMAND_TIMEOUT, LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::seal::{BOUND, raw, register, sealed};
 
 pub(crate) async fn three() -> (crate::common::RedisServers, Opened) {
     sealed(3, &ServerOptions::default()).await
+}
+
+/// Longer than a busy machine stands still.
+pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+
+/// Servers of which all are sealed, and masters whose commands may take so long that whoever waits for one is told apart.
+pub(crate) async fn unhurried(count: usize) -> (crate::common::RedisServers, Opened) {
+    let servers = crate::common::RedisServers::start(count, &ServerOptions::default()).unwrap();
+    let masters = open(&MastersConfig {
+        command_timeout: PATIENT,
+        acquire_limit: 2 * PATIENT,
+        ..config(&servers)
+    });
+    init(&masters).await.unwrap();
+    masters.voters(count).await;
+    (servers, masters)
 }
 
 pub(crate) async fn value(server: &RedisServer, lock: &str) -> Option<String> {
@@ -46,15 +62,15 @@ pub(crate) async fn eventually_values(servers: &[RedisServer], lock: &str, count
 #[tokio::test]
 async fn a_grant_is_the_documented_text_on_every_master_with_an_expiry() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     for server in servers.iter() {
         let text = value(server, "a/b").await.unwrap();
         let parsed: LeaseValue = text.parse().unwrap();
         assert_eq!((parsed.cluster.name(), parsed.identity.as_str()), ("test", "me"));
         assert_eq!(parsed.grant, authority(&lease).token.0, "{text}");
-        let left: i64 = raw(server).await.pttl("redlock:lease:a/b").await.unwrap();
-        assert!((1..=2_000).contains(&left), "{left}");
+        let left: u128 = raw(server).await.pttl("redlock:lease:a/b").await.unwrap();
+        assert!((1..=LONGEST_LEASE.as_millis()).contains(&left), "{left}");
     }
 }
 
@@ -87,9 +103,7 @@ async fn equal_numbers_of_a_majority_take_one_round_trip() {
 #[tokio::test]
 async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
     let (servers, masters) = three().await;
-    let base = authority(&masters.try_acquire("a/first", "me").await.unwrap())
-        .token
-        .0;
+    let base = authority(&masters.acquire_soon("a/first", "me").await).token.0;
     // Somebody else's grants moved two counters, each to a place of its own; this process has not seen them.
     for (server, ahead) in servers.iter().zip([0_u64, 1_000, 2_000]) {
         let _: i64 = raw(server)
@@ -116,7 +130,7 @@ async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
 async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no_vote() {
     let (servers, masters) = three().await;
     let last = (1_u64 << 53) - 1;
-    let first = masters.try_acquire("a/first", "me").await.unwrap();
+    let first = masters.acquire_soon("a/first", "me").await;
     let mut tokens = vec![authority(&first).token.0];
     for written in [last + 1, last + 2, last + 1_000, u64::MAX / 2, u64::MAX] {
         let _: () = raw(&servers[0])
@@ -156,7 +170,7 @@ async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no
 #[tokio::test]
 async fn a_held_lock_is_refused_with_its_holder_and_what_is_left() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     let acquired = masters
         .acquire(&lock_name("a/b"), &identity("you"), LONGEST_LEASE)
@@ -180,7 +194,7 @@ async fn a_held_lock_is_refused_with_its_holder_and_what_is_left() {
 #[tokio::test]
 async fn authority_ends_before_the_keys_do() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     let valid_until = authority(&lease).valid_until;
     eventually_values(&servers, "a/b", 3).await;
     for server in servers.iter() {
@@ -240,16 +254,12 @@ async fn s5_a_cancelled_attempt_leaves_no_key_behind() {
 
 #[tokio::test]
 async fn a_master_that_does_not_answer_does_not_slow_an_attempt() {
-    let (servers, masters) = sealed(5, &ServerOptions::default()).await;
+    let (servers, masters) = unhurried(5).await;
     servers[0].pause().unwrap();
     let started = std::time::Instant::now();
     let lease = masters.try_acquire("a/b", "me").await.unwrap();
-    // The deadline of a command is 150 ms here; an answer of four takes well under one.
-    assert!(
-        started.elapsed() < Duration::from_millis(140),
-        "{:?}",
-        started.elapsed()
-    );
+    // An answer of four takes well under the deadline of a command.
+    assert!(started.elapsed() < PATIENT * 3 / 4, "{:?}", started.elapsed());
     drop(lease);
     servers[0].resume().unwrap();
 }
@@ -277,12 +287,13 @@ async fn a_grant_queued_in_the_socket_of_a_stopped_master_writes_nothing_when_it
     let one = &servers[2];
     one.pause().unwrap();
     // Sent to all three, won on two.
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     assert!(lease.authority_at(clock::now()).is_some());
     // The client dies: no undo, no release, its connections are reset.
     std::mem::forget(lease);
     drop(masters);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // Until it is too late for it.
+    tokio::time::sleep(COMMAND_TIMEOUT + Duration::from_millis(100)).await;
     one.resume().unwrap();
     let mut connection = raw(one).await;
     // Everything that was queued has been run once a later command is answered.
@@ -294,7 +305,7 @@ async fn a_grant_queued_in_the_socket_of_a_stopped_master_writes_nothing_when_it
 #[tokio::test]
 async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     // The connections go, the leases stay; then the lease is given back while one master cannot be reached.
     servers[0].pause().unwrap();
@@ -303,12 +314,18 @@ async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
     eventually_values(&servers, "a/b", 0).await;
 }
 
-/// Long before the keys would end by themselves.
+/// Before the keys would end by themselves.
 async fn soon_no_values(servers: &[RedisServer], lock: &str) {
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    for server in servers {
-        assert_eq!(value(server, lock).await, None);
-    }
+    let soon = LONGEST_LEASE * 3 / 4;
+    eventually(soon, &format!("no lease of {lock} is left"), async || {
+        for server in servers {
+            if let Some(left) = value(server, lock).await {
+                return Err(left);
+            }
+        }
+        Ok(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -327,7 +344,7 @@ async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
 #[tokio::test]
 async fn a_lease_that_was_lost_is_given_back_where_it_is_left() {
     let (servers, masters) = three().await;
-    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let mut lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     for server in &servers[..2] {
         let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
@@ -352,8 +369,8 @@ async fn no_lease_is_longer_than_a_seal_waits_for() {
         panic!("not won")
     };
     assert!(authority(&lease).valid_until < clock::now() + LONGEST_LEASE);
-    let left: i64 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
-    assert!(left <= 2_000, "{left}");
+    let left: u128 = raw(&servers[0]).await.pttl("redlock:lease:a/b").await.unwrap();
+    assert!(left <= LONGEST_LEASE.as_millis(), "{left}");
     let none = masters.acquire(&lock_name("a/c"), &holder, Duration::ZERO).await;
     assert!(matches!(none, Ok(Acquired::Lost(Loss::TooLate))), "{none:?}");
 }

@@ -123,7 +123,7 @@ async fn initialised(config: &MastersConfig) -> Result<Opened, InitError> {
 async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
     let servers = servers(vec![line()]);
     let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
-    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
 
     let before = connections(&servers).await;
     everywhere(&servers, &["ACL", "SETUSER", "redlock", ">new"]).await;
@@ -141,7 +141,7 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
     );
 
     // Opened anew, all at once: the lease outlives that, too.
-    let held = Held::keep(&masters, masters.try_acquire("c/d", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("c/d", "me").await);
     let before = connections(&servers).await;
     everywhere(&servers, &["CLIENT", "KILL", "USER", "redlock"]).await;
     renewed(&servers, &before).await;
@@ -154,7 +154,7 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
 async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken() {
     let servers = servers(vec![line()]);
     let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
-    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     let before = connections(&servers).await;
     let wrong = credentials("redlock", "not-yet-known");
     masters.rekey(wrong.clone(), Tls::default()).unwrap();
@@ -196,7 +196,7 @@ async fn a_user_that_may_do_too_little_is_not_taken() {
     let lesser = line().replacen("redlock", "lesser", 1).replace(" +pexpire", "");
     let servers = servers(vec![line(), lesser]);
     let masters = initialised(&as_user(&servers, "redlock")).await.unwrap();
-    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     masters
         .rekey(credentials("lesser", PASSWORD), Tls::default())
         .unwrap();
@@ -229,7 +229,7 @@ async fn a_certificate_authority_is_rotated_without_a_vote_lost() {
     })
     .await
     .unwrap();
-    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     let nobody = Credentials::default();
     let bad = masters.rekey(nobody.clone(), tls("no certificate".into()));
     assert!(bad.unwrap_err().to_string().contains("certificate"));

@@ -11,7 +11,7 @@ use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, open};
 use crate::common::{RedisServers, ServerOptions, eventually};
 use crate::seal::raw;
 
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(30);
 
 async fn report(masters: &Opened) -> Lease {
     let lock = reporter_lock(masters.cluster()).unwrap();

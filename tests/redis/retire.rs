@@ -50,7 +50,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
     // Another cluster, which still uses the old url.
     let other = open(&config(&servers));
     other.voters(3).await;
-    let held = Held::keep(&one, one.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&one, one.acquire_soon("a/b", "me").await);
 
     let retired = Instant::now();
     let outcome = retire(&one, old, &new, MUST).await;
@@ -137,7 +137,7 @@ async fn a_retired_server_that_forgot_it_is_not_sealed_by_those_who_saw_it() {
 #[tokio::test]
 async fn the_same_server_by_another_name_is_only_connected_anew() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
-    let held = Held::keep(&masters, masters.try_acquire("a/b", "me").await.unwrap());
+    let held = Held::keep(&masters, masters.acquire_soon("a/b", "me").await);
     let by_name = servers[2].url().replace("127.0.0.1", "localhost");
     let urls = (&*servers[2].url(), &*by_name);
     let outcome = masters.retire("m2", urls, MUST).await.unwrap();

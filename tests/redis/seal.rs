@@ -7,17 +7,17 @@ use redlock::lease::FencingToken;
 use redlock::masters::{Delivery, Lease, Registers, Request, ResealError, init, reseal};
 
 use crate::common::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
-use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
+use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
 
 /// Longest lease × 1.02 + 2 × T_acquire.
-pub(crate) const WAIT: Duration = Duration::from_millis(2_440);
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+pub(crate) const WAIT: Duration = Duration::from_millis(7_080);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// Beyond the floor of the slots, which is a minute ahead of the clock.
 pub(crate) const SLOT: u64 = 40_000_000_000;
 
 pub(crate) async fn raw(server: &RedisServer) -> MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    patient(&client).await.unwrap()
 }
 
 pub(crate) async fn register(server: &RedisServer, field: &str) -> Option<String> {
@@ -78,7 +78,7 @@ async fn blocked(masters: &Opened, index: usize) -> String {
 #[tokio::test]
 async fn a_master_that_lost_its_memory_has_no_vote_until_the_wait_is_over_and_then_knows_everything_again() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
-    let first = masters.try_acquire("a/b", "h1").await.unwrap();
+    let first = masters.acquire_soon("a/b", "h1").await;
     assert!(claim(&masters, SLOT, "job-1").await);
     set_register(&servers[1], "held:a/b", "17").await;
     let (first_token, lost) = (token(&first), Instant::now());
@@ -146,7 +146,7 @@ async fn a_restart_with_memory_is_another_run_and_waits_like_one_without() {
 #[tokio::test]
 async fn flushall_takes_the_seal_with_the_registers() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
-    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h").await;
     let lost = Instant::now();
     let _: () = redis::cmd("FLUSHALL")
         .query_async(&mut raw(&servers[0]).await)
@@ -172,7 +172,7 @@ async fn a_master_started_empty_while_another_is_down_never_gives_a_second_holde
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let rival = open(&config(&servers));
     rival.voters(3).await;
-    let lease = masters.try_acquire("a/b", "h1").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h1").await;
     let first = token(&lease);
 
     servers[2].pause().unwrap();
@@ -261,7 +261,7 @@ async fn equal_slots_with_different_uids_merge_to_nobody() {
 #[tokio::test]
 async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
-    let lease = masters.try_acquire("a/b", "h").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "h").await;
     let tool = open(&redlock::masters::MastersConfig {
         reseal: false,
         ..config(&servers)

@@ -1,7 +1,7 @@
 //! One test for each step and argument of "Distributed Locks with Redis" (redis.io, the page that describes Redlock),
 //! named after it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::AsyncCommands;
 use redlock::clock;
@@ -10,7 +10,7 @@ use redlock::masters::Renewal;
 
 use crate::common::ServerOptions;
 use crate::common::masters::{LONGEST_LEASE, config, open};
-use crate::lease::{authority, eventually_values, three, value};
+use crate::lease::{PATIENT, authority, eventually_values, three, unhurried, value};
 use crate::seal::{raw, sealed};
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn safety_property_mutual_exclusion_at_any_moment_only_one_client_can_hold
 #[tokio::test]
 async fn liveness_property_a_deadlock_free_it_is_always_possible_to_acquire_even_if_the_holder_crashed() {
     let (_servers, masters) = three().await;
-    std::mem::forget(masters.try_acquire("a/b", "dead").await.unwrap());
+    std::mem::forget(masters.acquire_soon("a/b", "dead").await);
     assert!(masters.try_acquire("a/b", "next").await.is_none());
     let _next = masters.acquire_soon("a/b", "next").await;
 }
@@ -53,7 +53,7 @@ async fn liveness_property_b_fault_tolerance_as_long_as_the_majority_of_nodes_ar
     let (servers, masters) = sealed(5, &ServerOptions::default()).await;
     servers[0].kill();
     servers[1].kill();
-    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let mut lease = masters.acquire_soon("a/b", "me").await;
     assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
     servers[2].kill();
     assert!(
@@ -65,7 +65,7 @@ async fn liveness_property_b_fault_tolerance_as_long_as_the_majority_of_nodes_ar
 #[tokio::test]
 async fn single_instance_the_key_is_set_only_if_it_does_not_exist_with_an_expiry_and_a_random_value() {
     let (servers, masters) = three().await;
-    let first = masters.try_acquire("a/b", "me").await.unwrap();
+    let first = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     let one = value(&servers[0], "a/b").await.unwrap();
     assert!(
@@ -87,7 +87,7 @@ async fn single_instance_the_key_is_set_only_if_it_does_not_exist_with_an_expiry
 #[tokio::test]
 async fn single_instance_the_key_is_removed_only_if_it_holds_exactly_my_value() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "slow").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "slow").await;
     eventually_values(&servers, "a/b", 3).await;
     // Its lease expired meanwhile and another client acquired the lock.
     let theirs = "1|test|test|them|000000000000000000000000000000ff|9";
@@ -106,7 +106,7 @@ async fn single_instance_the_key_is_removed_only_if_it_holds_exactly_my_value() 
 async fn step_1_the_current_time_is_taken_before_anything_is_sent() {
     let (_servers, masters) = three().await;
     let before = clock::now();
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     let after = clock::now();
     let started = authority(&lease).valid_until + timing::drift(LONGEST_LEASE) - LONGEST_LEASE;
     assert!(before <= started && started <= after);
@@ -114,13 +114,13 @@ async fn step_1_the_current_time_is_taken_before_anything_is_sent() {
 
 #[tokio::test]
 async fn step_2_the_same_key_and_value_in_all_instances_and_a_down_instance_does_not_block() {
-    let (servers, masters) = sealed(5, &ServerOptions::default()).await;
+    let (servers, masters) = unhurried(5).await;
     servers[4].pause().unwrap();
     let started = Instant::now();
     let _lease = masters.try_acquire("a/b", "me").await.unwrap();
     assert!(
-        started.elapsed() < Duration::from_millis(140),
-        "small against the lease: {:?}",
+        started.elapsed() < PATIENT * 3 / 4,
+        "nobody waits for it: {:?}",
         started.elapsed()
     );
     eventually_values(&servers[..4], "a/b", 4).await;
@@ -151,7 +151,7 @@ async fn step_3_acquired_only_with_a_majority_and_less_time_elapsed_than_the_val
 #[tokio::test]
 async fn step_4_the_validity_is_the_initial_one_minus_the_time_elapsed_minus_the_drift() {
     let (_servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     let left = authority(&lease).valid_until.left(clock::now());
     assert!(left < LONGEST_LEASE - timing::drift(LONGEST_LEASE));
     assert!(
@@ -179,7 +179,7 @@ async fn step_5_a_client_that_failed_unlocks_all_instances_even_those_it_believe
 #[tokio::test]
 async fn releasing_a_lock_is_for_all_instances_whether_or_not_the_client_believes_it_locked_them() {
     let (servers, masters) = three().await;
-    let lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     assert!(lease.release().await.unwrap());
     eventually_values(&servers, "a/b", 0).await;
@@ -210,7 +210,7 @@ async fn retry_on_failure_clients_that_compete_are_not_blocked_by_each_other_for
 #[tokio::test]
 async fn extending_a_lock_needs_a_majority_and_a_lease_that_is_still_valid() {
     let (servers, masters) = three().await;
-    let mut lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let mut lease = masters.acquire_soon("a/b", "me").await;
     assert_eq!(lease.renew().await.unwrap(), Renewal::Renewed);
     clock::sleep_until(authority(&lease).valid_until).await;
     assert_eq!(
@@ -224,7 +224,7 @@ async fn extending_a_lock_needs_a_majority_and_a_lease_that_is_still_valid() {
 #[tokio::test]
 async fn performance_crash_recovery_a_restarted_master_does_not_grant_what_another_holds() {
     let (servers, masters) = three().await;
-    let _lease = masters.try_acquire("a/b", "me").await.unwrap();
+    let _lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     // Master 1 loses its memory, master 2 is not reachable: the page's own example of a second holder.
     servers[0].restart_empty().unwrap();

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use crate::common::{ChildGuard, eventually, eventually_blocking};
 
 const SHORT: Duration = Duration::from_millis(50);
-const BOUND: Duration = Duration::from_secs(10);
+const BOUND: Duration = Duration::from_secs(30);
 
 fn shell(script: &str) -> ChildGuard {
     ChildGuard::spawn("shell", Command::new("sh").args(["-c", script]))

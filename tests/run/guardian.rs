@@ -65,7 +65,7 @@ fn wrapper_and_guardian_killed_at_once_leave_no_command() {
 #[test]
 fn a_killed_guardian_is_replaced_and_the_new_one_guards() {
     let quorum = Quorum::start();
-    let mut wrapper = quorum.run("l", SHORT, GROUP);
+    let mut wrapper = quorum.run("l", &["--lease-duration", "6s"], GROUP);
     let (daemon, me) = (wrapper.number("daemon"), wrapper.number("me"));
     let mut guardian = 0;
     for _ in 0..3 {

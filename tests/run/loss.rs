@@ -6,13 +6,13 @@ use nix::sys::signal::Signal;
 
 use crate::common::eventually_blocking;
 use crate::program::redlock;
-use crate::wrapper::{BOUND, Quorum, SHORT, runs, send, wait_gone};
+use crate::wrapper::{BOUND, Quorum, SHORT, UNHURRIED, runs, send, wait_gone};
 
 #[test]
 fn the_command_is_told_in_time_and_the_code_is_79() {
     let quorum = Quorum::start();
     let script = "trap 'echo told; sleep 0.1; echo cleaned up; exit 0' TERM; echo begins; while :; do sleep 0.05; done";
-    let mut wrapper = quorum.run("l", SHORT, script);
+    let mut wrapper = quorum.run("l", UNHURRIED, script);
     wrapper.child.wait_for_line(BOUND, "begins");
     quorum.pause();
     let (code, out, err) = wrapper.end();

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::wrapper::{BOUND, Quorum, SHORT};
+use crate::wrapper::{BOUND, Quorum};
 
 #[test]
 fn every_signal_is_passed_on_once() {
@@ -32,8 +32,8 @@ fn every_signal_is_passed_on_once() {
 #[test]
 fn a_command_that_is_asked_to_end_takes_its_time_under_the_lease() {
     let quorum = Quorum::start();
-    let script = "trap 'echo asked' TERM; trap '' INT; echo ready; n=0; while [ $n -lt 160 ]; do sleep 0.02; n=$((n+1)); done; exit 5";
-    let mut wrapper = quorum.run("l", SHORT, script);
+    let script = "trap 'echo asked' TERM; trap '' INT; echo ready; n=0; while [ $n -lt 40 ]; do sleep 0.2; n=$((n+1)); done; exit 5";
+    let mut wrapper = quorum.run("l", &["--lease-duration", "6s"], script);
     wrapper.child.wait_for_line(BOUND, "ready");
     wrapper.signal(Signal::SIGTERM);
     wrapper.child.wait_for_line(BOUND, "asked");

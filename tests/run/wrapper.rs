@@ -16,6 +16,8 @@ use crate::program;
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The shortest lease, for tests that wait for its end.
 pub const SHORT: &[&str] = &["--lease-duration", "2s"];
+/// One that a busy machine does not lose, and that leaves a command more time to end than the machine stands still.
+pub const UNHURRIED: &[&str] = &["--lease-duration", "8s", "--stop-grace", "3s"];
 
 /// Three masters that vote.
 pub struct Quorum {

@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::common::{RedisServer, ServerOptions, eventually};
+use crate::common::{RedisServer, ServerOptions, eventually, patient};
 use crate::fixture::{BOUND, Operator, Options};
 use crate::world::{World, condition, lock, quorum_of};
 
@@ -88,7 +88,7 @@ impl Pair {
     pub async fn set_registers(&self, field: &str, value: &str) {
         for master in self.masters() {
             let client = redis::Client::open(master.url()).unwrap();
-            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            let mut connection = patient(&client).await.unwrap();
             let set: redis::RedisResult<()> = redis::cmd("HSET")
                 .arg(&["redlock:meta", field, value])
                 .query_async(&mut connection)

@@ -157,7 +157,7 @@ impl Cluster {
     }
 
     /// The quorum as this cluster reaches it.
-    pub fn quorum(&self) -> Value {
+    pub fn quorum(&self, longest: u64) -> Value {
         let masters = self.masters.iter().enumerate();
         let masters: Vec<Value> = masters
             .map(|(index, proxy)| json!({"name": format!("m{index}"), "url": proxy.url()}))
@@ -166,7 +166,7 @@ impl Cluster {
             "apiVersion": "redlock.dev/v1alpha1",
             "kind": "RedisQuorum",
             "metadata": {"name": "default"},
-            "spec": {"masters": masters, "maxLeaseDurationSeconds": 5},
+            "spec": {"masters": masters, "maxLeaseDurationSeconds": longest},
         })
     }
 

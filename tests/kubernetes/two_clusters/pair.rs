@@ -43,12 +43,18 @@ impl Held {
     }
 }
 
+/// The longest lease of the quorum, for locks with such a lease.
+const fn longest(lease: u64) -> u64 {
+    lease + 1
+}
+
 impl Pair {
-    /// With the work running in both and the lock only observed, so that the work overlaps.
-    pub async fn new(work: Work, seed: u64) -> Self {
+    /// With the work running in both and the lock only observed, so that the work overlaps. `lease` in seconds.
+    pub async fn new(work: Work, lease: u64, seed: u64) -> Self {
         let servers = RedisServers::start(5, &ServerOptions::default()).unwrap();
         let urls = servers.urls().join(",");
-        redlock(&["init", "--masters", &urls, "--max-lease-duration", "5s"]).expect(0, &[]);
+        let most = format!("{}s", longest(lease));
+        redlock(&["init", "--masters", &urls, "--max-lease-duration", &most]).expect(0, &[]);
         let [one, other] = thread::scope(|scope| {
             let start = || scope.spawn(|| ControlPlane::start(Options::default()));
             [start(), start()].map(|plane| plane.join().unwrap())
@@ -66,7 +72,7 @@ impl Pair {
             since: Moment::NEVER,
         };
         for cluster in &mut pair.clusters {
-            for object in [cluster.quorum(), work.object(), work.lock()] {
+            for object in [cluster.quorum(longest(lease)), work.object(), work.lock(lease)] {
                 cluster.apply(&object);
             }
             for replica in 0..cluster.replicas.len() {

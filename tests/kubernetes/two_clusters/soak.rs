@@ -12,6 +12,9 @@ use super::work::Work;
 use super::{assert_tokens_increase, controllers, episode, unguarded};
 use crate::fixture::seed;
 
+/// In seconds. Most faults last longer.
+const LEASE: u64 = 4;
+
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
@@ -53,7 +56,7 @@ async fn soak_cron_job() {
 async fn soak(work: Work) {
     let (seed, wanted) = (seed(), number("REDLOCK_TRANSITIONS", 200));
     let mut random = Rng::with_seed(seed);
-    let mut pair = Pair::new(work, seed).await;
+    let mut pair = Pair::new(work, LEASE, seed).await;
     unguarded(&pair).await;
     let mut held = pair.enforce().await;
     let mut done = Vec::new();

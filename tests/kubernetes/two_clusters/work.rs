@@ -94,15 +94,15 @@ impl Work {
         })
     }
 
-    /// A lease of 4 s, of which the targets may take 1 s to stop.
-    pub fn lock(self) -> Value {
+    /// A lease of so many seconds, of which the targets may take one to stop.
+    pub fn lock(self, lease: u64) -> Value {
         json!({
             "apiVersion": "redlock.dev/v1alpha1",
             "kind": "LeaderLock",
             "metadata": {"name": LOCK, "namespace": NAMESPACE},
             "spec": {
                 "quorumRef": {"name": "default"},
-                "leaseDurationSeconds": 4,
+                "leaseDurationSeconds": lease,
                 "takeoverDelaySeconds": 3,
                 "enforcement": "Observe",
                 "targets": [{

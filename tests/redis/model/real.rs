@@ -3,6 +3,7 @@
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
+use crate::common::patient;
 use crate::master::{Answer, Op, Registers};
 
 const META: &str = "model:meta";
@@ -47,7 +48,7 @@ pub(super) struct Real {
 impl Real {
     pub(super) async fn connect(url: &str) -> Self {
         let client = redis::Client::open(url).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = patient(&client).await.unwrap();
         let info: redis::InfoDict = redis::cmd("INFO")
             .arg("server")
             .query_async(&mut connection)

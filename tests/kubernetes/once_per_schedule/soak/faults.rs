@@ -9,6 +9,7 @@ use redlock::lease::Moment;
 use tokio::time::sleep;
 
 use super::super::pair::{NAMES, Pair};
+use crate::common::patient;
 use crate::fixture::{BOUND, Operator};
 
 /// On average, between two of them.
@@ -84,7 +85,7 @@ impl Faults {
         ));
         pair.masters()[stopped].pause().unwrap();
         let client = redis::Client::open(pair.masters()[wiped].url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = patient(&client).await.unwrap();
         let flushed: redis::RedisResult<()> = redis::cmd("FLUSHALL").query_async(&mut connection).await;
         flushed.unwrap();
         self.away = Some(stopped);
