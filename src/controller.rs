@@ -26,6 +26,7 @@ mod secrets;
 mod siblings;
 mod status;
 mod switched;
+mod templates;
 mod warden;
 mod writer;
 

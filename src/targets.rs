@@ -4,7 +4,6 @@
 //! an action asks for it after the last await before a write that starts something.
 
 mod error;
-mod grace;
 mod in_flight;
 mod kind;
 mod label_pods;
@@ -17,6 +16,7 @@ mod rights;
 mod scale;
 mod shared;
 mod suspend;
+mod template;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -32,10 +32,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
-pub(crate) use grace::grace;
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
 pub(crate) use shared::Shared;
+pub(crate) use template::Template;
 
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
@@ -43,9 +43,6 @@ use crate::{
     lease::{ClusterId, LockName, Moment},
     telemetry::Telemetry,
 };
-
-/// Until the end of pods is seen.
-pub(crate) const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
 
 /// Something about the object changed.
 pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;

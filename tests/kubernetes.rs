@@ -73,6 +73,8 @@ mod rules;
 mod run;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/stop_times.rs"]
+mod stop_times;
 #[path = "kubernetes/suspend.rs"]
 mod suspend;
 #[path = "rules/table.rs"]

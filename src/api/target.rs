@@ -35,8 +35,9 @@ pub struct Target {
     /// How it is switched.
     pub action: Action,
 
-    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend: the grace period of its pod
-    /// template + 5. Default: 35, which is right where the template says nothing; an event says when it says more.
+    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
+    /// pod template in this cluster + 5; 35 until that is read, and where there is none. Where the lease has no room for
+    /// more, it is 35, too, and an event says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,
@@ -55,7 +56,7 @@ pub struct Target {
 }
 
 /// An object in the namespace of the lock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::subdomain("name"))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {

@@ -3,6 +3,7 @@
 //! Pure, so that a folder of manifests and objects in a cluster are judged alike. Refuses to stop at the first
 //! problem, and never repeats credentials that were written where they do not belong.
 
+mod graces;
 mod lock;
 mod master_url;
 mod name;
@@ -13,6 +14,7 @@ mod set;
 mod target;
 mod update;
 
+pub use graces::Graces;
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
 pub use problems::FieldError;

@@ -14,6 +14,7 @@ mod quorum_view;
 mod quorums;
 mod shutdown;
 pub(super) mod targets;
+mod templates;
 pub(super) mod urls;
 
 use std::{
@@ -25,7 +26,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::{Resource, ResourceExt};
 use tokio::{
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::{JoinError, JoinSet},
     time::{self, MissedTickBehavior},
 };
@@ -40,6 +41,7 @@ use super::{
     quorums::Quorums,
     secrets::{SecretKey, Secrets},
     siblings::Ready,
+    templates::{Read, Reader},
     warden::Report,
     writer::{Item, Writer, Written},
 };
@@ -73,6 +75,7 @@ pub(super) enum Seen {
     /// A replica of this operator.
     Sibling(Observation<Pod>),
     Report(Report),
+    Template(Read),
 }
 
 /// See the module.
@@ -81,6 +84,7 @@ pub(super) struct Core {
     cluster: ClusterId,
     clients: Clients,
     shared: Arc<Shared>,
+    reader: Reader,
     pace: Arc<Pace>,
     state: Arc<State>,
     fleet: Fleet,
@@ -151,10 +155,18 @@ impl Core {
         inbox: mpsc::Sender<Seen>,
         (scopes, own_pod): (&[String], &str),
     ) -> Self {
+        let shared = Arc::new(Shared::new(clients.work.clone()));
+        let reader = Reader {
+            client: clients.work.clone(),
+            shared: shared.clone(),
+            pace: pace.clone(),
+            turns: Arc::new(Semaphore::new(1)),
+        };
         Self {
             identity,
             cluster,
-            shared: Arc::new(Shared::new(clients.work.clone())),
+            shared,
+            reader,
             clients,
             pace,
             state,
@@ -245,6 +257,7 @@ impl Core {
             Seen::Quorum(observation) => self.on_quorum(observation),
             Seen::Sibling(observation) => self.siblings.observe(&observation, now),
             Seen::Report(report) => self.on_report(report),
+            Seen::Template(read) => self.on_template(&read),
             Seen::Secret(key, observation) => {
                 if self.secrets.observe(&key, observation) {
                     self.touched_quorums.extend(self.quorums.names());

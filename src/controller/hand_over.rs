@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::api::{
         RedisQuorum,
-        validate::{LockNames, validate_lock, validate_quorum},
+        validate::{Graces, LockNames, validate_lock, validate_quorum},
     };
 
     fn plan(targets: &str) -> LockPlan {
@@ -177,7 +177,13 @@ mod tests {
              spec: {{quorumRef: {{name: q}}, targets: {targets}}}}}"
         ))
         .unwrap();
-        validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap()
+        validate_lock(
+            &lock,
+            &validate_quorum(&quorum).unwrap(),
+            LockNames::Any,
+            &Graces::default(),
+        )
+        .unwrap()
     }
 
     fn decided(text: &str, targets: &str, paused: Option<&str>) -> Decision {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::problem::{Problem, Reason};
+use super::templates::Templates;
 use crate::api::{
     LeaderLock,
     plan::{LockPlan, QuorumPlan},
@@ -19,7 +20,11 @@ pub(super) enum QuorumView<'a> {
 }
 
 /// The plan of a lock by itself: other objects may still have its name.
-pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<LockPlan>, Problem> {
+pub(super) fn plan(
+    object: &LeaderLock,
+    quorum: QuorumView<'_>,
+    templates: &Templates,
+) -> Result<Arc<LockPlan>, Problem> {
     let name = &object.spec.quorum_ref.name;
     match quorum {
         QuorumView::Missing => Err(Problem::new(
@@ -38,11 +43,21 @@ pub(super) fn plan(object: &LeaderLock, quorum: QuorumView<'_>) -> Result<Arc<Lo
                 problem.message
             ),
         )),
-        QuorumView::Usable(quorum) => validate_lock(object, quorum, LockNames::OfTheNamespace)
-            .map(Arc::new)
-            .map_err(|errors| Problem::invalid(reason(&errors), &errors)),
+        QuorumView::Usable(quorum) => {
+            validate_lock(object, quorum, LockNames::OfTheNamespace, &templates.graces())
+                .map(Arc::new)
+                .map_err(|errors| match reason(&errors) {
+                    // Its pods may need less than is usual.
+                    Reason::StopBudgetTooShort if templates.awaited() => {
+                        Problem::new(Reason::Opening, AWAITED)
+                    }
+                    reason => Problem::invalid(reason, &errors),
+                })
+        }
     }
 }
+
+const AWAITED: &str = "how long its pods may take to end is being read";
 
 fn reason(errors: &[FieldError]) -> Reason {
     if errors.iter().all(|error| error.stop_budget) {

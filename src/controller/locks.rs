@@ -12,9 +12,10 @@ use super::{
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
-    problem::Problem,
+    problem::{Problem, Reason},
     roll::Roll,
     switched::{Switched, switched},
+    templates::Templates,
     warden::Handle,
 };
 use crate::{
@@ -46,6 +47,8 @@ pub(super) struct LockEntry {
     /// It is being deleted, and what runs is being stopped.
     pub(super) leaving: Option<Leaving>,
     pub(super) changing_finalizer: bool,
+    /// Where the stop times come from that its object does not give.
+    pub(super) templates: Templates,
     /// By the statuses that were seen.
     pub(super) own_tokens: OwnTokens,
     pub(super) settled: Settled,
@@ -197,7 +200,7 @@ impl Locks {
                 let entry = LockEntry {
                     object,
                     first_seen: now,
-                    plan: Err(Problem::new(super::problem::Reason::Opening, "not looked at yet")),
+                    plan: Err(Problem::new(Reason::Opening, "not looked at yet")),
                     implausible: None,
                     plausible: None,
                     said_unknown: false,
@@ -207,6 +210,7 @@ impl Locks {
                     draining: None,
                     leaving: None,
                     changing_finalizer: false,
+                    templates: Templates::default(),
                     own_tokens: OwnTokens::default(),
                     settled,
                     news: Vec::new(),
@@ -226,7 +230,10 @@ impl Locks {
             others.extend(self.targets.set(key, BTreeSet::new(), Age::default()));
             return others;
         };
-        entry.plan = judge::plan(&entry.object, quorum);
+        entry.plan = judge::plan(&entry.object, quorum, &entry.templates);
+        if matches!(&entry.plan, Err(problem) if problem.reason == Reason::Opening) {
+            entry.templates.hurry();
+        }
         let age = age(&entry.object.metadata);
         let name = entry.plan.as_ref().ok().map(|plan| name(plan));
         let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());

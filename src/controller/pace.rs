@@ -19,6 +19,8 @@ const BURST: Duration = Duration::from_millis(500);
 const DEBT: Duration = Duration::from_secs(3);
 /// Of all requests, one in so many is for statuses and events, however much else there is to do.
 const SHARE: u32 = 4;
+/// What is in no hurry waits for all else, but not for longer than this.
+const SPARED: Duration = Duration::from_secs(10);
 /// Between two looks for a free turn.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -129,6 +131,22 @@ impl Pace {
         self.tell(clock::now());
     }
 
+    /// Until nothing else is waiting, for one request, which is counted.
+    pub(super) async fn spared(&self) {
+        let until = clock::now() + SPARED;
+        loop {
+            let now = clock::now();
+            if now >= until || self.is_idle(now) {
+                return self.count(1, now);
+            }
+            time::sleep(AGAIN).await;
+        }
+    }
+
+    fn is_idle(&self, now: Moment) -> bool {
+        self.with(|lanes| is_free(lanes.all, now) && is_free(lanes.sent, now))
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Lanes) -> T) -> T {
         // Nothing that panics is done under it.
         act(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
@@ -209,5 +227,14 @@ mod tests {
         let free = Pace::new(100);
         let told = (0..10_000).filter(|time| tells(&free, *time)).count();
         assert!((1_000..=1_102).contains(&told), "{told}");
+    }
+
+    #[test]
+    fn what_is_in_no_hurry_waits_for_all_else() {
+        let pace = Pace::new(100);
+        assert!(pace.is_idle(at(0)));
+        pace.turn(200, at(0));
+        assert!(!pace.is_idle(at(1_000)));
+        assert!(pace.is_idle(at(1_501)), "a burst is let by");
     }
 }

@@ -319,7 +319,7 @@ impl Warden {
             self.leave_alone(Aim::Run(token), outcome.pause(AGAIN).is_none());
         }
         if outcome.settled {
-            self.check_patience().await;
+            self.check_patience();
         }
         let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
         let mut again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));

@@ -54,11 +54,6 @@ fn is_api_version(text: &str) -> bool {
     text.split('/').count() <= 2 && text.split('/').all(is_part)
 }
 
-/// The same for one that needs no more than that.
-pub(super) async fn resource(client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
-    Ok(kind(client, reference).await?.resource)
-}
-
 type Asked = Result<Kind, (Moment, TargetError)>;
 
 /// What was asked before: which resource a kind is does not change, once it is known.

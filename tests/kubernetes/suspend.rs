@@ -40,6 +40,13 @@ fn guarded(name: &str, kind: &str) -> String {
     lock(name, &target)
 }
 
+/// The same lock, whose lease is long enough for what the pod template asks for, and too short for more.
+fn by_template(guarded: &str) -> String {
+    guarded
+        .replace("stopSeconds: 1, ", "")
+        .replace("leaseDurationSeconds: 6", "leaseDurationSeconds: 12")
+}
+
 /// A pod that takes up to two seconds to go.
 fn template(annotations: &str) -> String {
     format!(
@@ -199,7 +206,7 @@ async fn what_is_suspended_runs_only_where_the_lock_is_held() {
         .install_rbac_with(world.namespace.name(), &RIGHTS)
         .await;
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    world.apply(&quorum);
+    world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 12"));
     let place = Place::of(&world);
     let _kubelet = Kubelet::start(&world.plane, "here", seed(), &place.recorder);
     let _operator = replica(&world, "replica-1").await;
@@ -261,8 +268,9 @@ async fn a_job_that_ends(place: &Place<'_>) {
             conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Complete"))
         })
         .await;
-    place.world.apply(&guarded("short", "Job"));
-    place.is("short", "Active").await;
+    place.world.apply(&by_template(&guarded("short", "Job")));
+    let status = place.is("short", "Active").await;
+    assert_eq!(status["timings"]["stopMilliseconds"], 7_000, "{status:#}");
     let is_enforced = |status: &Value| condition(status, "Enforced").0 == "True";
     place.world.lock_status("short", "is enforced", is_enforced).await;
     let note = place.world.told("short", "TargetEnded").await;
@@ -288,7 +296,7 @@ async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
         place.world.kubectl(&arguments);
     };
     apply(&manifest);
-    place.world.apply(&guarded("declared", "CronJob"));
+    place.world.apply(&by_template(&guarded("declared", "CronJob")));
     let note = place.world.told("declared", "EnforcementConflict").await;
     assert!(
         note.contains("\"gitops\"") && note.contains("spec.suspend"),
@@ -297,7 +305,8 @@ async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
     let found = place.cron_jobs().get("declared").await.unwrap();
     assert_eq!(found.spec.unwrap().suspend, Some(true));
     apply(&manifest.replace("suspend: true", "suspend: false"));
-    place.is("declared", "Active").await;
+    let status = place.is("declared", "Active").await;
+    assert_eq!(status["timings"]["stopMilliseconds"], 7_000, "{status:#}");
     // Taken when it is to be stopped.
     place.wants("declared", false).await;
     place.until_cron_job("declared", true).await;

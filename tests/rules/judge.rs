@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use redlock::api::plan::QuorumPlan;
-use redlock::api::validate::{FieldError, LockNames, validate_lock, validate_quorum};
+use redlock::api::validate::{FieldError, Graces, LockNames, validate_lock, validate_quorum};
 use redlock::api::{LeaderLock, RedisQuorum};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -25,9 +25,14 @@ pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, 
         }
         Kind::LeaderLock => parse::<LeaderLock>(&value).map(|mut lock| {
             lock.metadata.namespace = Some(NAMESPACE.to_owned());
-            validate_lock(&lock, &plan(quorum), LockNames::OfTheNamespace)
-                .err()
-                .unwrap_or_default()
+            validate_lock(
+                &lock,
+                &plan(quorum),
+                LockNames::OfTheNamespace,
+                &Graces::default(),
+            )
+            .err()
+            .unwrap_or_default()
         }),
     };
     match verdict {

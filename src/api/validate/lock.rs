@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::graces::Graces;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
-use super::target::targets;
+use super::target::{DEFAULT_STOP, targets};
 use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
-use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
+use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan, TooShort};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
@@ -32,10 +33,12 @@ pub enum LockNames {
 }
 
 /// Checks one lock by itself and against its quorum. What concerns several locks is in [`super::duplicate_lock_names`].
+/// `graces` is what was read of the pod templates of its targets.
 pub fn validate_lock(
     object: &LeaderLock,
     quorum: &QuorumPlan,
     lock_names: LockNames,
+    graces: &Graces,
 ) -> Result<LockPlan, Vec<FieldError>> {
     let mut problems = Problems::default();
     let spec = &object.spec;
@@ -59,9 +62,8 @@ pub fn validate_lock(
     );
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
-    let targets = targets(&mut problems, &spec.targets, spec.candidates);
-    let stop = longest_stop(&targets);
-    let timings = timings(&mut problems, spec, stop, quorum);
+    let mut targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
+    let timings = timings(&mut problems, spec, &mut targets, quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
 
@@ -155,11 +157,11 @@ fn lock_name(
     Some(lock_name)
 }
 
-/// `None` comes with a problem.
+/// `None` comes with a problem. A target whose pod template asks for more than the lease has room for is given the usual.
 fn timings(
     problems: &mut Problems,
     spec: &LeaderLockSpec,
-    stop: Duration,
+    targets: &mut [TargetPlan],
     quorum: &QuorumPlan,
 ) -> Option<Timings> {
     // Only what each must be by itself is checked here; the rules between them are those of the lease.
@@ -177,7 +179,19 @@ fn timings(
     if !sound {
         return None;
     }
-    Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
+    let resolve = |targets: &[TargetPlan]| {
+        let stop = longest_stop(targets);
+        Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
+    };
+    let mut resolved = resolve(targets);
+    while let Err(why) = resolved
+        && let Some(target) = slowest_by_template(targets)
+    {
+        let wanted = std::mem::replace(&mut target.stop, DEFAULT_STOP);
+        target.too_short = Some(TooShort { wanted, why });
+        resolved = resolve(targets);
+    }
+    resolved
         .map_err(|cause| {
             let field = format!("spec.{}", cause.field().wire_name());
             let mut error = FieldError::new(field, cause.value().as_secs_f64(), cause.reason());
@@ -185,6 +199,14 @@ fn timings(
             problems.add(error);
         })
         .ok()
+}
+
+/// Of those that take longer than usual, and nobody wrote that down.
+fn slowest_by_template(targets: &mut [TargetPlan]) -> Option<&mut TargetPlan> {
+    let longer = targets
+        .iter_mut()
+        .filter(|target| !target.stop_given && target.stop > DEFAULT_STOP);
+    longer.max_by_key(|target| target.stop)
 }
 
 fn reason(problems: &mut Problems, spec: &LeaderLockSpec) -> Option<String> {

@@ -1,6 +1,7 @@
 //! What a lock that cannot be used may have left running.
 
 use super::{
+    graces::Graces,
     lock::{longest_stop, takeover_delay},
     problems::Problems,
     target::targets,
@@ -14,13 +15,18 @@ use std::time::Duration;
 
 /// A plan that is good for one thing: to look at the lock and to stop its targets. What is wrong is left out, so that it
 /// does not keep the rest running. `None` if not even its name can be read.
-pub fn remains(object: &LeaderLock) -> Option<LockPlan> {
+pub fn remains(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
     let (spec, metadata) = (&object.spec, &object.metadata);
     let namespace = metadata.namespace.clone()?;
     let name = metadata.name.clone()?;
     let own = || LockName::parse(&format!("{namespace}/{name}")).ok();
     let given = spec.lock_name.as_deref().map(LockName::parse);
-    let targets = targets(&mut Problems::default(), &spec.targets, Candidates::Operator);
+    let targets = targets(
+        &mut Problems::default(),
+        &spec.targets,
+        Candidates::Operator,
+        graces,
+    );
     let stop = longest_stop(&targets);
     let given_delay = spec
         .takeover_delay_seconds
@@ -60,7 +66,7 @@ mod tests {
              {name: good, action: Scale, stopSeconds: 3, ref: {apiVersion: apps/v1, kind: Deployment, name: d}}]}}",
         )
         .unwrap();
-        let plan = remains(&object).unwrap();
+        let plan = remains(&object, &Graces::default()).unwrap();
         let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(names, ["good"]);
         assert_eq!(plan.lock_name.as_str(), "n/l");

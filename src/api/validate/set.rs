@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::api::leader_lock::LeaderLock;
     use crate::api::redis_quorum::RedisQuorum;
-    use crate::api::validate::{LockNames, validate_lock, validate_quorum};
+    use crate::api::validate::{Graces, LockNames, validate_lock, validate_quorum};
 
     fn quorum(name: &str, prefix: &str, hosts: [&str; 3]) -> QuorumPlan {
         let masters: Vec<String> = hosts
@@ -86,7 +86,7 @@ mod tests {
             quorum.name
         ))
         .unwrap();
-        validate_lock(&object, quorum, LockNames::Any).unwrap()
+        validate_lock(&object, quorum, LockNames::Any, &Graces::default()).unwrap()
     }
 
     #[test]

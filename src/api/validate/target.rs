@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::graces::Graces;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use crate::api::leader_lock::Candidates;
@@ -10,8 +11,9 @@ use crate::api::plan::{TargetPlan, TargetWork};
 use crate::api::reasons;
 use crate::api::target::{Action, Target, TargetRef};
 
-/// Stop time of a target whose pod template nobody has read: Kubernetes' default grace period of 30 s, and 5 s until
-/// the end of the pods is seen.
+/// Beside the grace period of pods: until their end is seen.
+const STOP_BESIDE_GRACE: Duration = Duration::from_secs(5);
+/// Stop time of a target whose pod template nobody has read: beside Kubernetes' default grace period.
 pub(super) const DEFAULT_STOP: Duration = Duration::from_secs(35);
 
 const DEFAULT_MAX_SLOT_AGE: Duration = Duration::from_secs(3_600);
@@ -24,7 +26,13 @@ const API_VERSION_LIMIT: usize = 317;
 const KIND_LIMIT: usize = 63;
 
 /// The targets that can be used; what is wrong with the others goes to `problems`.
-pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Candidates) -> Vec<TargetPlan> {
+/// Also what was read of their pod templates.
+pub(super) fn targets(
+    problems: &mut Problems,
+    given: &[Target],
+    candidates: Candidates,
+    graces: &Graces,
+) -> Vec<TargetPlan> {
     if given.len() > TARGET_LIMIT {
         let reason = format!("are too many targets: declare at most {TARGET_LIMIT}");
         problems.add(FieldError::new("spec.targets", given.len(), reason));
@@ -48,13 +56,14 @@ pub(super) fn targets(problems: &mut Problems, given: &[Target], candidates: Can
             ));
         }
         check_blocks(problems, &field, target);
-        let stop = stop(problems, &field, target);
+        let stop = stop(problems, &field, target, graces);
         if let Some(work) = work(problems, &field, target) {
             plans.push(TargetPlan {
                 name: target.name.clone(),
                 work,
                 stop,
                 stop_given: target.stop_seconds.is_some(),
+                too_short: None,
             });
         }
     }
@@ -83,11 +92,11 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     }
 }
 
-fn stop(problems: &mut Problems, field: &str, target: &Target) -> Duration {
+fn stop(problems: &mut Problems, field: &str, target: &Target, graces: &Graces) -> Duration {
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
     match target.action {
-        Action::Scale | Action::Suspend => given.unwrap_or(DEFAULT_STOP),
+        Action::Scale | Action::Suspend => given.unwrap_or_else(|| derived_stop(target, graces)),
         Action::OncePerSchedule | Action::LabelPods => {
             if let Some(seconds) = target.stop_seconds {
                 let reason = format!("is of no use: {:?} stops nothing; leave it out", target.action);
@@ -96,6 +105,12 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Duration {
             Duration::ZERO
         }
     }
+}
+
+/// Of a target that does not give it.
+fn derived_stop(target: &Target, graces: &Graces) -> Duration {
+    let grace = target.reference.as_ref().and_then(|object| graces.of(object));
+    grace.map_or(DEFAULT_STOP, |grace| grace.saturating_add(STOP_BESIDE_GRACE))
 }
 
 fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {

@@ -247,13 +247,13 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::validate::remains;
+    use crate::api::validate::{Graces, remains};
 
     #[test]
     fn the_most_wanted_of_those_that_are_alive_gets_it() {
         let object = "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n}, \
                       spec: {quorumRef: {name: q}}}";
-        let mut plan = remains(&serde_yaml::from_str(object).unwrap()).unwrap();
+        let mut plan = remains(&serde_yaml::from_str(object).unwrap(), &Graces::default()).unwrap();
         let all = ["ap-1/a", "eu-2/b", "us-1/c"].map(|text| text.parse::<ClusterId>().unwrap());
         let chosen = |plan: &LockPlan| choose(&all, plan).map(|cluster| cluster.to_string());
         assert_eq!(chosen(&plan).as_deref(), Some("ap-1/a"));

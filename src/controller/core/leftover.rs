@@ -18,7 +18,7 @@ impl Core {
     /// Stops what may run of it: under the lock, where the masters can say who holds it; else by itself.
     pub(super) fn stop_remains(&mut self, key: &ObjectKey, wanted: &Result<Arc<LockPlan>, Problem>) {
         let Some(entry) = self.locks.get(key) else { return };
-        let Some(mut plan) = remains(&entry.object) else {
+        let Some(mut plan) = remains(&entry.object, &entry.templates.graces()) else {
             return;
         };
         // What another lock runs is not left over.

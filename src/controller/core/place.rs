@@ -115,6 +115,7 @@ impl Core {
             .locks
             .get(key)
             .map(|entry| entry.object.spec.quorum_ref.name.clone());
+        self.follow_templates(key);
         let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
         let others = self.locks.judge(key, view);
         self.touched_locks.extend(others);

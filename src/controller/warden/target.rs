@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the last steps before an end.
 const SHORTEST: Duration = Duration::from_millis(500);
 /// Requests of a step, as a rule.

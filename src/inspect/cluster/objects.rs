@@ -11,7 +11,7 @@ use crate::{
     api::{
         LeaderLock, RedisQuorum,
         plan::QuorumPlan,
-        validate::{LockNames, validate_lock, validate_quorum},
+        validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
     lease::LockName,
 };
@@ -185,7 +185,7 @@ impl DeclaredLock {
     pub fn of(object: LeaderLock, quorum: &QuorumPlan) -> Result<Self, ClusterError> {
         let namespace = object.namespace().unwrap_or_default();
         let called = format!("{namespace}/{}", object.name_any());
-        let mut errors = match validate_lock(&object, quorum, LockNames::OfTheNamespace) {
+        let mut errors = match validate_lock(&object, quorum, LockNames::OfTheNamespace, &Graces::default()) {
             Ok(plan) => {
                 let lock_name = plan.lock_name;
                 return Ok(Self { object, lock_name });

@@ -8,7 +8,9 @@ use super::problem::{Place, Problem};
 use crate::api::LeaderLock;
 use crate::api::plan::{LockPlan, QuorumPlan};
 use crate::api::redis_quorum::{FirstStart, RedisQuorum};
-use crate::api::validate::{LockNames, duplicate_lock_names, shared_masters, validate_lock, validate_quorum};
+use crate::api::validate::{
+    Graces, LockNames, duplicate_lock_names, shared_masters, validate_lock, validate_quorum,
+};
 
 /// Objects that are read first keep what others want too; `problems` of the reading are kept, all in order of place.
 pub(super) fn assemble(documents: Vec<Document>, mut problems: Vec<Problem>) -> Loaded {
@@ -110,7 +112,7 @@ fn locks(
             problems.push(place.problem_at("spec.quorumRef.name", reason));
             continue;
         };
-        match validate_lock(&object, quorum, LockNames::Any) {
+        match validate_lock(&object, quorum, LockNames::Any, &Graces::default()) {
             Ok(plan) => valid.push((place, plan)),
             Err(errors) => problems.extend(place.field_problems(errors)),
         }

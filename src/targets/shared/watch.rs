@@ -56,7 +56,7 @@ impl Known {
     }
 
     /// Whether somebody asks for something else of the object; what its controllers say of it changes all the time.
-    fn is_another(&self, before: &Self) -> bool {
+    pub(in crate::targets) fn is_another(&self, before: &Self) -> bool {
         self.uid != before.uid
             || self.generation != before.generation
             || self.going != before.going

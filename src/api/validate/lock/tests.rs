@@ -21,13 +21,24 @@ fn lock(more: &str) -> LeaderLock {
 }
 
 fn plan(more: &str) -> LockPlan {
-    validate_lock(&lock(more), &quorum(), LockNames::OfTheNamespace).unwrap()
+    validate_lock(
+        &lock(more),
+        &quorum(),
+        LockNames::OfTheNamespace,
+        &Graces::default(),
+    )
+    .unwrap()
 }
 
 fn problems(more: &str) -> Vec<FieldError> {
-    validate_lock(&lock(more), &quorum(), LockNames::OfTheNamespace)
-        .err()
-        .unwrap_or_default()
+    validate_lock(
+        &lock(more),
+        &quorum(),
+        LockNames::OfTheNamespace,
+        &Graces::default(),
+    )
+    .err()
+    .unwrap_or_default()
 }
 
 const SCALE: &str = "{name: t, action: Scale, ref: {apiVersion: apps/v1, kind: Deployment, name: d}";
@@ -192,7 +203,7 @@ fn names_of_others_need_the_quorums_leave() {
     let allowed = |more: &str, namespace: &str, names| {
         let mut object = lock(more);
         object.metadata.namespace = Some(namespace.into());
-        validate_lock(&object, &quorum, names).is_ok()
+        validate_lock(&object, &quorum, names, &Graces::default()).is_ok()
     };
     for (name, namespace, ok) in [
         ("shared/x", "billing", true),
@@ -219,7 +230,7 @@ fn the_names_of_the_object_are_checked() {
     let mut object = lock("");
     object.metadata.name = None;
     object.metadata.namespace = Some("a|b".into());
-    let found = validate_lock(&object, &quorum(), LockNames::Any).unwrap_err();
+    let found = validate_lock(&object, &quorum(), LockNames::Any, &Graces::default()).unwrap_err();
     assert_eq!(
         (found[0].field.as_str(), found[1].field.as_str()),
         ("metadata.name", "metadata.namespace")
@@ -227,9 +238,100 @@ fn the_names_of_the_object_are_checked() {
     object.metadata.name = Some("report".into());
     object.metadata.namespace = None;
     assert_eq!(
-        validate_lock(&object, &quorum(), LockNames::Any)
+        validate_lock(&object, &quorum(), LockNames::Any, &Graces::default())
             .unwrap()
             .namespace,
         "default"
     );
+}
+
+/// The plan of a lock whose target `t` has a pod template with this grace period, beside the quorum with this longest
+/// lease.
+fn plan_by_template(more: &str, grace: u64, longest: u64) -> Result<LockPlan, Vec<FieldError>> {
+    let (mut quorum, lock) = (quorum(), lock(more));
+    quorum.longest_lease = Duration::from_secs(longest);
+    let object = lock.spec.targets[0].reference.clone().unwrap();
+    let graces = [(object, Duration::from_secs(grace))].into_iter().collect();
+    validate_lock(&lock, &quorum, LockNames::OfTheNamespace, &graces)
+}
+
+#[test]
+fn a_stop_time_that_nobody_gave_is_that_of_the_pod_template() {
+    let one = format!(", targets: [{SCALE}}}]");
+    let given = format!(", targets: [{SCALE}, stopSeconds: 20}}]");
+    let short = format!(", leaseDurationSeconds: 20{one}");
+    let long = format!(", leaseDurationSeconds: 60{one}");
+    let cron = ", targets: [{name: t, action: Suspend, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
+    // Spec, grace, longest lease; stop and lease, and what would be wanted.
+    let table = [
+        (one.as_str(), 0, 60, (5, 30), None),
+        (&one, 5, 60, (10, 35), None),
+        (&one, 30, 60, (35, 60), None),
+        (&one, 60, 90, (65, 90), None),
+        (&one, 60, 89, (35, 60), Some(65)),
+        (&one, 86_400, 60, (35, 60), Some(86_405)),
+        (&given, 5, 60, (20, 45), None),
+        (&given, 60, 60, (20, 45), None),
+        (&short, 5, 60, (10, 20), None),
+        (&long, 5, 60, (10, 60), None),
+        (&long, 60, 120, (35, 60), Some(65)),
+        (cron, 5, 60, (10, 35), None),
+    ];
+    for (more, grace, longest, (stop, lease), wanted) in table {
+        let plan = plan_by_template(more, grace, longest).unwrap();
+        let s = Duration::from_secs;
+        assert_eq!(
+            (plan.timings.stop, plan.timings.lease_duration),
+            (s(stop), s(lease)),
+            "{more} {grace} {longest}"
+        );
+        assert_eq!(plan.targets[0].stop, s(stop));
+        let too_short = plan.targets[0].too_short;
+        assert_eq!(
+            too_short.map(|too_short| too_short.wanted),
+            wanted.map(s),
+            "{more}"
+        );
+        assert_eq!(plan.takeover_delay, s(stop + 5));
+    }
+    for (grace, says) in [(5, ""), (20, "does not leave 25 s"), (60, "does not leave 35 s")] {
+        let errors = plan_by_template(&short, grace, 120).err().unwrap_or_default();
+        let text: String = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(text.contains("does not leave"), !says.is_empty(), "{text}");
+        assert!(text.contains(says), "{text}");
+        assert!(errors.iter().all(|error| error.stop_budget));
+    }
+}
+
+#[test]
+fn only_the_target_that_does_not_fit_gets_the_usual_stop_time() {
+    let of = |name: &str| {
+        SCALE
+            .replace("name: t", &format!("name: {name}"))
+            .replace("name: d", &format!("name: {name}"))
+    };
+    let lock = lock(&format!(
+        ", targets: [{}}}, {}}}, {}}}]",
+        of("a"),
+        of("b"),
+        of("c")
+    ));
+    let objects = lock
+        .spec
+        .targets
+        .iter()
+        .map(|target| target.reference.clone().unwrap());
+    let graces = objects.zip([5, 600, 45].map(Duration::from_secs)).collect();
+    let mut quorum = quorum();
+    quorum.longest_lease = Duration::from_secs(75);
+    let plan = validate_lock(&lock, &quorum, LockNames::OfTheNamespace, &graces).unwrap();
+    let stops: Vec<u64> = plan.targets.iter().map(|target| target.stop.as_secs()).collect();
+    assert_eq!(stops, [10, 35, 50]);
+    let short: Vec<bool> = plan
+        .targets
+        .iter()
+        .map(|target| target.too_short.is_some())
+        .collect();
+    assert_eq!(short, [false, true, false]);
+    assert_eq!(plan.timings, Timings::derive(Duration::from_secs(50)));
 }

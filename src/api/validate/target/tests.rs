@@ -3,7 +3,7 @@ use super::*;
 fn check(candidates: Candidates, yaml: &str) -> (Vec<TargetPlan>, Vec<String>) {
     let given: Vec<Target> = serde_yaml::from_str(yaml).unwrap();
     let mut problems = Problems::default();
-    let plans = targets(&mut problems, &given, candidates);
+    let plans = targets(&mut problems, &given, candidates, &Graces::default());
     (
         plans,
         problems.into_inner().iter().map(|p| p.field.clone()).collect(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::{
     LeaderLock, RedisQuorum,
-    validate::{LockNames, validate_lock, validate_quorum},
+    validate::{Graces, LockNames, validate_lock, validate_quorum},
 };
 
 fn plan(more: &str) -> Arc<LockPlan> {
@@ -17,7 +17,15 @@ fn plan(more: &str) -> Arc<LockPlan> {
          spec: {{quorumRef: {{name: q}}{more}}}}}"
     ))
     .unwrap();
-    Arc::new(validate_lock(&lock, &validate_quorum(&quorum).unwrap(), LockNames::Any).unwrap())
+    Arc::new(
+        validate_lock(
+            &lock,
+            &validate_quorum(&quorum).unwrap(),
+            LockNames::Any,
+            &Graces::default(),
+        )
+        .unwrap(),
+    )
 }
 
 const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";

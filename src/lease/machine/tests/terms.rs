@@ -95,3 +95,58 @@ fn a_frozen_holder_stays_and_may_succeed_itself() {
         .outcome(102, Outcome::Released);
     assert!(matches!(rig.asked(), Some(Round::Acquire { .. })));
 }
+
+/// With something to stop that takes so long.
+fn stopping(stop: u64) -> Terms {
+    Terms {
+        timings: Timings::derive(ms(stop)),
+        guards: true,
+        ..terms(LEASE)
+    }
+}
+
+#[test]
+fn a_stop_that_is_longer_than_what_is_left_is_renewed_for_and_ends_nothing() {
+    // A lease of 35 s, of which 22 s are left; a stop of 65 s needs one of 90 s.
+    let mut rig = Rig::active(stopping(7_000));
+    rig.timer(11_000).outcome(11_001, Outcome::RenewalUndecided);
+    rig.event(13_000, Event::SpecChanged(stopping(65_000)));
+    assert_eq!(rig.ended(), None);
+    assert!(
+        matches!(rig.asked(), Some(Round::Renew { lease_duration, .. }) if *lease_duration == ms(90_000))
+    );
+    let mut lost = Rig {
+        machine: rig.machine.clone(),
+        round: rig.round.clone(),
+        wake: rig.wake,
+        actions: Vec::new(),
+    };
+    rig.outcome(13_001, Outcome::Renewed { started: at(13_000) });
+    assert_eq!(
+        (rig.ended(), rig.published_end()),
+        (None, Some(drifted(13_000, 90_000)))
+    );
+
+    // Without a majority it holds until it would have given up before.
+    lost.outcome(13_001, Outcome::RenewalUndecided).timer(19_900);
+    assert_eq!(lost.ended(), None);
+    lost.timer(19_990);
+    assert_eq!(lost.ended(), Some(EndReason::QuorumLost));
+}
+
+#[test]
+fn a_shorter_stop_ends_nothing_and_cuts_the_lease() {
+    let mut rig = Rig::active(stopping(65_000));
+    // 16 s after the last renewal, more than a second before it would give up.
+    rig.timer(8_700).outcome(8_701, Outcome::RenewalUndecided);
+    rig.event(16_000, Event::SpecChanged(stopping(7_000)));
+    assert_eq!(
+        (rig.ended(), rig.published_end()),
+        (None, Some(drifted(16_000, 35_000)))
+    );
+    rig.outcome(16_001, Outcome::Renewed { started: at(16_000) });
+    assert_eq!(
+        (rig.ended(), rig.published_end()),
+        (None, Some(drifted(16_000, 35_000)))
+    );
+}

@@ -1,0 +1,171 @@
+//! Stop times that nobody gave come from the pod templates, and follow them while the lock is held.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder, Run};
+use crate::world::{World, condition, message};
+
+/// What a pod of [`SLOW`] takes to end, once its template was edited.
+const GRACE: u64 = 8;
+/// Its lock has a short lease, which only its template makes possible.
+const SLOW: &str = "slow";
+/// Its lock has no timings of its own.
+const QUICK: &str = "quick";
+
+/// Two Deployments that are switched by locks without `stopSeconds`.
+pub struct Switched<'a> {
+    world: &'a World,
+    recorder: &'a Recorder,
+}
+
+fn deployment(name: &str, grace: u64) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  \
+         selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    \
+         metadata: {{labels: {{app: {name}}}, annotations: {{{IGNORES_SIGTERM}: \"true\"}}}}\n    \
+         spec: {{terminationGracePeriodSeconds: {grace}, containers: [{{name: web, image: web}}]}}\n"
+    )
+}
+
+fn lock(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}}}\n\
+         spec: {{quorumRef: {{name: long}}{more}, targets: [{{name: it, action: Scale, \
+         ref: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}]}}\n"
+    )
+}
+
+/// Seconds of lease and stop, as the status says.
+fn timings(status: &Value) -> (u64, u64) {
+    let of = |name: &str| status["timings"][name].as_u64().unwrap_or(0) / 1_000;
+    (of("leaseDurationMilliseconds"), of("stopMilliseconds"))
+}
+
+impl<'a> Switched<'a> {
+    /// Both run under their locks, with the stop times of their templates.
+    pub async fn start(world: &'a World, recorder: &'a Recorder) -> Self {
+        let quorum = world.quorum("long", "  keyPrefix: long\n  firstStart: Immediate\n");
+        world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
+        let this = Self { world, recorder };
+
+        // Nobody knows how long its pods take: refused, until its Deployment is there.
+        world.apply(&lock(SLOW, ", leaseDurationSeconds: 20"));
+        let status = world.lock_status(SLOW, "is refused", |status| {
+            condition(status, "Ready").1 == "StopBudgetTooShort"
+        });
+        let status = status.await;
+        let why = message(&status, "Ready");
+        assert!(why.contains("does not leave 35 s"), "{why}");
+        world.apply(&deployment(SLOW, 2));
+        world.apply(&deployment(QUICK, 2));
+        world.apply(&lock(QUICK, ""));
+        this.is(SLOW, (20, 7)).await;
+        this.is(QUICK, (35, 7)).await;
+        for name in [SLOW, QUICK] {
+            this.until_running(name, 1).await;
+        }
+        this
+    }
+
+    /// The same lease with other timings and other pods: those that the Deployments replace.
+    pub async fn edit(&self) {
+        let held = |status: &Value| {
+            [
+                "holderIdentity",
+                "fencingToken",
+                "leaseTransitions",
+                "acquireTime",
+            ]
+            .map(|name| status[name].clone())
+        };
+        let (slow, quick) = (self.is(SLOW, (20, 7)).await, self.is(QUICK, (35, 7)).await);
+        for (name, before, grace, expected) in [
+            (SLOW, &slow, GRACE, (20, GRACE + 5)),
+            (QUICK, &quick, 60, (60, 35)),
+        ] {
+            let grace = json!({"terminationGracePeriodSeconds": grace});
+            let patch = json!({"spec": {"template": {"spec": grace}}}).to_string();
+            let started = Instant::now();
+            self.world
+                .kubectl(&["patch", "deployment", name, "--type=merge", "--patch", &patch]);
+            let after = self.is(name, expected).await;
+            println!(
+                "{name}: stops within {} s {:?} after its edit",
+                expected.1,
+                started.elapsed()
+            );
+            assert_eq!(held(before), held(&after), "{name}");
+        }
+        let note = self.world.told(QUICK, "StopTooShort").await;
+        assert!(
+            note.contains("asks for a stop of 65 s")
+                && note.contains("a lease of 90 s")
+                && note.contains("longest is 60 s"),
+            "{note}"
+        );
+        assert_eq!(self.world.event(SLOW, "StopTooShort"), None);
+        for name in [SLOW, QUICK] {
+            eventually(
+                BOUND,
+                &format!("one pod of {name} made way for another"),
+                async || {
+                    let runs = self.runs(name);
+                    let ended = runs.iter().filter(|run| run.end.is_some()).count();
+                    if (runs.len(), ended) == (2, 1) {
+                        Ok(())
+                    } else {
+                        Err(runs)
+                    }
+                },
+            )
+            .await;
+        }
+    }
+
+    /// The masters hung so long ago: its pod gets all of the grace period that its template has by now, and ends by
+    /// itself before the lease does.
+    pub async fn ends(&self, hung: Instant) {
+        self.until_running(SLOW, 0).await;
+        let took = hung.elapsed();
+        println!("no pod of {SLOW} ran {took:?} after the masters hung");
+        let bounds = Duration::from_secs(GRACE)..Duration::from_secs(20);
+        assert!(bounds.contains(&took), "{took:?}");
+        let deletes = self
+            .world
+            .requests()
+            .into_iter()
+            .filter(|event| event.verb == "delete");
+        let deleted: Vec<String> = deletes.filter_map(|event| Some(event.object_ref?.name)).collect();
+        assert!(
+            !deleted.iter().any(|pod| pod.starts_with(SLOW)),
+            "it had its time: {deleted:?}"
+        );
+    }
+
+    async fn is(&self, name: &str, expected: (u64, u64)) -> Value {
+        let what = format!("is held, lease and stop {expected:?} s");
+        let status = self.world.lock_status(name, &what, |status| {
+            status["role"] == "Active" && timings(status) == expected
+        });
+        status.await
+    }
+
+    /// The processes of its pods, by their start.
+    fn runs(&self, name: &str) -> Vec<Run> {
+        let mut runs = self.recorder.runs();
+        runs.retain(|run| run.owner.starts_with(&format!("ReplicaSet {name}-")));
+        runs
+    }
+
+    async fn until_running(&self, name: &str, wanted: usize) {
+        eventually(BOUND, &format!("{wanted} pods of {name} run"), async || {
+            let running = self.runs(name).iter().filter(|run| run.end.is_none()).count();
+            if running == wanted { Ok(()) } else { Err(running) }
+        })
+        .await;
+    }
+}
