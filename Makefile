@@ -10,7 +10,7 @@ SEED ?=
 BASE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test simulate lint generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e build image test-image kubernetes clean tools help
+.PHONY: demo test simulate lint generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -59,6 +59,9 @@ chaos: tools ## Operators and runs on five masters under every fault at once, 20
 
 e2e: ## Chart, image and quickstart on the cluster of KUBECONFIG, step by step; LOAD_IMAGE='kind load image-archive'
 	scripts/build-kubernetes scripts/e2e
+
+e2e-clusters: ## A Deployment over the clusters of KUBECONFIG_EU and KUBECONFIG_US, which are cut from each other
+	scripts/build-kubernetes scripts/e2e-clusters
 
 build: ## The release binary, target/release/redlock
 	$(CARGO) build --release

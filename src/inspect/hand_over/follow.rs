@@ -17,7 +17,7 @@ use crate::{
     },
     clock,
     inspect::status::{self, LockState, LockStatus},
-    lease::Moment,
+    lease::{Moment, Nonce},
 };
 
 /// How often the masters are asked: a takeover lasts a few milliseconds, and one lock costs them nothing.
@@ -182,10 +182,11 @@ async fn by_masters(plan: &Plan) -> Next {
         return std::future::pending().await;
     };
     let mut old_at: Option<Moment> = None;
+    let mut old = Old::of(plan);
     loop {
         let asked = clock::now();
         let now = status::one(session, &plan.lock.lock_name).await;
-        if is_old(&now, plan) {
+        if old.is(&now) {
             old_at = Some(asked);
         } else if let LockStatus {
             state: LockState::Held,
@@ -206,11 +207,35 @@ async fn by_masters(plan: &Plan) -> Next {
     }
 }
 
-/// By the cluster, too: masters that missed a grant show smaller tokens than the lease has.
-fn is_old(now: &LockStatus, plan: &Plan) -> bool {
-    let cluster = now.holder_cluster.as_deref().unwrap_or_default();
-    let name = cluster.split_once('/').map_or(cluster, |(name, _)| name);
-    now.state == LockState::Held && name == plan.from_cluster && now.fencing_token <= Some(plan.token)
+/// The lease that is passed on.
+#[derive(Debug)]
+struct Old<'a> {
+    cluster: &'a str,
+    token: u64,
+    /// Once it was seen.
+    nonce: Option<Nonce>,
+}
+
+impl<'a> Old<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        Self {
+            cluster: &plan.from_cluster,
+            token: plan.token,
+            nonce: None,
+        }
+    }
+
+    /// Whatever the cluster has before it is asked is the old one: had it another token, the request would be refused. The
+    /// token that masters show says little, since they may have missed a grant, or show another number than the holder
+    /// counts by while the rest does not show the lease any more.
+    fn is(&mut self, now: &LockStatus) -> bool {
+        let cluster = now.holder_cluster.as_deref().unwrap_or_default();
+        let name = cluster.split_once('/').map_or(cluster, |(name, _)| name);
+        let Some(nonce) = now.nonce.filter(|_| name == self.cluster) else {
+            return false;
+        };
+        *self.nonce.get_or_insert(nonce) == nonce || now.fencing_token <= Some(self.token)
+    }
 }
 
 fn by_status(object: &LeaderLock, token: u64) -> Option<Next> {
@@ -281,5 +306,43 @@ fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
             .and_then(|next| next.gap)
             .map(|gap| (gap.as_secs_f64() * 1e4).round() / 10.0),
         message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(cluster: &str, nonce: u128, token: u64) -> LockStatus {
+        LockStatus {
+            lock_name: "ns/l".into(),
+            state: LockState::Held,
+            holder_identity: Some("a".into()),
+            holder_cluster: Some(format!("{cluster}/uid")),
+            fencing_token: Some(token),
+            nonce: Some(Nonce(nonce)),
+            remaining_milliseconds: None,
+            reserved: None,
+            reserved_milliseconds: None,
+            agreeing: 3,
+            accounts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_old_lease_is_told_by_its_nonce_whatever_token_is_seen() {
+        let mut old = Old {
+            cluster: "eu-1",
+            token: 7,
+            nonce: None,
+        };
+        assert!(!old.is(&held("us-1", 2, 6)));
+        assert!(old.is(&held("eu-1", 1, 7)));
+        // It has gone from one of the two masters that granted it with 7, and the third one did with 9.
+        assert!(old.is(&held("eu-1", 1, 9)));
+        assert!(!old.is(&held("eu-1", 2, 8)), "taken by the same cluster anew");
+        assert!(!old.is(&held("us-1", 3, 9)));
+        let mut late = Old { nonce: None, ..old };
+        assert!(late.is(&held("eu-1", 1, 9)), "one master is away from the start");
     }
 }

@@ -108,6 +108,7 @@ fn told(lock_name: String, status: Option<&LeaderLockStatus>) -> LockStatus {
         remaining_milliseconds: None,
         reserved: None,
         reserved_milliseconds: None,
+        nonce: None,
         agreeing: 0,
         accounts: Vec::new(),
     }

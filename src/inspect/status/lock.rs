@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    lease::{LockName, Moment, Obstacle, QuorumSize, Sighting, View},
+    lease::{LockName, Moment, Nonce, Obstacle, QuorumSize, Sighting, View},
     masters::{LockAccount, Unknown},
 };
 
@@ -64,6 +64,10 @@ pub struct LockStatus {
     pub remaining_milliseconds: Option<u64>,
     pub reserved: Option<String>,
     pub reserved_milliseconds: Option<u64>,
+    /// Tells one lease from the next of the same holder: the token that is seen may be greater than the holder's own
+    /// while not every master shows the lease.
+    #[serde(skip)]
+    pub(in crate::inspect) nonce: Option<Nonce>,
     /// Masters that show exactly this, of all.
     pub agreeing: usize,
     pub accounts: Vec<MasterAccount>,
@@ -162,6 +166,7 @@ impl LockStatus {
             state,
             holder_cluster: holder.as_ref().map(|holder| holder.cluster.to_string()),
             fencing_token: holder.as_ref().map(|holder| holder.token.0),
+            nonce: holder.as_ref().map(|holder| holder.nonce),
             remaining_milliseconds: holder
                 .filter(|holder| holder.ends != Moment::NEVER)
                 .map(|holder| milliseconds(holder.ends.left(now))),
