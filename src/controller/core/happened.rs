@@ -18,16 +18,12 @@ pub(super) enum Off {
     Observed,
 }
 
-/// What changed of the targets since the report before.
+/// What is new since the report before, but for how the targets are: that is told with the status.
 pub(super) fn happened(before: Option<&Report>, now: &Report, off: Option<Off>) -> Vec<(What, String)> {
     let mut all = Vec::new();
-    for target in &now.targets {
+    for target in now.targets.iter().filter(|_| off == Some(Off::Observed)) {
         let mut known = before.iter().flat_map(|report| &report.targets);
-        let before = known.find(|known| known.name == target.name);
-        all.extend(match off {
-            Some(Off::Observed) => would(before, target),
-            Some(Off::Paused) | None => None,
-        });
+        all.extend(would(known.find(|known| known.name == target.name), target));
     }
     let conflict = |report: &Report| {
         report
