@@ -11,7 +11,7 @@ use super::leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState, OnQ
 use super::redis_quorum::{FirstStart, SecretRef, SharedLockNames};
 use super::target::{Action, TargetRef};
 use crate::lease::identity::LockName;
-use crate::lease::timing::{TimingError, Timings};
+use crate::lease::timing::Timings;
 
 /// Longer than any cluster abstains: whoever does is told when it is over.
 const ABSTENTION: Duration = Duration::from_secs(86_400);
@@ -113,17 +113,10 @@ pub struct TargetPlan {
     pub work: TargetWork,
     /// How long it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
-    /// Somebody wrote that down; else it is of the pod template, where that was read.
+    /// Somebody wrote that down, or nothing is stopped; else it is of the pod template, where that was read.
     pub stop_given: bool,
-    /// Its pod template asks for more.
-    pub too_short: Option<TooShort>,
-}
-
-/// The stop time that a pod template asks for, and why the lock has no room for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooShort {
-    pub wanted: Duration,
-    pub why: TimingError,
+    /// What its pod template asks for, if that is more.
+    pub too_short: Option<Duration>,
 }
 
 /// What is switched and how.

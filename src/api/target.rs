@@ -36,8 +36,8 @@ pub struct Target {
     pub action: Action,
 
     /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
-    /// pod template in this cluster + 5; 35 until that is read, and where there is none. Where the lease has no room for
-    /// more, it is 35, too, and an event says so.
+    /// pod template in this cluster + 5, at most 35, and 35 where that cannot be read. More must be given: an event says
+    /// so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,

@@ -88,8 +88,10 @@ impl Templates {
         let Some(reading) = self.0.get_mut(&read.reference) else {
             return false;
         };
-        let news = !reading.answered || reading.grace != read.grace;
-        (reading.answered, reading.grace) = (true, read.grace);
+        // Of an object that is gone the last is the best that is known: it may be made anew in a moment.
+        let grace = read.grace.or(reading.grace);
+        let news = !reading.answered || reading.grace != grace;
+        (reading.answered, reading.grace) = (true, grace);
         news
     }
 
@@ -274,6 +276,7 @@ mod tests {
         assert!(templates.awaited());
         assert!(templates.take(&read("a", Some(2))));
         assert!(!templates.take(&read("a", Some(2))), "no news");
+        assert!(!templates.take(&read("a", None)), "it is gone");
         assert!(!templates.take(&read("b", Some(2))), "not asked for");
         assert!(templates.awaited());
         assert!(

@@ -103,8 +103,8 @@ impl<'a> Switched<'a> {
         let note = self.world.told(QUICK, "StopTooShort").await;
         assert!(
             note.contains("asks for a stop of 65 s")
-                && note.contains("a lease of 90 s")
-                && note.contains("longest is 60 s"),
+                && note.contains("set stopSeconds: 65")
+                && note.contains("a lease of 90 s"),
             "{note}"
         );
         assert_eq!(self.world.event(SLOW, "StopTooShort"), None);

@@ -8,7 +8,7 @@ use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use super::target::{DEFAULT_STOP, targets};
 use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
-use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan, TooShort};
+use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
@@ -112,7 +112,12 @@ pub fn validate_lock(
 /// Unless told.
 pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     if targets.iter().any(|target| target.work.is_undone()) {
-        longest_stop(targets) + TAKEOVER_BESIDE_STOP
+        // What is read of pod templates here says nothing of those in the cluster that is waited for.
+        let there = |target: &TargetPlan| match target.stop_given {
+            true => target.stop,
+            false => target.stop.max(DEFAULT_STOP),
+        };
+        targets.iter().map(there).max().unwrap_or_default() + TAKEOVER_BESIDE_STOP
     } else {
         Duration::ZERO
     }
@@ -157,11 +162,11 @@ fn lock_name(
     Some(lock_name)
 }
 
-/// `None` comes with a problem. A target whose pod template asks for more than the lease has room for is given the usual.
+/// `None` comes with a problem.
 fn timings(
     problems: &mut Problems,
     spec: &LeaderLockSpec,
-    targets: &mut [TargetPlan],
+    targets: &[TargetPlan],
     quorum: &QuorumPlan,
 ) -> Option<Timings> {
     // Only what each must be by itself is checked here; the rules between them are those of the lease.
@@ -179,19 +184,8 @@ fn timings(
     if !sound {
         return None;
     }
-    let resolve = |targets: &[TargetPlan]| {
-        let stop = longest_stop(targets);
-        Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
-    };
-    let mut resolved = resolve(targets);
-    while let Err(why) = resolved
-        && let Some(target) = slowest_by_template(targets)
-    {
-        let wanted = std::mem::replace(&mut target.stop, DEFAULT_STOP);
-        target.too_short = Some(TooShort { wanted, why });
-        resolved = resolve(targets);
-    }
-    resolved
+    let stop = longest_stop(targets);
+    Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
         .map_err(|cause| {
             let field = format!("spec.{}", cause.field().wire_name());
             let mut error = FieldError::new(field, cause.value().as_secs_f64(), cause.reason());
@@ -199,14 +193,6 @@ fn timings(
             problems.add(error);
         })
         .ok()
-}
-
-/// Of those that take longer than usual, and nobody wrote that down.
-fn slowest_by_template(targets: &mut [TargetPlan]) -> Option<&mut TargetPlan> {
-    let longer = targets
-        .iter_mut()
-        .filter(|target| !target.stop_given && target.stop > DEFAULT_STOP);
-    longer.max_by_key(|target| target.stop)
 }
 
 fn reason(problems: &mut Problems, spec: &LeaderLockSpec) -> Option<String> {

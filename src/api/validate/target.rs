@@ -56,14 +56,15 @@ pub(super) fn targets(
             ));
         }
         check_blocks(problems, &field, target);
-        let stop = stop(problems, &field, target, graces);
+        let stop = stop(problems, &field, target);
+        let derived = derived_stop(target, graces);
         if let Some(work) = work(problems, &field, target) {
             plans.push(TargetPlan {
                 name: target.name.clone(),
                 work,
-                stop,
-                stop_given: target.stop_seconds.is_some(),
-                too_short: None,
+                stop: stop.unwrap_or(derived.min(DEFAULT_STOP)),
+                stop_given: stop.is_some(),
+                too_short: Some(derived).filter(|derived| stop.is_none() && *derived > DEFAULT_STOP),
             });
         }
     }
@@ -92,22 +93,24 @@ fn check_blocks(problems: &mut Problems, field: &str, target: &Target) {
     }
 }
 
-fn stop(problems: &mut Problems, field: &str, target: &Target, graces: &Graces) -> Duration {
+/// None where its pod template says it.
+fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duration> {
     let stop_field = format!("{field}.stopSeconds");
     let given = problems.seconds(&stop_field, target.stop_seconds, 0..=LONGEST_STOP);
     match target.action {
-        Action::Scale | Action::Suspend => given.unwrap_or_else(|| derived_stop(target, graces)),
+        Action::Scale | Action::Suspend => given,
         Action::OncePerSchedule | Action::LabelPods => {
             if let Some(seconds) = target.stop_seconds {
                 let reason = format!("is of no use: {:?} stops nothing; leave it out", target.action);
                 problems.add(FieldError::new(stop_field, seconds, reason));
             }
-            Duration::ZERO
+            Some(Duration::ZERO)
         }
     }
 }
 
-/// Of a target that does not give it.
+/// What the pod template asks for. No more than usual is given without a word: it would take from the time for renewals, and
+/// other clusters, which go by their own templates, would not wait so long.
 fn derived_stop(target: &Target, graces: &Graces) -> Duration {
     let grace = target.reference.as_ref().and_then(|object| graces.of(object));
     grace.map_or(DEFAULT_STOP, |grace| grace.saturating_add(STOP_BESIDE_GRACE))

@@ -45,10 +45,22 @@ pub(in crate::controller) struct Settled(BTreeMap<String, TargetState>);
 
 impl Settled {
     pub(in crate::controller) fn see(&mut self, object: &LeaderLock) {
-        let targets = object.status.iter().flat_map(|status| &status.targets);
+        self.take(object.status.iter().flat_map(|status| &status.targets));
+    }
+
+    fn take<'a>(&mut self, targets: impl Iterator<Item = &'a TargetStatus>) {
         for target in targets.filter(|target| is_settled(target)) {
             self.0.insert(target.name.clone(), target.observed);
         }
+    }
+
+    /// What was stopped while nobody may write a status, and would not be in the next one if it runs again by then.
+    pub(super) fn stopped_unwritten(&mut self, report: &Report) -> Vec<(What, String)> {
+        let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
+        let stopped = || report.targets.iter().filter(standby);
+        let news = stopped().filter_map(|target| self.switched(target)).collect();
+        self.take(stopped());
+        news
     }
 
     /// What this status is the first to say. Every replica sees how the targets are, and one writes it.

@@ -133,6 +133,9 @@ impl Core {
                 Err(problem) if problem.reason.may_pass() => MAY_COME,
                 _ => UNCONFIRMED,
             };
+            // The lock may be usable once its templates are read; a read that hangs or fails is soon taken for an answer.
+            let opening = |problem: &Problem| problem.reason == Reason::Opening;
+            let awaited = wanted.as_ref().is_err_and(opening) && entry.templates.awaited();
             let overtaken = |plan: &Arc<LockPlan>| {
                 let mut all = switched(plan).into_iter();
                 all.any(|what| self.locks.taken(key, &what).is_some())
@@ -146,7 +149,7 @@ impl Core {
                 declared: entry.put.as_ref().is_some_and(declared),
                 deleted: entry.object.metadata.deletion_timestamp.is_some(),
                 guarded,
-                in_charge: guarded && self.in_charge(entry, patience),
+                in_charge: guarded && !awaited && self.in_charge(entry, patience),
             });
             let minded = entry.remains.is_some() && entry.object.metadata.deletion_timestamp.is_none();
             if guarded && entry.put.is_none() && !minded {

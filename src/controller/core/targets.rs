@@ -91,6 +91,9 @@ impl Core {
             return;
         };
         let Some(warden) = &mut entry.warden else { return };
+        let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
+        let unwritten = !held && reporter.is_some_and(|reporter| reporter.absent_for(now).is_some());
         let guarded = has_finalizer(&entry.object);
         let going = entry.object.metadata.deletion_timestamp.is_some();
         if let Some((reason, text)) = &report.trouble
@@ -105,6 +108,9 @@ impl Core {
         let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
         let off = off(&entry.object, entry.put.as_deref());
         let mut happened = happened(warden.last.as_ref(), &report, off);
+        if unwritten && off.is_none() {
+            happened.extend(entry.settled.stopped_unwritten(&report));
+        }
         happened.extend(report.notes.iter().map(|note| {
             let what = if note.warning {
                 What::Warned(note.reason)
