@@ -62,8 +62,8 @@ pub fn validate_lock(
     );
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
-    let mut targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
-    let timings = timings(&mut problems, spec, &mut targets, quorum);
+    let targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
+    let timings = timings(&mut problems, spec, &targets, quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
 
