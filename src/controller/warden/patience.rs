@@ -38,40 +38,30 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::{
-        LeaderLock, RedisQuorum,
-        validate::{LockNames, validate_lock, validate_quorum},
-    };
-
-    fn told(more: &str, grace: u64) -> Option<String> {
-        let quorum: RedisQuorum = serde_yaml::from_str(
-            "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
-             {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
-        )
-        .unwrap();
-        let lock: LeaderLock = serde_yaml::from_str(&format!(
-            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
-             spec: {{quorumRef: {{name: q}}, targets: [{{name: web, action: Scale{more}, \
-             ref: {{apiVersion: apps/v1, kind: Deployment, name: d}}}}]}}}}"
-        ))
-        .unwrap();
-        let read = lock.spec.targets[0].reference.clone().unwrap();
-        let graces = [(read, Duration::from_secs(grace))].into_iter().collect();
-        let quorum = validate_quorum(&quorum).unwrap();
-        let plan = validate_lock(&lock, &quorum, LockNames::OfTheNamespace, &graces).unwrap();
-        too_short(&plan.targets[0])
-    }
+    use crate::api::{plan::TargetWork, target::TargetRef};
 
     #[test]
     fn it_says_what_to_write() {
-        assert_eq!(told("", 5), None);
-        assert_eq!(told("", 30), None);
-        assert_eq!(told(", stopSeconds: 20", 60), None, "it was meant");
+        let object = TargetRef {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+            name: "web".into(),
+        };
+        let mut target = TargetPlan {
+            name: "web".into(),
+            work: TargetWork::Suspend { object },
+            stop: Duration::from_secs(35),
+            stop_given: false,
+            too_short: None,
+        };
+        assert_eq!(too_short(&target), None);
+        target.too_short = Some(Duration::from_secs(65));
         assert_eq!(
-            told("", 60).unwrap(),
+            too_short(&target).unwrap(),
             "target web: its pod template asks for a stop of 65 s, and it is given 35 s: set stopSeconds: 65, in all \
              clusters, with a lease of 90 s or more (that is what it gets without leaseDurationSeconds)"
         );
-        assert!(told("", u64::MAX).is_some(), "no length is too long to say");
+        target.too_short = Some(Duration::MAX);
+        assert!(too_short(&target).is_some(), "no length is too long to say");
     }
 }
