@@ -24,7 +24,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::{JoinError, JoinSet},
@@ -33,7 +33,7 @@ use tokio::{
 
 use super::{
     clients::Clients,
-    events::{Events, Happening},
+    events::Events,
     locks::Locks,
     object::ObjectKey,
     observe::Observation,
@@ -323,11 +323,8 @@ impl Core {
                 self.see_answer(object, now);
                 if let Some(entry) = self.locks.get_mut(&key) {
                     entry.said_unknown = unknown;
-                    let object = entry.object.object_ref(&());
-                    for (what, note) in std::mem::take(&mut entry.news) {
-                        let object = object.clone();
-                        self.events.tell(Happening { what, object, note });
-                    }
+                    let news = std::mem::take(&mut entry.news);
+                    self.events.tell_all(&entry.object, news);
                 }
             }
             Written::Quorum(mut object) => {

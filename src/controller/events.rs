@@ -14,13 +14,14 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
 };
 use tokio::{sync::mpsc, time};
 
 use super::pace::Pace;
 use crate::{
+    api::LeaderLock,
     clock,
     targets::{Pause, deepest},
 };
@@ -127,6 +128,14 @@ impl Events {
     pub(super) fn tell(&self, happening: Happening) {
         if let Err(error) = self.0.try_send(happening) {
             tracing::debug!(%error, "event dropped");
+        }
+    }
+
+    /// All of them about one lock.
+    pub(super) fn tell_all(&self, lock: &LeaderLock, all: Vec<(What, String)>) {
+        for (what, note) in all {
+            let object = lock.object_ref(&());
+            self.tell(Happening { what, object, note });
         }
     }
 }

@@ -63,7 +63,7 @@ pub fn validate_lock(
 
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
     let targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
-    let timings = timings(&mut problems, spec, &targets, quorum);
+    let timings = timings(&mut problems, spec, longest_stop(&targets), quorum);
     let reason = reason(&mut problems, spec);
     check_preference(&mut problems, &spec.cluster_preference);
 
@@ -166,7 +166,7 @@ fn lock_name(
 fn timings(
     problems: &mut Problems,
     spec: &LeaderLockSpec,
-    targets: &[TargetPlan],
+    stop: Duration,
     quorum: &QuorumPlan,
 ) -> Option<Timings> {
     // Only what each must be by itself is checked here; the rules between them are those of the lease.
@@ -184,7 +184,6 @@ fn timings(
     if !sound {
         return None;
     }
-    let stop = longest_stop(targets);
     Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
         .map_err(|cause| {
             let field = format!("spec.{}", cause.field().wire_name());

@@ -49,7 +49,9 @@ impl Settled {
     }
 
     fn take<'a>(&mut self, targets: impl Iterator<Item = &'a TargetStatus>) {
-        for target in targets.filter(|target| is_settled(target)) {
+        let settled =
+            |target: &&TargetStatus| matches!(target.observed, TargetState::Active | TargetState::Standby);
+        for target in targets.filter(settled) {
             self.0.insert(target.name.clone(), target.observed);
         }
     }
@@ -65,7 +67,7 @@ impl Settled {
 
     /// What this status is the first to say. Every replica sees how the targets are, and one writes it.
     pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(What, String)> {
-        let targets = status.targets.iter().filter(|target| is_settled(target));
+        let targets = status.targets.iter();
         targets.filter_map(|target| self.switched(target)).collect()
     }
 
@@ -75,13 +77,12 @@ impl Settled {
             _ if before == Some(&target.observed) => None,
             TargetState::Active => Some((What::TargetActivated, format!("target {name} runs"))),
             // What is found stopped at first was not stopped.
-            _ => before.map(|_| (What::TargetStopped, format!("target {name} is stopped"))),
+            TargetState::Standby => {
+                before.map(|_| (What::TargetStopped, format!("target {name} is stopped")))
+            }
+            _ => None,
         }
     }
-}
-
-const fn is_settled(target: &TargetStatus) -> bool {
-    matches!(target.observed, TargetState::Active | TargetState::Standby)
 }
 
 /// Once for each change of mind.

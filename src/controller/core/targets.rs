@@ -1,10 +1,7 @@
 //! The core's work on locks with targets: their wardens, and the finalizer that keeps an object until what runs is
 //! stopped.
 
-use kube::{
-    Resource,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{
@@ -15,7 +12,7 @@ use crate::{
     api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
     clock,
     controller::{
-        events::{Happening, What},
+        events::What,
         object::ObjectKey,
         warden::{self, Handle, Hands, Order, Post, Report},
         writer::Item,
@@ -124,10 +121,7 @@ impl Core {
             self.touched_locks.insert(key.clone());
         }
         warden.last = Some(report);
-        for (what, note) in happened {
-            let object = entry.object.object_ref(&());
-            self.events.tell(Happening { what, object, note });
-        }
+        self.events.tell_all(&entry.object, happened);
         if wants_guard && !guarded && !going {
             self.set_finalizer(&key, true);
         } else if guarded && !runs && (!held || none) && !going {
