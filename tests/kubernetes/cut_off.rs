@@ -3,8 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{eventually, patient};
-use crate::fixture::BOUND;
+use crate::common::patient;
 use crate::world::{World, condition, lock, throughout};
 
 /// Longer than until it infers that nobody can report, which is twice the longest lease.
@@ -25,15 +24,7 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
             .await;
     }
     let other = world.operator("replica-2").await;
-    eventually(BOUND, "replica-2 stands by", async || {
-        let seen = other.lock("a");
-        if seen["role"] == "Standby" {
-            Ok(())
-        } else {
-            Err(seen)
-        }
-    })
-    .await;
+    other.until_role("a", "Standby").await;
     // It can open nothing any more, and all connections to the masters are closed.
     let pid = cut_off.child.pid();
     let limit = Command::new("prlimit")

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Mode, Proxy, eventually};
-use crate::fixture::{BOUND, Operator};
+use crate::common::{Mode, Proxy};
+use crate::fixture::Operator;
 use crate::world::{World, condition, lock, throughout, timed};
 
 /// Longer than a lease.
@@ -39,15 +39,7 @@ async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catch
     // Taken over without it; the status says so when it is back.
     let killed = Instant::now();
     first.child.kill();
-    eventually(BOUND, "replica-2 takes over", async || {
-        let lock = second.lock("report");
-        if lock["role"] == "Active" {
-            Ok(())
-        } else {
-            Err(lock)
-        }
-    })
-    .await;
+    second.until_role("report", "Active").await;
     println!("taken over {:?} after the holder was killed", killed.elapsed());
     world.plane.start_api_server();
     timed("the status catches up", async || {

@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::eventually;
-use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message, throughout, timed};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -22,15 +20,7 @@ async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart
     let first = world.operator("replica-1").await;
     let before = world.lock_status("report", "is held", active).await;
     let second = world.operator("replica-2").await;
-    eventually(BOUND, "replica-2 stands by", async || {
-        let seen = second.lock("report");
-        if seen["role"] == "Standby" {
-            Ok(())
-        } else {
-            Err(seen)
-        }
-    })
-    .await;
+    second.until_role("report", "Standby").await;
 
     for master in &world.masters[..2] {
         master.pause().unwrap();
@@ -57,15 +47,7 @@ async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart
     );
     assert!(last_active <= promised && last_active - paused < LEASE);
     for operator in [&first, &second] {
-        eventually(BOUND, "nobody knows who holds it", async || {
-            let lock = operator.lock("report");
-            if lock["role"] == "Unknown" {
-                Ok(())
-            } else {
-                Err(lock)
-            }
-        })
-        .await;
+        operator.until_role("report", "Unknown").await;
         assert_eq!(operator.get("/readyz").0, 200, "readiness is about the caches");
         assert_eq!(operator.get("/livez").0, 200);
     }

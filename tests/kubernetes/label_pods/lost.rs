@@ -9,7 +9,7 @@ use super::agent::Agent;
 use super::web::Web;
 use super::{LEASE, SELECTOR, TOKEN, labelling, labels, world};
 use crate::common::{RedisServer, eventually};
-use crate::fixture::{BOUND, Operator};
+use crate::fixture::BOUND;
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,18 +103,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     world.apply(&labelling("web", "", SELECTOR));
     web.until(&["web-0"]).await;
     let mut second = world.operator("replica-2").await;
-    let stands_by = async |operator: &Operator| {
-        eventually(BOUND, "it stands by", async || {
-            let seen = operator.lock("web");
-            if seen["role"] == "Standby" {
-                Ok(())
-            } else {
-                Err(seen)
-            }
-        })
-        .await;
-    };
-    stands_by(&second).await;
+    second.until_role("web", "Standby").await;
 
     // The crash of one of two: nobody who watches the Service notices.
     let before = (
@@ -135,7 +124,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
 
     // Nobody here can win: another cluster might, 5 s after the lease has ended uncleanly.
     let third = world.operator("replica-3").await;
-    stands_by(&third).await;
+    third.until_role("web", "Standby").await;
     for master in &world.masters {
         master.pause().unwrap();
     }
