@@ -18,7 +18,7 @@ demo: tools ## Five Redis masters, three replicas and real failures, on this mac
 
 test: tools ## All tests
 	$(CARGO) fmt --all --check
-	scripts/build-kubernetes $(CARGO) test --workspace
+	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast
 
 lint: ## Format, lints and, where cargo-deny is installed, licences and bans
 	$(CARGO) fmt --all --check
@@ -42,7 +42,7 @@ bench-run: tools ## Measure redlock run beside flock
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
 
-soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again
+soak-targets: ## Two clusters, random faults, 2 hours; ARGS='REDLOCK_TRANSITIONS=50 REDLOCK_SEED=7' for less and the same again, ARGS='REDLOCK_FAULT=CutStandby REDLOCK_FAULTS=20' for one fault
 	$(ARGS) scripts/build-kubernetes $(CARGO) test --test kubernetes -- --ignored --nocapture --test-threads=1 two_clusters::soak
 
 soak-slots: ## 500 slots in two clusters under faults, and 5 real minutes; ARGS='REDLOCK_SLOTS=50 REDLOCK_SEED=7' as well

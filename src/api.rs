@@ -5,6 +5,7 @@
 //! old and new run side by side. Refuses to talk to Kubernetes or Redis.
 
 pub mod abstention;
+mod conditions;
 mod crds;
 pub mod hand_over;
 pub mod leader_lock;
@@ -15,6 +16,7 @@ mod reasons;
 pub mod redis_quorum;
 pub mod reporters;
 mod rules;
+pub mod salvage;
 pub mod target;
 pub mod validate;
 

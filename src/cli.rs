@@ -29,6 +29,8 @@ pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
 pub use place::{KubernetesArgs, PlaceArgs};
 
+use crate::telemetry::logs::Flush;
+
 /// Elects one active replica for every declared lock, with Redlock leases on independent Redis masters.
 #[derive(Debug, Parser)]
 #[command(name = "redlock", version, max_term_width = 100)]
@@ -68,7 +70,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => return exit::usage(&e),
     };
-    match run(cli) {
+    let log = Flush::default();
+    let result = run(cli);
+    // Before the message of a failure, which follows the log.
+    drop(log);
+    match result {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
     }

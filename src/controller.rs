@@ -4,6 +4,7 @@
 //! Observations come in ([`observe`]), are judged ([`judge`]), applied and told by one task ([`core`]). What is decided
 //! is pure; whoever writes a status is decided by [`status::author`]. Never speaks to Redis itself.
 
+mod backoff;
 mod claims;
 mod clients;
 mod cluster;
@@ -11,6 +12,7 @@ mod core;
 mod declared;
 mod events;
 mod hand_over;
+mod jobs;
 mod judge;
 mod locks;
 mod object;
@@ -21,7 +23,9 @@ mod problem;
 pub mod process;
 mod quorums;
 mod reporter;
+mod reviews;
 mod roll;
+mod said;
 mod secrets;
 mod siblings;
 mod status;

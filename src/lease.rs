@@ -4,6 +4,7 @@
 //! code runs in production, in a simulation and in a model check. Nothing here imports anything else of the crate.
 
 pub mod attempt;
+pub mod clocks;
 pub mod identity;
 pub mod machine;
 pub mod moment;
@@ -15,6 +16,7 @@ pub mod value;
 pub mod vote;
 
 pub use attempt::{Attempt, GrantReply, Loss, Marks, Step, Won};
+pub use clocks::{Clocks, Judgement, Sample};
 pub use identity::{ClusterId, HolderIdentity, LockName};
 pub use machine::{
     Action, EndReason, Event, Farewell, Machine, Outcome, Participation, Round, Takeover, Terms,

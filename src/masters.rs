@@ -5,15 +5,16 @@
 
 mod access;
 mod adopt;
+mod clocks;
 mod config;
 mod courier;
 mod fingerprint;
 mod first_look;
 mod gate;
+mod identity;
 mod keys;
 mod link;
 mod look;
-mod offset;
 mod random;
 mod reply;
 mod reporters;
@@ -30,11 +31,12 @@ pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, 
 pub use courier::{Call, Delivery, Meter, Operation, Request, Tenure};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use gate::Unfit;
+pub use identity::QuorumId;
 pub use keys::{Keyspace, LockKeys};
 pub use link::{MasterStatus, Notice};
 pub use look::Facts;
 pub use reply::Answer;
-pub use reporters::{Reporters, reporter_lock};
+pub use reporters::{Reporters, reporter_lock, scope_reporter_lock};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
     ResealReport, RetireOutcome, Slot, init, reseal,

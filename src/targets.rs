@@ -4,19 +4,25 @@
 //! an action asks for it after the last await before a write that starts something.
 
 mod error;
+#[cfg(test)]
+mod fake_server;
 mod in_flight;
 mod kind;
 mod label_pods;
 mod leave;
 mod once_per_schedule;
 mod owner;
+mod pages;
 mod pause;
 mod pods;
+mod read;
 mod rights;
 mod scale;
 mod shared;
+mod slim;
 mod suspend;
 mod template;
+mod watch;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -24,10 +30,7 @@ use futures_util::{
     FutureExt, Stream, StreamExt,
     future::{self, BoxFuture},
 };
-use kube::{
-    Api, Client,
-    runtime::{WatchStreamExt, watcher},
-};
+use kube::{Api, Client, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -36,6 +39,7 @@ pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
 pub(crate) use shared::Shared;
 pub(crate) use template::Template;
+pub(crate) use watch::watch_events;
 
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
@@ -56,7 +60,8 @@ pub(crate) enum Step {
     Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
-    /// Somebody started it again after it was stopped; stopped once more. Says who did what.
+    /// Another writer started it after it was stopped, and it was stopped once more; or the other way round. Says who did
+    /// what.
     Contested(String),
     Trouble(Trouble),
 }
@@ -207,7 +212,5 @@ where
         + DeserializeOwned
         + 'static,
 {
-    watcher::watcher(api, config)
-        .backoff(Pause::default())
-        .map(|_| ())
+    watch_events(api, config).map(|_| ())
 }

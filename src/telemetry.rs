@@ -163,6 +163,13 @@ impl Telemetry {
             ]);
             text.sample(name, &labels, 1);
         }
+        let name = "redlock_log_lines_dropped_total";
+        text.family(
+            name,
+            "counter",
+            "Lines of the log that were dropped because the standard error was not read.",
+        );
+        text.sample(name, "", logs::dropped_lines());
         masters::write(&mut text, sources);
         if self.lock_series {
             let now = clock::now();

@@ -23,6 +23,8 @@ mod planted;
 mod properties;
 #[path = "core/rate.rs"]
 mod rate;
+#[path = "core/scenarios.rs"]
+mod scenarios;
 #[path = "core/simulation.rs"]
 mod simulation;
 #[path = "core/soak.rs"]

@@ -9,8 +9,12 @@ mod adoption;
 mod agent_examples;
 #[path = "kubernetes/agreement.rs"]
 mod agreement;
+#[path = "kubernetes/author_check.rs"]
+mod author_check;
 #[path = "kubernetes/bad_input.rs"]
 mod bad_input;
+#[path = "kubernetes/blind_replica.rs"]
+mod blind_replica;
 #[path = "kubernetes/chart.rs"]
 mod chart;
 #[path = "kubernetes/clusters.rs"]
@@ -44,6 +48,10 @@ mod late_pod;
 mod leftovers;
 #[path = "kubernetes/lifecycle.rs"]
 mod lifecycle;
+#[path = "kubernetes/many_jobs.rs"]
+mod many_jobs;
+#[path = "kubernetes/metrics_access.rs"]
+mod metrics_access;
 #[path = "kubernetes/once_per_schedule.rs"]
 mod once_per_schedule;
 #[path = "kubernetes/outage.rs"]
@@ -91,5 +99,7 @@ mod typed;
 mod unreadable;
 #[path = "kubernetes/urls.rs"]
 mod urls;
+#[path = "kubernetes/versions.rs"]
+mod versions;
 #[path = "kubernetes/world.rs"]
 mod world;

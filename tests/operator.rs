@@ -14,6 +14,8 @@ mod election;
 mod folder;
 #[path = "operator/http.rs"]
 mod http;
+#[path = "operator/logs.rs"]
+mod logs;
 #[path = "operator/replica.rs"]
 mod replica;
 #[path = "operator/secrets.rs"]

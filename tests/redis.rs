@@ -12,6 +12,8 @@ mod common;
 mod first_start;
 #[path = "redis/fixture.rs"]
 mod fixture;
+#[path = "redis/identity.rs"]
+mod identity;
 #[path = "redis/lease.rs"]
 mod lease;
 #[path = "redis/marks.rs"]

@@ -1,4 +1,4 @@
-//! What the operator writes to the API server while nothing happens.
+//! What the operator writes to the API server while nothing happens, and while one master comes and goes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +14,10 @@ use crate::table;
 
 const LOCKS: usize = 1_000;
 const FOR: Duration = Duration::from_secs(120);
+/// The master that flaps is stopped so often, each time for longer than any debounce of the status, and runs as long
+/// between two stops.
+const STOPS: usize = 4;
+const STOPPED: Duration = Duration::from_secs(10);
 
 pub async fn run() {
     let options = Options {
@@ -92,6 +96,45 @@ pub async fn run() {
     if all > beats {
         println!("\n{writes:#?}");
     }
+    flapping(&stage).await;
+}
+
+/// One of five masters hangs and comes back, several times: the majority is never lost.
+async fn flapping(stage: &Stage) {
+    table::begin(&format!(
+        "API writes while one of {} masters flaps, {LOCKS} held locks, 3 replicas",
+        crate::stage::MASTERS
+    ));
+    let before = requests(stage);
+    let master = stage.servers.iter().next().unwrap();
+    for _ in 0..STOPS {
+        master.pause().unwrap();
+        tokio::time::sleep(STOPPED).await;
+        master.resume().unwrap();
+        tokio::time::sleep(STOPPED).await;
+    }
+    quiet(stage).await;
+    let writes = difference(&before, &requests(stage));
+    let count = |wanted: &str| -> usize {
+        let matching = writes.iter().filter(|(what, _)| what.starts_with(wanted));
+        matching.map(|(_, count)| count).sum()
+    };
+    let times = format!("{STOPS} stops of {} s", STOPPED.as_secs());
+    table::row(
+        &format!("writes of lock statuses, {times}"),
+        &count("patch leaderlocks/status").to_string(),
+        "0",
+    );
+    table::row(
+        &format!("writes of the quorum's status, {times}"),
+        &count("patch redisquorums/status").to_string(),
+        "a few for each change",
+    );
+    table::row(
+        "events",
+        &(count("create events") + count("patch events")).to_string(),
+        "0",
+    );
 }
 
 /// Until nothing was written for a while.

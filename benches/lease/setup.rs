@@ -50,6 +50,7 @@ pub fn open(servers: &RedisServers) -> (Masters, Notices, Tasks) {
         command_timeout: Duration::from_millis(500),
         longest_lease: timing::DEFAULT_LONGEST_LEASE,
         acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+        quorum: None,
         reseal: false,
     };
     Masters::open(&config, None).expect("the configuration is valid")

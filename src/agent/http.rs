@@ -138,6 +138,7 @@ mod tests {
             command_timeout: Duration::from_millis(100),
             longest_lease: Duration::from_secs(2),
             acquire_limit: Duration::from_millis(200),
+            quorum: None,
             reseal: false,
         }
     }

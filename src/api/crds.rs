@@ -160,7 +160,12 @@ mod tests {
             .collect();
         assert_eq!(
             columns,
-            ["Ready", "Role", "Holder", "Quorum", "Token", "Transitions", "Age"]
+            ["Ready", "Role", "Holder", "Reason", "Token", "Transitions", "Age"]
+        );
+        let columns = &crd["spec"]["versions"][0]["additionalPrinterColumns"];
+        assert_eq!(
+            (&columns[4]["priority"], &columns[5]["priority"]),
+            (&1.into(), &1.into())
         );
         assert_eq!(crd["spec"]["names"]["shortNames"], serde_json::json!(["ll"]));
         assert_eq!(crd["spec"]["names"]["categories"], serde_json::json!(["redlock"]));
@@ -204,6 +209,19 @@ mod tests {
         assert_eq!(masters["maxItems"], 7);
         assert_eq!(masters["x-kubernetes-list-map-keys"], serde_json::json!(["name"]));
         assert_eq!(masters["items"]["properties"]["url"]["maxLength"], 512);
+        for yaml in [leader_lock_crd_yaml().unwrap(), redis_quorum_crd_yaml().unwrap()] {
+            let conditions = schema(&yaml)["properties"]["status"]["properties"]["conditions"].clone();
+            assert_eq!(conditions["x-kubernetes-list-type"], "map");
+            assert_eq!(
+                conditions["x-kubernetes-list-map-keys"],
+                serde_json::json!(["type"])
+            );
+            let fields = &conditions["items"]["properties"];
+            assert_eq!(fields["type"]["maxLength"], 316);
+            assert_eq!(fields["reason"]["maxLength"], 1_024);
+            assert_eq!(fields["message"]["maxLength"], 32_768);
+            assert_eq!(fields["status"]["enum"].as_array().map(Vec::len), Some(3));
+        }
         let targets = spec(&leader_lock_crd_yaml().unwrap())["targets"].clone();
         assert_eq!(targets["x-kubernetes-list-type"], "map");
         assert_eq!(targets["maxItems"], 32);

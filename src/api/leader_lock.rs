@@ -34,10 +34,16 @@ use super::target::Target;
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#
 )]
 #[kube(printcolumn = r#"{"name": "Role", "type": "string", "jsonPath": ".status.role"}"#)]
-#[kube(printcolumn = r#"{"name": "Holder", "type": "string", "jsonPath": ".status.holderIdentity"}"#)]
-#[kube(printcolumn = r#"{"name": "Quorum", "type": "string", "jsonPath": ".status.quorum"}"#)]
-#[kube(printcolumn = r#"{"name": "Token", "type": "integer", "jsonPath": ".status.fencingToken"}"#)]
-#[kube(printcolumn = r#"{"name": "Transitions", "type": "integer", "jsonPath": ".status.leaseTransitions"}"#)]
+#[kube(printcolumn = r#"{"name": "Holder", "type": "string", "jsonPath": ".status.holder"}"#)]
+#[kube(
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#
+)]
+#[kube(
+    printcolumn = r#"{"name": "Token", "type": "integer", "priority": 1, "jsonPath": ".status.fencingToken"}"#
+)]
+#[kube(
+    printcolumn = r#"{"name": "Transitions", "type": "integer", "priority": 1, "jsonPath": ".status.leaseTransitions"}"#
+)]
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[x_kube(validation = rules::lock_name_characters(), validation = rules::lock_name_not_internal())]
 #[x_kube(validation = rules::lock_name_stays())]

@@ -24,6 +24,10 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_cluster: Option<String>,
 
+    /// Both, for people: CLUSTER/IDENTITY.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+
     /// When the holder acquired the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<MicroTime>,
@@ -44,19 +48,17 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<EffectiveTimings>,
 
-    /// Masters that vote, of all: `5/5`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quorum: Option<String>,
-
     /// What each target should be and is in this cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub targets: Vec<TargetStatus>,
 
-    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling`, `Stalled`.
+    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling` (the operator works on it, or waits for what may still
+    /// come), `Stalled` (a person has to change something first): exactly one of these two and `Ready` is true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(transform = super::conditions::bounded)]
     pub conditions: Vec<Condition>,
 }
 

@@ -22,8 +22,7 @@ pub struct QuorumPlan {
     pub name: String,
     pub masters: Vec<MasterPlan>,
     pub key_prefix: String,
-    /// `None`: each lock derives it, see [`Timings::command_timeout`].
-    pub command_timeout: Option<Duration>,
+    pub command_timeout: Duration,
     pub longest_lease: Duration,
     pub first_start: FirstStart,
     /// The masters ask for a user or password.
@@ -117,6 +116,8 @@ pub struct TargetPlan {
     pub stop_given: bool,
     /// What its pod template asks for, if that is more.
     pub too_short: Option<Duration>,
+    /// So many pods end one after the other, where they do not end together.
+    pub one_by_one: Option<u32>,
 }
 
 /// What is switched and how.

@@ -12,6 +12,15 @@ pub struct RedisQuorumStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
+    /// Masters that vote, of all: `5/5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub votes: Option<String>,
+    /// The random id of the quorum, stored on each master beside its seal. The operator keeps to it: masters of another
+    /// quorum have no vote, even a majority of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub quorum_id: Option<String>,
+
     /// Each master as the reporter sees it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7))]
@@ -27,9 +36,11 @@ pub struct RedisQuorumStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialized_time: Option<Time>,
 
-    /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases).
+    /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases), `Reconciling`,
+    /// `Stalled`: exactly one of these two and `Ready` is true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(transform = super::conditions::bounded)]
     pub conditions: Vec<Condition>,
 }
 

@@ -35,6 +35,10 @@ use super::rules;
 #[kube(
     printcolumn = r#"{"name": "Safe", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Safe\")].status"}"#
 )]
+#[kube(printcolumn = r#"{"name": "Votes", "type": "string", "jsonPath": ".status.votes"}"#)]
+#[kube(
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#
+)]
 #[kube(printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#)]
 #[x_kube(validation = rules::quorum_size(), validation = rules::servers_of_their_own())]
 #[x_kube(validation = rules::masters_stay())]
@@ -64,8 +68,8 @@ pub struct RedisQuorumSpec {
     #[schemars(length(min = 1, max = 64))]
     pub key_prefix: Option<String>,
 
-    /// How long one master may take to answer one command, in milliseconds, 10 to 2000 (no attempt lasts longer).
-    /// Default: 500 or the retry period of a lock, whichever is shorter.
+    /// How long one master may take to answer one command, in milliseconds, 10 to 2000 (no attempt lasts longer). The
+    /// renew deadline of each lock must be at least three times as long. Default 500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 2000))]
     pub command_timeout_milliseconds: Option<i64>,

@@ -12,6 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::rules;
 
+/// Of a selector: its labels, its expressions, and the values of each.
+pub(super) const LABEL_LIMIT: usize = 32;
+pub(super) const EXPRESSION_LIMIT: usize = 16;
+pub(super) const VALUE_LIMIT: usize = 32;
+/// Operators of an expression.
+pub(super) const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+
 /// One target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = rules::label("name"))]
@@ -36,8 +43,9 @@ pub struct Target {
     pub action: Action,
 
     /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
-    /// pod template in this cluster + 5, at most 35, and 35 where that cannot be read. More must be given: an event says
-    /// so.
+    /// pod template in this cluster + 5, at most 35, and 35 where that cannot be read; of a StatefulSet with
+    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. More must be given: an event
+    /// says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,
@@ -57,7 +65,7 @@ pub struct Target {
 
 /// An object in the namespace of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = rules::subdomain("name"))]
+#[x_kube(validation = rules::api_version(), validation = rules::subdomain("name"))]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
     /// Its group and version, such as `apps/v1`.
@@ -126,9 +134,12 @@ pub struct OncePerScheduleSettings {
 
 /// Settings of the action LabelPods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = rules::not_all_pods())]
+#[x_kube(validation = rules::not_all_pods(), validation = rules::selector_keys())]
+#[x_kube(validation = rules::selector_values(), validation = rules::selector_values_fit())]
 #[serde(rename_all = "camelCase")]
 pub struct LabelPodsSettings {
-    /// The pods, in the namespace of the lock, of which one is labelled.
+    /// The pods, in the namespace of the lock, of which one is labelled. At most 32 labels and 16 expressions, each of
+    /// these with at most 32 values.
+    #[schemars(transform = rules::selector_bounds)]
     pub selector: LabelSelector,
 }

@@ -10,13 +10,15 @@ mod name;
 mod problems;
 mod quorum;
 mod remains;
+mod selector;
 mod set;
 mod target;
 mod update;
 
-pub use graces::Graces;
+pub use graces::{Grace, Graces};
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
+pub(crate) use name::is_api_version;
 pub use problems::FieldError;
 pub use quorum::{check_key_prefix, validate_quorum};
 pub use remains::remains;

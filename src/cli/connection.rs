@@ -172,8 +172,7 @@ impl QuorumArgs {
         let cluster = self.connection.cluster.clone();
         if let Some(file) = &self.config {
             let plan = load_quorum(file).map_err(|e| Failure::caused(Exit::Config, &e))?;
-            let command_timeout = plan.command_timeout.unwrap_or(COMMAND_TIMEOUT);
-            let config = masters_config(&plan, command_timeout, (credentials, tls), cluster, false);
+            let config = masters_config(&plan, (credentials, tls), cluster, false);
             return Ok((Some(plan.name), config));
         }
         let exported = std::env::var("REDLOCK_MASTERS").unwrap_or_default();
@@ -199,6 +198,7 @@ impl QuorumArgs {
             command_timeout: COMMAND_TIMEOUT,
             longest_lease: timing::DEFAULT_LONGEST_LEASE,
             acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+            quorum: None,
             reseal: false,
         };
         Ok((None, config))

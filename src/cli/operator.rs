@@ -66,6 +66,26 @@ pub(super) struct OperatorArgs {
         default_value = "127.0.0.1:8080"
     )]
     listen: SocketAddr,
+    /// Address of /metrics and /locks, if not that of the probes: 127.0.0.1:8081 keeps both from the network.
+    #[arg(
+        long,
+        env = "REDLOCK_LISTEN_DETAILS",
+        value_name = "ADDR",
+        value_parser = address,
+        conflicts_with = "standalone"
+    )]
+    listen_details: Option<SocketAddr>,
+    /// Serve /metrics and /locks only to those whose bearer token the API server knows, and who may `get` the path there (a
+    /// rule with nonResourceURLs).
+    #[arg(
+        long,
+        env = "REDLOCK_REQUIRE_TOKEN",
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        default_value_t = false,
+        conflicts_with = "standalone"
+    )]
+    require_token: bool,
     /// Identity of this candidate; the host name unless told.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
@@ -108,6 +128,8 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
         }
         let options = controller::Options {
             listen: args.listen,
+            listen_details: args.listen_details,
+            require_token: args.require_token,
             identity,
             cluster_name: cluster.name().to_owned(),
             namespaces: args.watch_namespaces,

@@ -1,11 +1,13 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+mod departure;
 pub(super) mod drain;
 mod failover;
 mod hand_over;
 pub(super) mod happened;
 mod initialize;
+mod job;
 pub(super) mod leases;
 mod leftover;
 mod locks;
@@ -13,8 +15,10 @@ pub(super) mod place;
 mod quorum_view;
 mod quorums;
 mod shutdown;
+mod siblings;
 pub(super) mod targets;
 mod templates;
+mod unreadable;
 pub(super) mod urls;
 
 use std::{
@@ -27,20 +31,24 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use tokio::{
     sync::{Semaphore, mpsc},
-    task::{JoinError, JoinSet},
     time::{self, MissedTickBehavior},
 };
+
+use job::Job;
 
 use super::{
     clients::Clients,
     events::Events,
+    jobs::Jobs,
     locks::Locks,
     object::ObjectKey,
     observe::Observation,
     pace::Pace,
     quorums::Quorums,
+    reporter::Scope,
+    roll::Origin,
     secrets::{SecretKey, Secrets},
-    siblings::Ready,
+    siblings::Pods,
     templates::{Read, Reader},
     warden::Report,
     writer::{Item, Writer, Written},
@@ -48,13 +56,12 @@ use super::{
 use crate::{
     api::{LeaderLock, RedisQuorum, lock_status::Role},
     clock,
-    lease::{ClusterId, FencingToken, HolderIdentity, Moment},
-    masters::{InitError, InitReport, Reporters, RetireOutcome},
+    lease::{ClusterId, HolderIdentity, Moment},
     operator::{
         fleet::Fleet,
         quorum::QuorumEnded,
         relay::Change,
-        state::{InUse, State},
+        state::{Gate, InUse, State},
     },
     targets::Shared,
     telemetry::Unreadable,
@@ -82,6 +89,7 @@ pub(super) enum Seen {
 pub(super) struct Core {
     identity: HolderIdentity,
     cluster: ClusterId,
+    scope: Scope,
     clients: Clients,
     shared: Arc<Shared>,
     reader: Reader,
@@ -97,52 +105,22 @@ pub(super) struct Core {
     /// Objects to be judged and applied again.
     touched_locks: BTreeSet<ObjectKey>,
     touched_quorums: BTreeSet<String>,
-    /// Quorums of which a lock came, went or got other timings.
-    retimed: BTreeSet<String>,
     /// To be looked at again with time.
     touched_later: BTreeSet<String>,
-    jobs: JoinSet<Job>,
+    jobs: Jobs<Job>,
     /// The requests for a hand-over that are being answered.
     answering: BTreeMap<ObjectKey, String>,
-    siblings: Ready,
+    siblings: Pods,
+    asking: siblings::Asking,
     /// Locks whose place or warden, and those whose finalizer, could not be seen to yet.
     wardens_due: BTreeSet<ObjectKey>,
     finalizers_due: BTreeSet<ObjectKey>,
     /// Locks that this cluster leaves to the others for a time.
     abstaining: BTreeSet<ObjectKey>,
+    /// Unreadable objects that are being deleted, and are being read as far as they can be.
+    salvaging: BTreeSet<ObjectKey>,
     /// Since when the caches are filled, and what they hold is applied.
     ready: Option<Moment>,
-}
-
-/// What was begun beside the work of the elector.
-enum Job {
-    Initialized(String, Result<InitReport, InitError>),
-    /// The token that a status has, and the largest counter that a majority reports.
-    Counter(ObjectKey, i64, Option<FencingToken>),
-    /// The clusters that report on a quorum.
-    Clusters(String, Reporters),
-    /// A request for a hand-over.
-    Answered(ObjectKey),
-    /// Nothing hangs on how it ended.
-    Over,
-    /// Whether everything of a lock that is being deleted was stopped.
-    Stopped(ObjectKey, bool),
-    /// The same of one that is to be passed on.
-    Drained(ObjectKey, drain::Purpose, Box<drain::Drained>),
-    /// That this cluster abstains is in the object, or not.
-    Abstains(
-        ObjectKey,
-        Box<failover::Failover>,
-        Result<Box<LeaderLock>, String>,
-    ),
-    Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
-    Retired {
-        quorum: String,
-        master: String,
-        /// The old one and the new one.
-        urls: (String, String),
-        outcome: Result<RetireOutcome, String>,
-    },
 }
 
 impl Core {
@@ -165,6 +143,7 @@ impl Core {
         Self {
             identity,
             cluster,
+            scope: Scope::of(scopes),
             shared,
             reader,
             clients,
@@ -179,14 +158,15 @@ impl Core {
             inbox,
             touched_locks: BTreeSet::new(),
             touched_quorums: BTreeSet::new(),
-            retimed: BTreeSet::new(),
             touched_later: BTreeSet::new(),
-            jobs: JoinSet::new(),
+            jobs: Jobs::default(),
             answering: BTreeMap::new(),
-            siblings: Ready::new(own_pod),
+            siblings: Pods::new(own_pod),
+            asking: siblings::Asking::default(),
             wardens_due: BTreeSet::new(),
             finalizers_due: BTreeSet::new(),
             abstaining: BTreeSet::new(),
+            salvaging: BTreeSet::new(),
             ready: None,
         }
     }
@@ -217,7 +197,7 @@ impl Core {
                     }
                     self.touched_quorums.insert(name);
                 }
-                Some(end) = self.jobs.join_next() => self.on_job(end),
+                Some(end) = self.jobs.ended() => self.on_job(end),
                 _ = look.tick() => self.look(),
                 _ = seen.recv_many(&mut arrived, AT_ONCE) => {
                     for seen in arrived.drain(..) {
@@ -226,27 +206,6 @@ impl Core {
                 }
             }
             self.settle();
-        }
-    }
-
-    fn on_job(&mut self, end: Result<Job, JoinError>) {
-        match end {
-            Ok(Job::Initialized(quorum, result)) => self.on_initialized(&quorum, result),
-            Ok(Job::Counter(key, written, largest)) => self.on_counter(&key, written, largest),
-            Ok(Job::Answered(key)) => self.on_answered(&key),
-            Ok(Job::Over) => {}
-            Ok(Job::Stopped(key, stopped)) => self.on_stopped(&key, stopped),
-            Ok(Job::Drained(key, purpose, drained)) => self.on_drained(&key, purpose, &drained),
-            Ok(Job::Abstains(key, failover, end)) => self.on_abstains(&key, *failover, end),
-            Ok(Job::Finalizer(key, end)) => self.on_finalizer(&key, end),
-            Ok(Job::Clusters(quorum, reporters)) => self.on_clusters(&quorum, &reporters),
-            Ok(Job::Retired {
-                quorum,
-                master,
-                urls: (old, new),
-                outcome,
-            }) => self.on_retired(&quorum, &master, (&old, &new), outcome, clock::now()),
-            Err(broken) => tracing::error!(error = %broken, "a question to the masters broke off"),
         }
     }
 
@@ -299,7 +258,6 @@ impl Core {
         while let Some(key) = self.touched_locks.pop_first() {
             self.apply_lock(&key);
         }
-        self.retime();
         let took = clock::now().since(started);
         self.state.telemetry.reconciled("kubernetes", "ok", took);
         self.state.in_use.store(Arc::new(self.in_use(false)));
@@ -333,7 +291,7 @@ impl Core {
                 // It may have been deleted meanwhile: its answer must not bring it back.
                 let known = self.quorums.get(&object.name_any());
                 if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
-                    self.on_quorum(Observation::Seen(object));
+                    self.see_quorum(*object, Origin::Answer);
                 }
             }
             Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
@@ -359,6 +317,8 @@ impl Core {
             self.look_at_quorum(&name, now);
         }
         self.look_at_targets();
+        self.ask_siblings(now);
+        self.tell_unready(now);
         self.touched_quorums.append(&mut self.touched_later);
         self.close_quorums();
     }
@@ -379,7 +339,7 @@ impl Core {
             opening: closing.filter(|name| self.fleet.is_closing(name)).collect(),
             problems: self.quorum_problems(),
             unreadable: locks.chain(quorums).collect(),
-            caches_only: true,
+            gate: Gate::Once(self.needed_quorums()),
             awaited: Vec::new(),
             stopping,
         }

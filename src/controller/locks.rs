@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    backoff::Backoff,
     claims::{Age, Claims, Name},
     core::{drain::Purpose, happened::Settled, leases::SeenEnd, place::Leaving},
     events::What,
@@ -13,7 +14,7 @@ use super::{
     object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::{Problem, Reason},
-    roll::Roll,
+    roll::{Origin, Roll},
     switched::{Switched, switched},
     templates::Templates,
     warden::Handle,
@@ -47,6 +48,9 @@ pub(super) struct LockEntry {
     /// It is being deleted, and what runs is being stopped.
     pub(super) leaving: Option<Leaving>,
     pub(super) changing_finalizer: bool,
+    /// Of a finalizer that could not be added or removed. While it runs, the key is in [`super::core`]'s list of
+    /// finalizers that are due.
+    pub(super) guard_backoff: Backoff,
     /// Where the stop times come from that its object does not give.
     pub(super) templates: Templates,
     /// By the statuses that were seen.
@@ -58,6 +62,8 @@ pub(super) struct LockEntry {
     in_force_before: BTreeSet<Switched>,
     /// Where it is contended for: the plan that was put there.
     pub(super) put: Option<Arc<LockPlan>>,
+    /// Since when, under whatever plan.
+    pub(super) put_since: Option<Moment>,
     /// Where it cannot be: what an operator before this one may have left running, which is stopped.
     pub(super) remains: Option<Arc<LockPlan>>,
 }
@@ -157,10 +163,14 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
-    /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
-    pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock) -> bool {
+    /// Whether this is news, and not an older version than the known one, as a slow watch brings it. Of a list, every
+    /// version is news.
+    pub(super) fn is_news(&mut self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
+        let mut rolls = self.rolls.iter_mut();
+        let roll = rolls.find(|(scope, _)| scope.is_empty() || **scope == key.namespace);
         let known = self.entries.get(key);
-        known.is_none_or(|known| !is_older(&object.metadata, &known.object.metadata))
+        let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
+        roll.map_or(!older, |(_, roll)| roll.replaces(key, origin, older))
     }
 
     /// Locks with targets. Whether they run is for their wardens to say: a report may be on its way.
@@ -176,23 +186,22 @@ impl Locks {
         }
     }
 
-    /// Takes an object as it is now. An older version changes nothing.
+    /// Takes an object as it is now, which is news.
     pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
         self.unreadable.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) => {
-                if !is_older(&object.metadata, &entry.object.metadata) {
-                    // Made anew under its name: what was under way concerned the one before.
-                    if entry.object.metadata.uid != object.metadata.uid {
-                        entry.settled = Settled::default();
-                        if entry.leaving.take().is_some() {
-                            // It starts nothing any more.
-                            entry.warden = None;
-                        }
+                // Made anew under its name: what was under way concerned the one before.
+                if entry.object.metadata.uid != object.metadata.uid {
+                    entry.settled = Settled::default();
+                    entry.guard_backoff.reset();
+                    if entry.leaving.take().is_some() {
+                        // It starts nothing any more.
+                        entry.warden = None;
                     }
-                    entry.settled.see(&object);
-                    entry.object = object;
                 }
+                entry.settled.see(&object);
+                entry.object = object;
             }
             None => {
                 let mut settled = Settled::default();
@@ -210,12 +219,14 @@ impl Locks {
                     draining: None,
                     leaving: None,
                     changing_finalizer: false,
+                    guard_backoff: Backoff::default(),
                     templates: Templates::default(),
                     own_tokens: OwnTokens::default(),
                     settled,
                     news: Vec::new(),
                     in_force_before: BTreeSet::new(),
                     put: None,
+                    put_since: None,
                     remains: None,
                 };
                 self.entries.insert(key.clone(), entry);

@@ -1,7 +1,6 @@
 //! Follows objects of one kind: what is there, what changed, what is gone.
 //!
-//! Owns the watch and its back-off. Judges nothing; an object that cannot be read is passed on as such, so that it
-//! never stops the others.
+//! Judges nothing; an object that cannot be read is passed on as such, so that it never stops the others.
 
 use std::{fmt::Debug, pin::pin};
 
@@ -10,16 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource, ResourceExt,
     core::DeserializeGuard,
-    runtime::{
-        utils::Backoff,
-        watcher::{self, Event, watcher},
-    },
+    runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use tokio::{sync::mpsc, time};
+use tokio::sync::mpsc;
 
 use super::object::{ObjectKey, trim};
-use crate::targets::{Pause, deepest};
+use crate::targets::{deepest, watch_events};
 
 #[derive(Debug)]
 pub(super) enum Observation<K> {
@@ -68,14 +64,8 @@ pub(super) async fn follow<K, T>(
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
-    let mut events = pin!(watcher(api, config));
-    let mut pause = Pause::default();
+    let mut events = pin!(watch_events(api, config));
     while let Some(event) = events.next().await {
-        let failed = event.is_err();
-        // That a list is asked for says nothing of the server: only what it answers does.
-        if event.as_ref().is_ok_and(|event| !matches!(event, Event::Init)) {
-            pause.reset();
-        }
         let observation = match event {
             Ok(Event::Init) => Observation::Restarted,
             Ok(Event::InitDone) => Observation::Synced,
@@ -85,9 +75,6 @@ pub(super) async fn follow<K, T>(
         };
         if told.send(tell(observation)).await.is_err() {
             return;
-        }
-        if failed && let Some(pause) = pause.next() {
-            time::sleep(pause).await;
         }
     }
 }

@@ -21,6 +21,7 @@ use super::{
     observe::{Observation, follow},
     pace::Pace,
     password::{self, NewSecret},
+    reviews::Reviews,
     siblings::Siblings,
 };
 use crate::{
@@ -29,6 +30,7 @@ use crate::{
     operator::{
         error::{ProcessError, listen},
         fleet::Fleet,
+        guarded::{Details, Reviewer},
         http,
         quorum::Candidate,
         signals::Signals,
@@ -47,6 +49,10 @@ const PAGE: u32 = 500;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,
+    /// Where `/metrics` and `/locks` are served, if not there.
+    pub listen_details: Option<SocketAddr>,
+    /// They are served to those only whose bearer token the API server accepts.
+    pub require_token: bool,
     pub identity: HolderIdentity,
     /// Name of this cluster; its UID is read from it.
     pub cluster_name: String,
@@ -110,6 +116,15 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let clients = Clients::infer().await?;
     let listener = listen(options.listen).await?;
+    let details = Details {
+        listener: match options.listen_details {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        },
+        reviewer: options
+            .require_token
+            .then(|| Arc::new(Reviews::new(clients.urgent.clone())) as Arc<dyn Reviewer>),
+    };
     let cluster = tokio::select! {
         cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
         _ = signals.next() => return Ok(()),
@@ -130,7 +145,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         "operator started"
     );
     let client = clients.work.clone();
-    let mut operator = Operator::start(&options, clients, listener, cluster, state);
+    let mut operator = Operator::start(&options, clients, (listener, details), cluster, state);
     if let Some(wanted) = options.new_password.clone() {
         operator.work("makes a password", password::make(client.clone(), wanted));
     }
@@ -158,7 +173,7 @@ impl Operator {
     fn start(
         options: &Options,
         clients: Clients,
-        listener: TcpListener,
+        (listener, details): (TcpListener, Details),
         cluster: ClusterId,
         state: Arc<State>,
     ) -> Self {
@@ -198,7 +213,7 @@ impl Operator {
                 ("follows the other replicas", Ok(()))
             });
         }
-        let serving = http::serve(listener, state.clone());
+        let serving = http::serve(listener, state.clone(), details);
         tasks.spawn(async move { ("serves HTTP", serving.await) });
         tasks.spawn(async move {
             recording.await;

@@ -10,10 +10,10 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use super::{
     core::urls::UrlChange,
     judge::QuorumView,
-    object::{age, is_older},
+    object::{ObjectKey, age, is_older},
     problem::{Problem, Reason},
     reporter::Reporter,
-    roll::Roll,
+    roll::{Origin, Roll},
     status::Health,
 };
 use crate::{
@@ -24,10 +24,6 @@ use crate::{
     },
     lease::{ClusterId, Moment},
 };
-
-/// The number of votes that is shown of a lock is as old as this: a master that comes and goes must not make every
-/// lock be written each time.
-const SHOWN_AFTER: Duration = Duration::from_secs(5);
 
 /// As long as an election of the reporter takes at most, where one can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
@@ -44,9 +40,6 @@ pub(super) struct QuorumEntry {
     pub(super) in_force: Option<RedisQuorumSpec>,
     pub(super) reporter: Option<Reporter>,
     pub(super) health: Option<Health>,
-    /// Votes as they are shown of locks, and what they would be by now, and since when.
-    pub(super) shown: Option<Health>,
-    pub(super) changed_at: Option<Moment>,
     /// When the clusters are asked for next; the heartbeat follows.
     pub(super) ask_at: Option<Moment>,
     pub(super) heartbeat_due: bool,
@@ -92,8 +85,6 @@ impl QuorumEntry {
             in_force: None,
             reporter: None,
             health: None,
-            shown: None,
-            changed_at: None,
             ask_at: None,
             heartbeat_due: false,
             clusters: BTreeSet::new(),
@@ -124,8 +115,8 @@ impl QuorumEntry {
             // Not opened: it says the same whoever writes it, unless this replica is the only one that cannot open it.
             return !self.is_reported(cluster, stamp);
         };
-        let Some(absent) = reporter.absent_for(now) else {
-            return reporter.is_mine();
+        let Some(absent) = reporter.quorum_unreported(now) else {
+            return reporter.reports_quorum();
         };
         let nobody = absent >= ELECTION && !self.is_reported(cluster, stamp);
         !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
@@ -154,26 +145,13 @@ impl QuorumEntry {
         }
     }
 
-    /// Takes what the masters show now. True if what is shown of locks changed: at once where a majority comes or goes.
-    pub(super) fn look(&mut self, health: Health, now: Moment) -> bool {
-        let same = self
-            .shown
-            .as_ref()
-            .is_some_and(|shown| (shown.voting, shown.masters) == (health.voting, health.masters));
-        let majority = self.shown.as_ref().map(Health::has_majority);
-        let crossed = majority != Some(health.has_majority());
+    /// Takes what the masters show now. Returns whether a majority was lost or regained: the statuses of locks depend
+    /// on nothing else of it.
+    pub(super) fn look(&mut self, health: Health) -> bool {
+        let before = self.health.as_ref().map(Health::has_majority);
+        let crossed = before != Some(health.has_majority());
         self.health = Some(health);
-        if same {
-            self.changed_at = None;
-            return false;
-        }
-        let since = *self.changed_at.get_or_insert(now);
-        if crossed || now.since(since) >= SHOWN_AFTER {
-            self.changed_at = None;
-            self.shown = self.health.clone();
-            return true;
-        }
-        false
+        crossed
     }
 }
 
@@ -208,11 +186,14 @@ impl Quorums {
             .map_or(QuorumView::Missing, QuorumEntry::view)
     }
 
-    pub(super) fn see(&mut self, name: &str, object: RedisQuorum) {
+    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
         self.unreadable.remove(name);
+        let known = self.entries.get(name);
+        let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
+        let replaces = self.roll.replaces(&ObjectKey::of(&object), origin, older);
         match self.entries.get_mut(name) {
             // The answer to a write may be ahead of the watch.
-            Some(entry) if is_older(&object.metadata, &entry.object.metadata) => {}
+            Some(_) if !replaces => {}
             Some(entry) if entry.object.metadata.uid == object.metadata.uid => {
                 entry.heed_others(&object);
                 entry.object = object;
@@ -268,3 +249,6 @@ impl Quorums {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,9 @@
 //! The internal locks of a cluster on each quorum: which replica reports, and that no other cluster has our name.
 //!
-//! `_reporter/<cluster UID>` elects the replica that writes for locks that no replica of this cluster holds.
-//! `_cluster/<name>` is held by one replica of the one cluster that may be called so.
+//! `_reporter/<cluster UID>` elects the replica that writes the status of the quorum. `_reporter/<cluster UID>/<scope>`
+//! elects the one that writes for locks that no replica of this cluster holds: replicas that watch other namespaces do not
+//! see these locks, so each set of namespaces has a reporter of its own. `_cluster/<name>` is held by one replica of the
+//! one cluster that may be called so.
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::{
         identity::IdentityError,
         timing::{GivenTimings, Timings},
     },
-    masters::reporter_lock,
+    masters::{reporter_lock, scope_reporter_lock},
 };
 
 /// These leases cost little and need no long rest.
@@ -38,11 +40,68 @@ fn view(standing: &Standing, now: Moment) -> View {
     }
 }
 
+/// One of the locks by which a reporter is elected.
+#[derive(Debug)]
+struct Seat {
+    lock: LockName,
+    mine: bool,
+    free_since: Option<Moment>,
+}
+
+impl Seat {
+    fn new(lock: LockName, now: Moment) -> Self {
+        Self {
+            lock,
+            mine: false,
+            free_since: Some(now),
+        }
+    }
+
+    /// Returns whether this replica became, or is no more, the reporter.
+    fn look(&mut self, seen: &View, now: Moment) -> bool {
+        let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
+        self.free_since = match seen {
+            View::Free => self.free_since.or(Some(now)),
+            View::Mine | View::Held(_) => None,
+        };
+        before != self.mine
+    }
+
+    fn absent_for(&self, now: Moment) -> Option<Duration> {
+        self.free_since.map(|since| now.since(since))
+    }
+}
+
+/// The namespaces that the replicas of one Deployment watch, in the name of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope(String);
+
+impl Scope {
+    /// Of these namespaces; the empty one stands for all.
+    pub(super) fn of(namespaces: &[String]) -> Self {
+        if namespaces.iter().any(String::is_empty) || namespaces.is_empty() {
+            return Self("all".to_owned());
+        }
+        let mut sorted: Vec<&str> = namespaces.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        // FNV-1a: the same in every version, and short enough for a lock name whatever is watched.
+        let hash = sorted
+            .join(",")
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        Self(format!("{hash:016x}"))
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Reporter {
     cluster: ClusterId,
-    report: LockName,
+    quorum: Seat,
+    locks: Seat,
     name: LockName,
     timings: Timings,
     /// Longer than any lease: what was free so long is nobody's.
@@ -52,25 +111,25 @@ pub(super) struct Reporter {
     confirmed: bool,
     clash: Option<ClusterId>,
     name_free_since: Option<Moment>,
-    report_free_since: Option<Moment>,
-    mine: bool,
 }
 
 /// What a look showed that was not so before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// This replica became, or is no more, the reporter.
-    pub(super) reporter: bool,
+    /// This replica became, or is no more, the reporter of the quorum.
+    pub(super) quorum: bool,
+    /// The same of the locks.
+    pub(super) locks: bool,
     /// Whether the name is ours is known otherwise than before.
     pub(super) name: bool,
 }
 
 impl Reporter {
-    /// Contends for both locks.
+    /// Contends for all of them.
     pub(super) fn start(
         elector: &Elector,
-        cluster: &ClusterId,
-        command_timeout: Option<Duration>,
+        (cluster, scope): (&ClusterId, &Scope),
+        command_timeout: Duration,
         longest_lease: Duration,
         now: Moment,
     ) -> Result<Self, IdentityError> {
@@ -79,12 +138,13 @@ impl Reporter {
             ..GivenTimings::default()
         };
         // A command time-out that suits no lease of this length is reported with the first lock that asks for one.
-        let timings = Timings::resolve(given, Duration::ZERO, command_timeout, longest_lease)
+        let timings = Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
             .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
             .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
         let reporter = Self {
             cluster: cluster.clone(),
-            report: reporter_lock(cluster)?,
+            quorum: Seat::new(reporter_lock(cluster)?, now),
+            locks: Seat::new(scope_reporter_lock(cluster, &scope.0)?, now),
             name: LockName::internal("cluster", cluster.name())?,
             timings,
             long: longest_lease * 2,
@@ -92,11 +152,10 @@ impl Reporter {
             confirmed: false,
             clash: None,
             name_free_since: None,
-            report_free_since: Some(now),
-            mine: false,
         };
-        elector.put(reporter.report.clone(), reporter.terms(Participation::Contend));
-        elector.put(reporter.name.clone(), reporter.terms(Participation::Contend));
+        for lock in [&reporter.quorum.lock, &reporter.locks.lock, &reporter.name] {
+            elector.put(lock.clone(), reporter.terms(Participation::Contend));
+        }
         Ok(reporter)
     }
 
@@ -117,17 +176,13 @@ impl Reporter {
             let standing = elector.watch(lock);
             standing.map_or(View::Free, |standing| view(&standing.borrow(), now))
         };
-        let (report, name) = (seen(&self.report), seen(&self.name));
-        let before = (self.mine, self.confirmed, self.clash.clone());
-        self.mine = report == View::Mine;
-        self.report_free_since = match report {
-            View::Free => self.report_free_since.or(Some(now)),
-            View::Mine | View::Held(_) => None,
-        };
+        let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
+        let before = (self.confirmed, self.clash.clone());
         self.judge_name(elector, name, now);
         Turn {
-            reporter: before.0 != self.mine,
-            name: (before.1, &before.2) != (self.confirmed, &self.clash),
+            quorum: self.quorum.look(&quorum, now),
+            locks: self.locks.look(&locks, now),
+            name: before != (self.confirmed, self.clash.clone()),
         }
     }
 
@@ -165,14 +220,24 @@ impl Reporter {
         }
     }
 
-    /// This replica writes for locks that no replica of its cluster holds.
-    pub(super) fn is_mine(&self) -> bool {
-        self.mine
+    /// This replica writes the status of the quorum.
+    pub(super) fn reports_quorum(&self) -> bool {
+        self.quorum.mine
     }
 
-    /// For how long nobody of this cluster reports, as far as this replica sees.
-    pub(super) fn absent_for(&self, now: Moment) -> Option<Duration> {
-        self.report_free_since.map(|since| now.since(since))
+    /// This replica writes for locks of its scope that no replica of its cluster holds.
+    pub(super) fn reports_locks(&self) -> bool {
+        self.locks.mine
+    }
+
+    /// For how long no replica of this cluster reports on the quorum, as far as this replica sees.
+    pub(super) fn quorum_unreported(&self, now: Moment) -> Option<Duration> {
+        self.quorum.absent_for(now)
+    }
+
+    /// The same of the locks of this scope.
+    pub(super) fn locks_unreported(&self, now: Moment) -> Option<Duration> {
+        self.locks.absent_for(now)
     }
 
     /// So long without a reporter: any replica may write that nothing is known.
@@ -188,5 +253,43 @@ impl Reporter {
     /// The name was ours at a look and no other cluster had it since.
     pub(super) fn confirmed(&self) -> bool {
         self.confirmed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(namespaces: &[&str]) -> LockName {
+        let cluster = "eu/u".parse().unwrap();
+        let namespaces: Vec<String> = namespaces.iter().map(|&name| name.to_owned()).collect();
+        scope_reporter_lock(&cluster, &Scope::of(&namespaces).0).unwrap()
+    }
+
+    #[test]
+    fn each_set_of_namespaces_has_a_reporter_of_its_own() {
+        assert_eq!(lock(&["a", "b"]), lock(&["b", "a", "b"]));
+        assert_eq!(lock(&[]), lock(&[""]));
+        assert_eq!(lock(&[]).as_str(), "_reporter/u/all");
+        let all = [&[][..], &["a"], &["b"], &["a", "b"], &["a,b"]].map(lock);
+        let different: std::collections::BTreeSet<_> = all.iter().map(LockName::as_str).collect();
+        assert_eq!(different.len(), 4, "{different:?}");
+        assert_eq!(lock(&["a"]).as_str(), "_reporter/u/af63dc4c8601ec8c");
+        // Thousands of namespaces make no name that is too long.
+        let many: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
+        assert_eq!(Scope::of(&many).0.len(), 16);
+    }
+
+    #[test]
+    fn reporter_is_absent_from_when_its_lock_was_first_seen_free() {
+        let at = |second: u64| Moment::from_nanos(second * 1_000_000_000);
+        let mut seat = Seat::new(lock(&[]), at(1));
+        assert!(!seat.look(&View::Free, at(3)));
+        assert_eq!(seat.absent_for(at(4)), Some(Duration::from_secs(3)));
+        assert!(!seat.look(&View::Held("eu/u".parse().unwrap()), at(5)));
+        assert_eq!(seat.absent_for(at(5)), None);
+        assert!(seat.look(&View::Mine, at(6)));
+        assert!(seat.look(&View::Free, at(7)));
+        assert_eq!(seat.absent_for(at(9)), Some(Duration::from_secs(2)));
     }
 }

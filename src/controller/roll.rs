@@ -1,4 +1,5 @@
-//! Which objects of one kind a list held: what a list that came in whole did not hold is gone.
+//! Which objects of one kind a list held: what a list that came in whole did not hold is gone, and what it held is so
+//! as it held it.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +7,26 @@ use super::{object::ObjectKey, observe::Observation};
 
 #[derive(Debug, Default)]
 pub(super) struct Roll {
-    /// While a list comes in: what it held so far.
-    listed: Option<BTreeSet<ObjectKey>>,
+    /// While a list comes in.
+    list: Option<List>,
     synced: bool,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// What it held so far.
+    held: BTreeSet<ObjectKey>,
+    /// Objects that this process wrote since the list was asked for: it may hold them as they were before.
+    written: BTreeSet<ObjectKey>,
+}
+
+/// Where an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A watch, or the list before it.
+    Watch,
+    /// The answer to a write of this process.
+    Answer,
 }
 
 impl Roll {
@@ -20,20 +38,20 @@ impl Roll {
     ) -> Vec<ObjectKey> {
         match observation {
             Observation::Seen(_) | Observation::Malformed(..) => {
-                if let (Some(listed), Some(key)) = (&mut self.listed, observation.key()) {
-                    listed.insert(key);
+                if let (Some(list), Some(key)) = (&mut self.list, observation.key()) {
+                    list.held.insert(key);
                 }
                 Vec::new()
             }
             Observation::Gone(key) => vec![key.clone()],
             Observation::Restarted => {
-                self.listed = Some(BTreeSet::new());
+                self.list = Some(List::default());
                 Vec::new()
             }
             Observation::Synced => {
                 self.synced = true;
-                match self.listed.take() {
-                    Some(listed) => known.filter(|key| !listed.contains(*key)).cloned().collect(),
+                match self.list.take() {
+                    Some(list) => known.filter(|key| !list.held.contains(*key)).cloned().collect(),
                     None => Vec::new(),
                 }
             }
@@ -44,5 +62,74 @@ impl Roll {
     /// The first list was complete.
     pub(super) fn synced(&self) -> bool {
         self.synced
+    }
+
+    /// Whether an object replaces the known one: its version is `older` than the known version or not. Notes an own write
+    /// that does.
+    ///
+    /// A list is the state of the server. Its versions are older than known ones after etcd was restored from a backup.
+    /// A single older version is only late.
+    pub(super) fn replaces(&mut self, key: &ObjectKey, origin: Origin, older: bool) -> bool {
+        match (&mut self.list, origin) {
+            (None, _) => !older,
+            (Some(list), Origin::Answer) => {
+                // An answer that is dropped must not keep the listed version out: neither would be known then.
+                if !older {
+                    list.written.insert(key.clone());
+                }
+                !older
+            }
+            (Some(list), Origin::Watch) => !older || !list.written.contains(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    type Observed = Observation<ConfigMap>;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey {
+            namespace: "n".into(),
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn list_replaces_newer_versions_and_single_objects_do_not() {
+        let mut roll = Roll::default();
+        let call = |roll: &mut Roll, observation: Observed| roll.call(&observation, std::iter::empty());
+        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
+        call(&mut roll, Observation::Restarted);
+        assert!(roll.replaces(&key("a"), Origin::Watch, true));
+        call(&mut roll, Observation::Synced);
+        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
+        assert!(roll.replaces(&key("a"), Origin::Watch, false));
+    }
+
+    #[test]
+    fn answer_to_an_own_write_outlasts_the_list_that_was_under_way() {
+        let mut roll = Roll::default();
+        let call = |roll: &mut Roll, observation: Observed| roll.call(&observation, std::iter::empty());
+        call(&mut roll, Observation::Restarted);
+        assert!(roll.replaces(&key("a"), Origin::Answer, false));
+        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
+        assert!(roll.replaces(&key("b"), Origin::Watch, true));
+        // The list failed and is asked for again: it holds the write.
+        call(&mut roll, Observation::Restarted);
+        assert!(roll.replaces(&key("a"), Origin::Watch, true));
+    }
+
+    #[test]
+    fn answer_that_is_dropped_does_not_keep_the_listed_version_out() {
+        let mut roll = Roll::default();
+        roll.call(&Observed::Restarted, std::iter::empty());
+        // etcd was restored: the write got an older version than the one that is known.
+        assert!(!roll.replaces(&key("a"), Origin::Answer, true));
+        assert!(roll.replaces(&key("a"), Origin::Watch, true));
     }
 }

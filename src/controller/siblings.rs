@@ -1,6 +1,10 @@
 //! The other replicas of this operator in this cluster: whether one could take what this one gives up.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
@@ -11,6 +15,9 @@ use crate::lease::Moment;
 /// A watch that breaks off is tried again within 7.5 s, and tells each time that it cannot be taken up. Once it is, nothing
 /// tells that where no pod changes.
 const TAKEN_UP: Duration = Duration::from_secs(10);
+
+/// What the chart calls the port of the operator's HTTP side.
+const PORT: &str = "http";
 
 /// Where the replicas of this operator are found.
 #[derive(Clone, Debug)]
@@ -32,11 +39,11 @@ impl Siblings {
     }
 }
 
-/// Those that are ready. Unknown = none: what nobody can take is stopped.
+/// The other replicas, by their pods. What is not known is none: what no sibling can take is stopped.
 #[derive(Debug, Default)]
-pub(super) struct Ready {
+pub(super) struct Pods {
     own: String,
-    pods: BTreeSet<ObjectKey>,
+    pods: BTreeMap<ObjectKey, Replica>,
     listed: BTreeSet<ObjectKey>,
     listing: bool,
     /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
@@ -44,7 +51,15 @@ pub(super) struct Ready {
     lost: Option<Moment>,
 }
 
-impl Ready {
+/// What the pod of a replica shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Replica {
+    ready: bool,
+    /// Where it answers, once its pod has an address.
+    address: Option<SocketAddr>,
+}
+
+impl Pods {
     pub(super) fn new(own: &str) -> Self {
         Self {
             own: own.to_owned(),
@@ -52,9 +67,18 @@ impl Ready {
         }
     }
 
-    pub(super) fn any(&self, now: Moment) -> bool {
+    /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
+    /// that a replica is there.
+    pub(super) fn ready(&self, now: Moment) -> Vec<SocketAddr> {
         let lost = self.lost.is_some_and(|lost| now < lost + TAKEN_UP);
-        !lost && !self.pods.is_empty()
+        let ready = self.pods.values().filter(|replica| replica.ready && !lost);
+        ready.filter_map(|replica| replica.address).collect()
+    }
+
+    /// Where all answer, as far as is known. An answer is its own proof, so neither readiness nor a watch that broke off
+    /// matters.
+    pub(super) fn all(&self) -> Vec<SocketAddr> {
+        self.pods.values().filter_map(|replica| replica.address).collect()
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: Moment) {
@@ -75,12 +99,12 @@ impl Ready {
                 if key.name == self.own {
                     return;
                 }
-                if is_ready(pod) {
-                    self.listed.insert(key.clone());
-                    self.pods.insert(key);
-                } else {
-                    self.pods.remove(&key);
-                }
+                self.listed.insert(key.clone());
+                let replica = Replica {
+                    ready: is_ready(pod),
+                    address: address(pod),
+                };
+                self.pods.insert(key, replica);
             }
             Observation::Gone(key) => {
                 self.pods.remove(key);
@@ -88,7 +112,7 @@ impl Ready {
             Observation::Synced => {
                 if std::mem::take(&mut self.listing) {
                     let listed = std::mem::take(&mut self.listed);
-                    self.pods.retain(|pod| listed.contains(pod));
+                    self.pods.retain(|pod, _| listed.contains(pod));
                 }
             }
             Observation::Malformed(..) | Observation::Failed(_) => {}
@@ -106,6 +130,21 @@ fn is_ready(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
+/// The address of the pod and the port that its container calls [`PORT`]. A pod that has ended has none.
+fn address(pod: &Pod) -> Option<SocketAddr> {
+    let status = pod.status.as_ref()?;
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let ip: IpAddr = status.pod_ip.as_deref()?.parse().ok()?;
+    let containers = &pod.spec.as_ref()?.containers;
+    let mut ports = containers
+        .iter()
+        .flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(PORT))?;
+    Some(SocketAddr::new(ip, u16::try_from(port.container_port).ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +153,8 @@ mod tests {
     fn seen(name: &str, ready: &str) -> Observation<Pod> {
         let pod = serde_json::json!({
             "metadata": { "name": name, "namespace": "redlock" },
-            "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+            "spec": { "containers": [{ "name": "operator", "ports": [{ "name": "http", "containerPort": 8080 }] }] },
+            "status": { "podIP": "10.0.0.7", "conditions": [{ "type": "Ready", "status": ready }] },
         });
         Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()))
     }
@@ -133,7 +173,7 @@ mod tests {
 
     /// So many seconds later.
     fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
-        let mut ready = Ready::new("own");
+        let mut pods = Pods::new("own");
         let listed = [
             Observation::Restarted,
             seen("own", "True"),
@@ -141,8 +181,10 @@ mod tests {
             Observation::Synced,
         ];
         let all = listed.iter().chain(more);
-        all.for_each(|observation| ready.observe(observation, Moment::default()));
-        ready.any(Moment::default() + Duration::from_secs(seconds))
+        all.for_each(|observation| pods.observe(observation, Moment::default()));
+        !pods
+            .ready(Moment::default() + Duration::from_secs(seconds))
+            .is_empty()
     }
 
     #[test]
@@ -162,5 +204,25 @@ mod tests {
         assert!(!any_after(&listing()));
         let [failed, restarted, other] = listing();
         assert!(any_after(&[failed, restarted, other, Observation::Synced]));
+    }
+
+    #[test]
+    fn a_replica_is_asked_at_the_address_of_its_pod() {
+        let mut pods = Pods::new("own");
+        for observation in [seen("own", "True"), seen("other", "False")] {
+            pods.observe(&observation, Moment::default());
+        }
+        assert_eq!(
+            pods.all(),
+            ["10.0.0.7:8080".parse().unwrap()],
+            "unready, and asked"
+        );
+        assert_eq!(pods.ready(Moment::default()), []);
+        let Observation::Seen(mut pod) = seen("other", "True") else {
+            unreachable!()
+        };
+        pod.status.as_mut().unwrap().pod_ip = None;
+        pods.observe(&Observation::Seen(pod), Moment::default());
+        assert_eq!(pods.all(), []);
     }
 }

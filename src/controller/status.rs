@@ -1,8 +1,14 @@
 //! What is written of an object. Pure: facts in, a status out.
 
 mod condition;
+mod holder;
 mod lock;
+mod progress;
 mod quorum;
 
-pub(super) use lock::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status, taken};
+pub(super) use holder::{HolderFacts, taken};
+pub(super) use lock::{Author, LockFacts, LockStanding, author, lock_status};
 pub(super) use quorum::{Health, QuorumFacts, quorum_status};
+
+#[cfg(test)]
+mod tests;

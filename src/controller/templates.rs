@@ -21,7 +21,7 @@ use crate::{
     api::{
         LeaderLock,
         target::{Action, TargetRef},
-        validate::Graces,
+        validate::{Grace, Graces},
     },
     clock,
     targets::{Shared, TargetError, Template},
@@ -43,7 +43,7 @@ struct Reading {
     hurry: Arc<Notify>,
     /// It was read, or is known not to be readable now.
     answered: bool,
-    grace: Option<Duration>,
+    grace: Option<Grace>,
 }
 
 impl Drop for Reading {
@@ -58,7 +58,7 @@ pub(super) struct Read {
     pub(super) key: ObjectKey,
     reference: TargetRef,
     /// None without an object or a template, or while it may not be read.
-    grace: Option<Duration>,
+    grace: Option<Grace>,
 }
 
 impl Templates {
@@ -188,7 +188,11 @@ impl Reader {
                     pause = SHORTEST;
                     template.changed().await;
                 }
-                _ => {
+                (_, read) => {
+                    if matches!(read, Ok(Err(TargetError::NotServed { .. }))) {
+                        // Found again in the version that is served now.
+                        template = None;
+                    }
                     time::sleep(pause).await;
                     pause = LONGEST.min(pause * 2);
                 }
@@ -201,7 +205,7 @@ impl Reader {
         template: &mut Option<Template>,
         namespace: &str,
         reference: &TargetRef,
-    ) -> Result<Option<Duration>, TargetError> {
+    ) -> Result<Option<Grace>, TargetError> {
         let template = match template {
             Some(template) => template,
             None => {
@@ -253,7 +257,7 @@ mod tests {
                 kind: "Deployment".into(),
                 name: name.into(),
             },
-            grace: seconds.map(Duration::from_secs),
+            grace: seconds.map(|seconds| Duration::from_secs(seconds).into()),
         }
     }
 

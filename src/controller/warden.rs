@@ -3,6 +3,7 @@
 //! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
+mod blind;
 mod facts;
 mod fights;
 mod goal;
@@ -30,14 +31,15 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     lease::{FencingToken, Moment},
-    targets::{Changes, Note, Site, Step},
+    targets::{Changes, Note, Site},
 };
+use blind::Blind;
 use goal::{Goal, goal};
 use halt::Halts;
 use outcome::{Outcome, between_looks};
 use quiet::Aim;
 use ready::Readiness;
-use target::Switch;
+use target::{Switch, stop_all};
 
 /// Between two tries after something failed, and between two looks at pods that are about to go.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -58,6 +60,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         lost: None,
         last_until: None,
         sibling_until: None,
+        blind: Blind::default(),
         began: now,
         stop_began: None,
         stopping: None,
@@ -92,6 +95,7 @@ struct Warden {
     lost: Option<Moment>,
     last_until: Option<Moment>,
     sibling_until: Option<Moment>,
+    blind: Blind,
     began: Moment,
     /// Since when it stops without a bound.
     stop_began: Option<Moment>,
@@ -150,7 +154,11 @@ impl Warden {
                 changed = self.post.standing.changed() => if changed.is_err() {
                     self.find_standing().await;
                 },
-                Some(()) = changes.next(), if !changes.is_empty() => self.quiet = None,
+                Some(()) = changes.next(), if !changes.is_empty() => {
+                    self.quiet = None;
+                    self.blind.note_change();
+                }
+                Ok(()) = self.post.said.changed() => {}
                 () = time::sleep(pause.min(NOW_AND_THEN)) => {}
             }
         }
@@ -361,7 +369,9 @@ impl Warden {
         self.readiness.forget();
         if outcome.settled {
             (self.lost, self.stop_began, self.stopping) = (None, None, None);
-            if self.halts.begin_answer() {
+            if self.post.hands.unreadable {
+                self.halts.refuse();
+            } else if self.halts.begin_answer() {
                 let held = self.marked.filter(|_| self.marked == self.seen_token);
                 let clean = match held {
                     Some(token) => self.mark(token, true).await,
@@ -380,12 +390,4 @@ impl Warden {
         let again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         (self.report(goal, outcome.settled, false, outcome.trouble), again)
     }
-}
-
-/// Stops what is not declared any more. True if nothing of it is left.
-async fn stop_all(removed: &mut Vec<Switch>, by: Option<Moment>, promised: bool) -> bool {
-    let steps = join_all(removed.iter_mut().map(|switch| switch.stop(by, promised))).await;
-    let mut done = steps.iter().map(Step::is_stopped);
-    removed.retain(|_| !done.next().unwrap_or(false));
-    removed.is_empty()
 }

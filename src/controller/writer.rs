@@ -13,9 +13,9 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time};
+use tokio::time;
 
-use super::object::ObjectKey;
+use super::{jobs::Jobs, object::ObjectKey};
 use crate::{
     api::{LeaderLock, RedisQuorum},
     lease::Moment,
@@ -63,7 +63,7 @@ pub(super) struct Writer {
     writing: HashSet<Item>,
     again: HashSet<Item>,
     later: BTreeMap<Moment, Vec<Item>>,
-    tasks: JoinSet<(Item, Written)>,
+    tasks: Jobs<(Item, Written)>,
     /// Nothing is started before: the server was not there at the last try.
     rest_until: Option<Moment>,
 }
@@ -99,7 +99,9 @@ impl Writer {
 
     pub(super) fn start(&mut self, item: Item, write: impl Future<Output = Written> + Send + 'static) {
         self.writing.insert(item.clone());
-        self.tasks.spawn(async move {
+        // Not a failure of the server, which would hold up the writes of all other objects.
+        let broken = (item.clone(), Written::Refused("the write broke off".into()));
+        self.tasks.start(broken, async move {
             let end = time::timeout(PATIENCE, write).await;
             let end = end.unwrap_or_else(|_| Written::Failed("no answer in time".into()));
             (item, end)
@@ -108,10 +110,9 @@ impl Writer {
 
     /// Waits for the end of a write; never, while none is under way. Cancel safe.
     pub(super) async fn ended(&mut self) -> (Item, Written) {
-        match self.tasks.join_next().await {
-            Some(Ok(end)) => end,
-            // Writes do not panic, and nobody aborts them before the end of the process.
-            Some(Err(_)) | None => std::future::pending().await,
+        match self.tasks.ended().await {
+            Some(end) => end,
+            None => std::future::pending().await,
         }
     }
 
@@ -207,16 +208,30 @@ mod tests {
     fn a_field_that_is_to_be_empty_is_removed() {
         let before = LeaderLockStatus {
             holder_identity: Some("somebody".into()),
-            quorum: Some("3/3".into()),
+            fencing_token: Some(3),
             ..LeaderLockStatus::default()
         };
         let status = LeaderLockStatus {
-            quorum: Some("2/3".into()),
+            fencing_token: Some(4),
             ..LeaderLockStatus::default()
         };
         assert_eq!(
             replacement(&before, &status),
-            Some(json!({ "holderIdentity": null, "quorum": "2/3" }))
+            Some(json!({ "holderIdentity": null, "fencingToken": 4 }))
         );
+    }
+
+    #[tokio::test]
+    async fn write_that_panics_is_tried_again_and_holds_up_no_other() {
+        let second = Moment::from_nanos(1_000_000_000);
+        let (one, other) = (Item::Quorum("one".into()), Item::Quorum("other".into()));
+        let mut writer = Writer::default();
+        writer.start(one.clone(), async { panic!("a test") });
+        let (item, written) = writer.ended().await;
+        assert_eq!(item, one);
+        writer.settle(item, &written, second);
+        writer.push(other.clone());
+        assert_eq!(writer.next(second), Some(other));
+        assert_eq!(writer.next(second + AFTER_REFUSAL), Some(one));
     }
 }

@@ -7,12 +7,14 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Board, Command, Watcher};
 use crate::{
     clock,
-    lease::{Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Machine, Moment, Round, Terms},
+    lease::{
+        Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Moment, Round, Terms,
+    },
     masters::{Call, Closed, Delivery, Masters, Notice, Notices, Request, Tenure},
 };
 use slot::{Slot, outcome};
@@ -47,6 +49,7 @@ pub(super) struct Driver {
     next_generation: u64,
     deliveries: mpsc::UnboundedSender<(u64, Delivery)>,
     delivered: mpsc::UnboundedReceiver<(u64, Delivery)>,
+    clock: watch::Receiver<u64>,
     voting: bool,
     closing: bool,
 }
@@ -59,6 +62,7 @@ impl Driver {
         board: Board,
     ) -> Self {
         let (deliveries, delivered) = mpsc::unbounded_channel();
+        let clock = masters.watch_clock();
         Self {
             masters,
             holder,
@@ -73,6 +77,7 @@ impl Driver {
             next_generation: 0,
             deliveries,
             delivered,
+            clock,
             voting: false,
             closing: false,
         }
@@ -88,9 +93,11 @@ impl Driver {
         while !(self.closing && self.places.is_empty()) {
             let next = self.timers.first().map(|(moment, _)| *moment);
             tokio::select! {
-                // Timers first: after a pause, what has run out is said before anything else is done.
+                // Timers first: after a pause, what has run out is said before anything else is done. Then the clock: no
+                // delivery counts that was read from another one.
                 biased;
                 () = clock::sleep_until(next.unwrap_or(Moment::NEVER)), if next.is_some() => self.on_timers()?,
+                Ok(()) = self.clock.changed() => self.on_clock_step()?,
                 order = orders.recv(), if !self.closing => self.on_order(order.unwrap_or_else(|| Command::Shutdown(HashSet::new())))?,
                 _ = self.delivered.recv_many(&mut arrived, AT_ONCE) => {
                     for (tag, delivery) in arrived.drain(..) {
@@ -124,6 +131,12 @@ impl Driver {
             self.event(place, Event::TimerFired)?;
         }
         Ok(())
+    }
+
+    fn on_clock_step(&mut self) -> Result<(), Closed> {
+        self.all()
+            .into_iter()
+            .try_for_each(|place| self.event(place, Event::ClockStepped))
     }
 
     fn on_order(&mut self, order: Command) -> Result<(), Closed> {
@@ -261,6 +274,13 @@ impl Driver {
             return Ok(());
         }
         slot.count(self.watcher.as_ref(), &delivery, started, clock::now());
+        if matches!(
+            delivery,
+            Delivery::RenewalUndecided | Delivery::NotWon(Loss::NoQuorum(_))
+        ) {
+            // Masters lose their votes also by the time that passes, which no notice says.
+            self.voting &= self.masters.voters() >= self.masters.size().majority();
+        }
         let Some(outcome) = outcome(delivery, slot.ending_by_reserve) else {
             return Ok(());
         };
@@ -353,6 +373,11 @@ impl Driver {
                 lease_duration,
             },
             (Round::Release, Some(tenure)) => Request::Release { tenure },
+            (Round::Undo, Some(tenure)) => Request::Undo {
+                tenure,
+                only: None,
+                publish: true,
+            },
             (Round::Reserve { cluster }, Some(tenure)) => Request::Reserve { tenure, cluster },
             // Without a tenure nothing was ever sent: looking is all that is left to do.
             (Round::Observe, _) | (_, None) => Request::Observe,

@@ -27,6 +27,9 @@ pub struct Standing {
     pub last_holder: Option<Holder>,
     /// The one before that.
     pub former_holder: Option<Holder>,
+    /// The last lease of this process ended because the local clock stepped: it may have ended earlier than its
+    /// `valid_until` said.
+    pub clock_stepped: bool,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
     /// Of the last lease of this process.
@@ -47,6 +50,7 @@ impl Standing {
             marks: Marks::default(),
             last_holder: None,
             former_holder: None,
+            clock_stepped: false,
             last_token: None,
             last_seen: None,
             own: None,
@@ -85,6 +89,7 @@ impl Standing {
             self.last_seen = None;
         }
         self.authority = Some(authority);
+        self.clock_stepped = false;
         self.holder = None;
         self.renewed = Some(now);
     }

@@ -42,6 +42,8 @@ pub struct Patient {
 pub struct Diagnosis {
     pub healthy: bool,
     pub fingerprint: String,
+    /// The id of the quorum; absent if no majority of the masters shows one.
+    pub quorum_id: Option<String>,
     pub fingerprint_stored: bool,
     pub majority: usize,
     pub voting: usize,
@@ -101,7 +103,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
         .map(|((status, took), trial)| {
             let seen = Seen {
                 status,
-                round_trips: took.as_deref().ok(),
+                round_trips: took,
                 trial: trial.as_ref(),
                 seal_wait: masters.fingerprint().seal_wait(),
                 unix_now: now,
@@ -120,6 +122,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
     Ok(Diagnosis {
         healthy: !patients.iter().any(bad),
         fingerprint: masters.fingerprint().to_string(),
+        quorum_id: masters.quorum_id().map(ToString::to_string),
         fingerprint_stored: session.adopted.stored,
         majority,
         voting: seen.iter().filter(|status| status.votes()).count(),

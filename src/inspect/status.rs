@@ -30,6 +30,8 @@ const SCAN: Duration = Duration::from_secs(5);
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     pub fingerprint: String,
+    /// The id of the quorum; absent if no majority of the masters shows one.
+    pub quorum_id: Option<String>,
     /// False if no master carries a fingerprint yet.
     pub fingerprint_stored: bool,
     pub majority: usize,
@@ -76,6 +78,7 @@ async fn look(session: &Session, names: &[LockName], registers: bool) -> Status 
     let reports = of_masters.map(|(status, registers)| MasterReport::of(status, registers, wait, now));
     Status {
         fingerprint: masters.fingerprint().to_string(),
+        quorum_id: masters.quorum_id().map(ToString::to_string),
         fingerprint_stored: session.adopted.stored,
         majority,
         answering: seen.iter().filter(|status| status.answers()).count(),

@@ -4,13 +4,16 @@
 //! actions and reports back. `now` and randomness are arguments.
 
 mod active;
+mod messages;
 mod standby;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use super::{Authority, ClusterId, Loss, Moment, Timings, View, Won, obstacle::Holder};
+pub use messages::{Action, EndReason, Event, Farewell, Outcome, Round, Takeover};
+
+use super::{Authority, ClusterId, Moment, Timings};
 
 /// Whether this process takes part in the election of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,141 +56,20 @@ impl Terms {
     }
 }
 
-/// One parallel exchange with all masters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Round {
-    /// A whole attempt: grant, confirm if needed, undo if lost; with a fresh nonce.
-    Acquire {
-        lease_duration: Duration,
-    },
-    Renew {
-        lease_duration: Duration,
-        token: super::FencingToken,
-    },
-    Observe,
-    /// Delete my lease, tell the standbys.
-    Release,
-    /// Pass the lock to a cluster.
-    Reserve {
-        cluster: ClusterId,
-    },
-}
-
-/// How a round ended.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    Won(Won),
-    NotWon(Loss),
-    /// A majority granted or healed in this one round.
-    Renewed {
-        started: Moment,
-    },
-    /// More than N - M masters refused.
-    RenewalRefused,
-    /// Neither: try again.
-    RenewalUndecided,
-    Observed(View),
-    Released,
-    Reserved {
-        majority: bool,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The first event, and whenever the time of `SleepUntil` has come.
-    TimerFired,
-    /// A round ended; `id` is the one that it was started with.
-    RoundFinished {
-        id: u64,
-        outcome: Outcome,
-    },
-    /// This master published that the lock was released.
-    Released {
-        master: usize,
-    },
-    /// A majority of the masters can be asked again.
-    QuorumBack,
-    SpecChanged(Terms),
-    /// Give the lock up, and do not take it for so long.
-    StepDown {
-        abstain: Duration,
-    },
-    /// Pass the lock on.
-    HandOver {
-        to: ClusterId,
-        /// Only the lease with this token; the present one, whichever it is, without.
-        token: Option<super::FencingToken>,
-    },
-    /// Give the lock up for good.
-    Shutdown(Farewell),
-}
-
-/// What becomes of a lease that is held when its candidate leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Farewell {
-    /// Anybody may take it at once.
-    #[default]
-    Release,
-    /// Only a sibling may take it: what it guards runs on meanwhile.
-    Reserve,
-    /// It runs out: what it guards may still run.
-    Abandon,
-}
-
-/// Why a lease came to its local end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndReason {
-    Released,
-    Reserved,
-    Expired,
-    QuorumLost,
-    Refused,
-    SteppedDown,
-}
-
-#[derive(Clone, Debug)]
-pub enum Action {
-    StartRound {
-        id: u64,
-        round: Round,
-    },
-    /// Replaces the moment of an earlier one.
-    SleepUntil(Moment),
-    /// Held now, and until when. `won` when it was just acquired, not renewed.
-    PublishActive {
-        authority: Authority,
-        won: Option<(Won, Option<Takeover>)>,
-    },
-    PublishStandby {
-        ended: Option<EndReason>,
-        holder: Option<Holder>,
-    },
-    /// The answer to `Shutdown`: nothing is held, nothing is under way.
-    Stopped,
-}
-
-/// What the lease that was won came after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Takeover {
-    /// The holder before gave it back; otherwise its lease ran out.
-    pub released: bool,
-    /// When this candidate heard of the release, or when the lease ended by its own observation.
-    pub ended_at: Moment,
-}
-
 /// The lease while it is held. `valid_until` is never later than the moment at which another could be granted it.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     authority: Authority,
-    /// Renew deadline after the start of the last won round.
+    /// Renew deadline after the start of the last won round, or earlier where the lease leaves less time to stop.
     step_down_at: Moment,
     renew_at: Moment,
-    /// The lease duration that the renewal under way carries. The answer is worth that, whatever the terms say by then.
+    /// The lease duration that the renewal under way carries.
     renewing: Option<Duration>,
+    /// The last renewal was undecided.
+    retries: bool,
 }
 
-/// Each state is left by the events named in it, and by `SpecChanged`, `StepDown` and `Shutdown`.
+/// Each state is left by the events named in it, and by `SpecChanged`, `ClockStepped`, `StepDown` and `Shutdown`.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Nothing under way. Left at the timer, on a release, when the quorum is back.
@@ -200,7 +82,8 @@ enum State {
     },
     /// Left at the local end, whatever brings it.
     Active(Held),
-    /// The local end has come and the masters are being told. Left by `Released` or `Reserved`.
+    /// The local end has come, or an attempt was given up, and the masters are being told. Left by `Released` or
+    /// `Reserved`.
     Ending,
     Stopped,
 }
@@ -247,6 +130,20 @@ impl Machine {
         &self.terms
     }
 
+    /// The name of the present state, for logs and tests.
+    #[must_use]
+    pub const fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Waiting => "waiting",
+            State::Observing => "observing",
+            State::Acquiring { .. } => "acquiring",
+            State::Active(Held { renewing: None, .. }) => "active",
+            State::Active(_) => "renewing",
+            State::Ending => "ending",
+            State::Stopped => "stopped",
+        }
+    }
+
     /// The authority that is held at `now`, if any.
     #[must_use]
     pub fn authority_at(&self, now: Moment) -> Option<Authority> {
@@ -274,6 +171,7 @@ impl Machine {
             Event::Released { master } => self.on_released(master, now, &mut out),
             Event::QuorumBack => self.on_quorum_back(now, &mut out),
             Event::SpecChanged(terms) => self.on_spec(terms, now, &mut out),
+            Event::ClockStepped => self.on_clock_step(now, &mut out),
             Event::StepDown { abstain } => {
                 self.standby.abstain_until = now + abstain;
                 self.end(EndReason::SteppedDown, &mut out);
@@ -314,13 +212,46 @@ impl Machine {
         self.terms = terms;
         match &mut self.state {
             State::Active(_) if leaves => self.end(EndReason::SteppedDown, out),
-            // New timings take effect at the next renewal, which is now.
+            // New timings take effect at the next renewal, which is now. One under way that carries another duration no
+            // longer counts. A lease under which there is no time for a longer stop is held for the slack at most.
             State::Active(held) => {
+                let timings = &self.terms.timings;
+                let latest = timings.latest_end(held.authority.valid_until);
+                held.step_down_at = held.step_down_at.min(latest.max(now + timings.slack()));
+                held.renewing = held.renewing.filter(|carried| *carried == timings.lease_duration);
                 held.renew_at = now;
                 self.renew_if_due(now, out);
             }
             State::Waiting => self.look_or_take(now, out),
             State::Observing | State::Acquiring { .. } | State::Ending | State::Stopped => {}
+        }
+    }
+
+    /// No end that was computed before can be trusted: what is held is lost, what is under way leads to nothing, and the
+    /// masters are asked anew. If the clocks of the masters stepped together instead, the masters forgot a lease that its
+    /// holder still counts on: a candidate that is not itself the holder waits for the end of the latest lease that it can
+    /// have missed. A release ends this wait.
+    fn on_clock_step(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let missed = match self.state {
+            State::Active(_) => Duration::ZERO,
+            _ => self.terms.timings.lease_duration,
+        };
+        self.standby.distrust_clock(now, missed);
+        match self.state {
+            State::Active(_) if !self.terms.guards => self.end(EndReason::ClockStepped, out),
+            State::Active(_) => {
+                out.push(Action::PublishStandby {
+                    ended: Some(EndReason::ClockStepped),
+                    holder: None,
+                });
+                if self.closing {
+                    return self.stop(out);
+                }
+                self.observe(out);
+            }
+            State::Acquiring { .. } => self.undo(out),
+            State::Waiting | State::Observing => self.observe(out),
+            State::Ending | State::Stopped => {}
         }
     }
 
@@ -336,11 +267,8 @@ impl Machine {
                 });
                 self.stop(out);
             }
-            // Also what a grant under way may have left: on the same connections, so after it.
-            (State::Acquiring { .. }, _) => {
-                self.state = State::Ending;
-                self.start(Round::Release, out);
-            }
+            // Travels on the connections of the grant under way, so it runs after it.
+            (State::Acquiring { .. }, _) => self.undo(out),
             (State::Ending | State::Stopped, _) => {}
             (State::Waiting | State::Observing, _) => self.stop(out),
         }

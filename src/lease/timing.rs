@@ -8,6 +8,8 @@ mod error;
 
 use std::time::Duration;
 
+use super::Moment;
+
 pub use error::{TimingError, TimingField};
 
 /// Longest lease that a quorum grants unless told otherwise. Every re-seal of a master waits a little longer than
@@ -30,8 +32,9 @@ pub const MIN_RENEW_DEADLINE: Duration = Duration::from_secs(1);
 /// Shortest retry period. Anything below only adds load on masters that are in trouble already.
 pub const MIN_RETRY_PERIOD: Duration = Duration::from_millis(10);
 
-/// A healthy master answers in a millisecond, one across a continent in 200; half a second is neither.
-const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a command may take unless told otherwise. A healthy master answers in a millisecond, one across a continent
+/// in 200; half a second is neither.
+pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Room beside the stop time in a derived lease: gives a renew deadline of 17 s at the usual stop of 35 s.
 const LEASE_BESIDE_STOP: u64 = 25_000;
@@ -201,6 +204,11 @@ impl Timings {
     /// What is kept between the end of stopping and the end of the lease.
     pub fn slack(&self) -> Duration {
         Duration::from_millis(slack(millis_down(self.lease_duration)))
+    }
+
+    /// When a holder must give up a lease at the latest, so that what it runs has stopped, with slack, before the end.
+    pub fn latest_end(&self, valid_until: Moment) -> Moment {
+        valid_until - self.stop - self.slack()
     }
 
     /// How long one command may take: never longer than the retry period, so that a retry is not late.

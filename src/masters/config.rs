@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
-use super::{Fingerprint, access::Access};
+use super::{Fingerprint, QuorumId, access::Access};
 use crate::lease::{ClusterId, QuorumSize};
 
 /// A password or key. Never printed.
@@ -66,6 +66,9 @@ pub struct MastersConfig {
     pub longest_lease: Duration,
     /// T_acquire: no attempt lasts longer.
     pub acquire_limit: Duration,
+    /// The id of the quorum, where it was stored outside the masters: no other quorum is joined then. `None`: the id that a
+    /// majority of the masters shows.
+    pub quorum: Option<QuorumId>,
     /// Re-seal masters that lost their memory. False for tools that only look.
     pub reseal: bool,
 }

@@ -77,10 +77,14 @@ pub enum Request {
         token: FencingToken,
         granted: Vec<(usize, u64)>,
     },
+    /// Delete my lease and leave reservations alone.
     #[doc(hidden)]
     Undo {
         tenure: Arc<Tenure>,
         only: Option<usize>,
+        /// The attempt was given up, so it may have been granted by a majority: standbys then wait for the end of its
+        /// lease. That of a lost attempt is not published, or each clash would cause the next one.
+        publish: bool,
     },
     /// Where the reserve was not heard of. An undo would let everybody in there, before the lease has run out.
     #[doc(hidden)]
@@ -147,11 +151,15 @@ impl Sink {
 
 impl Call {
     /// Deletes what this call may have left of its lease, on all masters. Nobody waits for it.
-    fn undo(&self) -> Option<Self> {
+    fn undo(&self, publish: bool) -> Option<Self> {
         let tenure = self.request.tenure()?.clone();
         Some(Self {
             lock: self.lock.clone(),
-            request: Request::Undo { tenure, only: None },
+            request: Request::Undo {
+                tenure,
+                only: None,
+                publish,
+            },
             sink: Sink::Nobody,
         })
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::look::Facts;
+use super::{identity::QuorumId, look::Facts};
 
 /// Why a server that answers has no vote, whatever it says.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Unfit {
         "it is a {0}, not a master; every master must be independent, without replicas that can take over"
     )]
     Replica(String),
+    #[error("{}", has_replicas(*.0))]
+    HasReplicas(u64),
     #[error("it runs in cluster mode; every master must be an independent server")]
     ClusterMode,
     /// Its own words.
@@ -22,6 +24,11 @@ pub enum Unfit {
     Duplicate,
     #[error("it is sealed for another quorum: {0}")]
     OtherFingerprint(String),
+    /// The same names and times, and other servers: such as a staging master in a production list.
+    #[error(
+        "it belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or delete <key prefix>:meta on this server, so that it is sealed again"
+    )]
+    OtherQuorum { found: String, own: QuorumId },
     #[error("maxmemory-policy is {0}; it must be noeviction, or leases and registers vanish")]
     EvictionPolicy(String),
     #[error(
@@ -38,8 +45,17 @@ pub(crate) const RETIRED: &str = "retired:";
 /// The first version with everything that the scripts use.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Judges one server by what it says of itself. Duplicates and clock steps need more than one look.
-pub(crate) fn check(facts: &Facts, fingerprint: &str) -> Option<Unfit> {
+fn has_replicas(attached: u64) -> String {
+    match attached {
+        0 => "a replica was attached to it since its seal, or it was a replica itself, so a copy of it may have been promoted; make sure that no copy runs as a master, then restart this server, so that it is sealed again".into(),
+        1 => "a replica is attached, which may be promoted in its place; detach it (REPLICAOF NO ONE on the replica, or stop it), then restart this server, so that it is sealed again".into(),
+        n => format!("{n} replicas are attached, one of which may be promoted in its place; detach them (REPLICAOF NO ONE on each, or stop them), then restart this server, so that it is sealed again"),
+    }
+}
+
+/// Judges one server by what it says of itself. Duplicates and clock steps need more than one look. `quorum`: the id of
+/// this quorum, once it is known.
+pub(crate) fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Unfit> {
     if version(&facts.version).is_none_or(|v| v < OLDEST) {
         return Some(Unfit::TooOld(facts.version.clone()));
     }
@@ -48,6 +64,9 @@ pub(crate) fn check(facts: &Facts, fingerprint: &str) -> Option<Unfit> {
     }
     if facts.cluster_mode {
         return Some(Unfit::ClusterMode);
+    }
+    if facts.replicas > 0 || facts.was_replicated() {
+        return Some(Unfit::HasReplicas(facts.replicas));
     }
     if facts.fingerprint.starts_with(RETIRED) {
         return Some(Unfit::Retired(facts.fingerprint.chars().take(300).collect()));
@@ -60,6 +79,17 @@ pub(crate) fn check(facts: &Facts, fingerprint: &str) -> Option<Unfit> {
             facts.fingerprint.chars().take(300).collect(),
         ));
     }
+    // Also without a seal: a restart does not make a server a member of another quorum.
+    if let Some(own) = quorum
+        && facts.fingerprint == fingerprint
+        && facts.quorum.as_ref() != Some(own)
+    {
+        let found = facts.quorum.as_ref().map_or("(none)".into(), ToString::to_string);
+        return Some(Unfit::OtherQuorum {
+            found,
+            own: own.clone(),
+        });
+    }
     if facts.sealed() && facts.evicted > facts.evicted_at_seal {
         return Some(Unfit::Evicted(facts.evicted - facts.evicted_at_seal));
     }
@@ -71,26 +101,32 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()??, parts.next()??))
 }
 
+/// A server that votes under the fingerprint `f`.
+#[cfg(test)]
+pub(super) fn fit() -> Facts {
+    Facts {
+        run_id: "a1".into(),
+        version: "7.0.15".into(),
+        role: "master".into(),
+        eviction_policy: "noeviction".into(),
+        seal: "a1".into(),
+        fingerprint: "f".into(),
+        quorum: QuorumId::parse(&"a".repeat(32)),
+        replication_id: "b1".into(),
+        replication_at_seal: "b1|0".into(),
+        ..Facts::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fit() -> Facts {
-        Facts {
-            run_id: "a1".into(),
-            version: "7.0.15".into(),
-            role: "master".into(),
-            eviction_policy: "noeviction".into(),
-            seal: "a1".into(),
-            fingerprint: "f".into(),
-            ..Facts::default()
-        }
-    }
-
     #[test]
     fn each_reason_has_a_name() {
         type Change = fn(&mut Facts);
-        let cases: [(Change, Option<Unfit>); 11] = [
+        let own = QuorumId::parse(&"a".repeat(32)).unwrap();
+        let cases: [(Change, Option<Unfit>); 18] = [
             (|_| {}, None),
             (|f| f.version = "6.2.0".into(), None),
             (
@@ -99,6 +135,45 @@ mod tests {
             ),
             (|f| f.version = "what".into(), Some(Unfit::TooOld("what".into()))),
             (|f| f.role = "slave".into(), Some(Unfit::Replica("slave".into()))),
+            (|f| f.replicas = 2, Some(Unfit::HasReplicas(2))),
+            // The replication id changed, or a replica was synchronised, since the seal.
+            (|f| f.replication_id = "b2".into(), Some(Unfit::HasReplicas(0))),
+            (|f| f.synchronisations = 1, Some(Unfit::HasReplicas(0))),
+            // A backlog stood at the seal: its end changes the id of a master without replicas.
+            (
+                |f| {
+                    f.replication_at_seal = "|3".into();
+                    f.replication_id = "b2".into();
+                    f.synchronisations = 3;
+                },
+                None,
+            ),
+            // What stands beside an earlier seal does not count.
+            (
+                |f| {
+                    f.seal = "a0".into();
+                    f.replication_id = "b2".into();
+                },
+                None,
+            ),
+            (
+                |f| f.quorum = QuorumId::parse(&"c".repeat(32)),
+                Some(Unfit::OtherQuorum {
+                    found: "c".repeat(32),
+                    own: own.clone(),
+                }),
+            ),
+            // A restart does not change the quorum.
+            (
+                |f| {
+                    f.quorum = QuorumId::parse(&"c".repeat(32));
+                    f.seal = String::new();
+                },
+                Some(Unfit::OtherQuorum {
+                    found: "c".repeat(32),
+                    own: own.clone(),
+                }),
+            ),
             (|f| f.cluster_mode = true, Some(Unfit::ClusterMode)),
             (
                 |f| f.eviction_policy = "allkeys-lru".into(),
@@ -129,7 +204,7 @@ mod tests {
         for (change, expected) in cases {
             let mut facts = fit();
             change(&mut facts);
-            assert_eq!(check(&facts, "f"), expected, "{facts:?}");
+            assert_eq!(check(&facts, "f", Some(&own)), expected, "{facts:?}");
         }
     }
 }

@@ -16,24 +16,29 @@ use redis::{Cmd, Value};
 use tokio::sync::{Notify, Semaphore};
 
 pub use keep::Notice;
-pub(crate) use keep::{Peers, RunIds, keep};
+pub(crate) use keep::{Peers, Servers, keep};
 pub(crate) use renew::Renewer;
 pub(crate) use state::Admission;
 pub(crate) use state::Dial;
 pub use state::MasterStatus;
-use state::{Open, State};
+use state::{Clock, Open, State};
 
 use super::{
+    clocks::SharedClocks,
+    gate::{self, Unfit},
+    identity::Identity,
     keys::Keyspace,
     look::Facts,
-    offset::{Offset, Sample},
     reply::{Code, Reply},
-    scripts::{LOOK, Script},
+    scripts::Script,
     seal::Sealing,
     timeout::CommandTimeout,
     unknown::Unknown,
 };
-use crate::{clock, lease::Moment};
+use crate::{
+    clock,
+    lease::{Judgement, Moment, Sample},
+};
 
 /// More requests than a healthy master ever has under way; beyond it a hung one would only fill memory.
 const UNDER_WAY: usize = 256;
@@ -46,9 +51,9 @@ pub(crate) struct Link {
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) keys: Keyspace,
-    pub(crate) fingerprint: String,
+    pub(crate) identity: Arc<Identity>,
     command_timeout: CommandTimeout,
-    longest_lease: Duration,
+    clocks: Arc<SharedClocks>,
     state: Mutex<State>,
     under_way: Arc<Semaphore>,
     /// Rings when the connection should be looked at now: a vote said "not sealed", or a request got no answer.
@@ -61,6 +66,9 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) reply: Result<Reply, Unknown>,
+    /// What was answered where a clock step alone makes the votes unknown. Refusals to renew count all the same: they
+    /// can only end authority.
+    pub(crate) doubted: Option<Reply>,
     /// The connection that it was sent on; 0 if it was not sent.
     pub(crate) incarnation: u32,
     pub(crate) received: Moment,
@@ -73,17 +81,16 @@ impl Link {
         name: String,
         dial: Dial,
         keys: Keyspace,
-        fingerprint: String,
+        identity: Arc<Identity>,
         command_timeout: CommandTimeout,
-        longest_lease: Duration,
+        clocks: Arc<SharedClocks>,
     ) -> Self {
         Self {
             index,
             name,
             keys,
-            fingerprint,
+            identity,
             command_timeout,
-            longest_lease,
             state: Mutex::new(State {
                 dial,
                 open: None,
@@ -92,16 +99,21 @@ impl Link {
                 retired: None,
                 incarnation: 0,
                 facts: None,
+                looked: Moment::default(),
                 unfit: None,
                 duplicate: false,
                 trouble: None,
                 told: String::new(),
                 silent: false,
                 sealing: None,
-                offset: Offset::new(longest_lease),
+                clock: Clock {
+                    index,
+                    clocks: clocks.clone(),
+                },
                 latency: Duration::ZERO,
                 answered: Moment::default(),
             }),
+            clocks,
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             poke: Notify::new(),
             switched: Notify::new(),
@@ -121,6 +133,8 @@ impl Link {
     pub(crate) fn status(&self) -> MasterStatus {
         let now = clock::now();
         let state = self.state();
+        // In a statement of its own: within the value below, its guard would live until `admitted` locks the clocks again.
+        let clock_offset_seconds = self.clocks.get().seconds(self.index, now, clock::unix_time());
         MasterStatus {
             name: self.name.clone(),
             url: state.dial.url.clone(),
@@ -132,13 +146,35 @@ impl Link {
             sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
             seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
             latency: state.latency,
-            clock_offset_seconds: state.offset.seconds(now, clock::unix_time()),
-            no_vote: state.admitted(Admission::Voting, now).err(),
+            clock_offset_seconds,
+            no_vote: self.admitted(&state, Admission::Voting, now).err(),
         }
     }
 
     pub(crate) fn votes(&self) -> bool {
-        self.state().admitted(Admission::Voting, clock::now()).is_ok()
+        let state = self.state();
+        self.admitted(&state, Admission::Voting, clock::now()).is_ok()
+    }
+
+    fn admitted(&self, state: &State, admission: Admission, now: Moment) -> Result<Open, Unknown> {
+        let open = state.admitted(admission, now)?;
+        if admission == Admission::Voting && self.identity.id().is_none() {
+            return Err(Unknown::QuorumUnknown);
+        }
+        Ok(open)
+    }
+
+    /// Why a server that gave these facts may not vote as this master.
+    pub(crate) fn judge(&self, facts: &Facts) -> Option<Unfit> {
+        gate::check(facts, self.identity.fingerprint(), self.identity.id())
+    }
+
+    /// Judges the last look again, after the quorum id became known.
+    pub(crate) fn judge_again(&self) {
+        let mut state = self.state();
+        if let Some(facts) = &state.facts {
+            state.unfit = self.judge(facts);
+        }
     }
 
     /// Without credentials.
@@ -190,14 +226,15 @@ impl Link {
         let sent = clock::now();
         let unsent = |unknown| Exchange {
             reply: Err(unknown),
+            doubted: None,
             incarnation: 0,
             received: sent,
             took: Duration::ZERO,
         };
         let (mut open, not_after) = {
             let state = self.state();
-            match state.admitted(admission, sent) {
-                Ok(open) => (open, state.offset.not_after(sent, deadline).unwrap_or(0)),
+            match self.admitted(&state, admission, sent) {
+                Ok(open) => (open, state.clock.not_after(sent, deadline)),
                 Err(unknown) => return unsent(unknown),
             }
         };
@@ -252,16 +289,18 @@ impl Link {
         {
             self.poke();
         }
-        let reply = self.note(admission, reply, open.server, sent, received);
+        let (reply, doubted) = self.note(admission, reply, open.server, sent, received);
         Exchange {
             reply,
+            doubted,
             incarnation: open.incarnation,
             received,
             took: received.since(sent),
         }
     }
 
-    /// Learns from a reply: the clock, whether it is sealed, that it answers.
+    /// Learns from a reply: the clock, whether it is sealed, that it answers. Returns also the reply that is not counted
+    /// because of a clock alone.
     fn note(
         &self,
         admission: Admission,
@@ -269,69 +308,62 @@ impl Link {
         server: u32,
         sent: Moment,
         received: Moment,
-    ) -> Result<Reply, Unknown> {
+    ) -> (Result<Reply, Unknown>, Option<Reply>) {
         let mut state = self.state();
         if server != state.dial.server {
             // Its vote was a vote then. It says nothing of the server that took its place.
-            return reply.and(Err(Unknown::NotConnected(URL_CHANGED.into())));
+            return (reply.and(Err(Unknown::NotConnected(URL_CHANGED.into()))), None);
         }
         if reply.as_ref().map_or_else(Unknown::is_of_server, |_| true) {
             state.answered = received;
             state.silent = false;
         }
-        let reply = reply?;
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(unknown) => return (Err(unknown), None),
+        };
         state.latency = received.since(sent);
-        if state.offset.sample(Sample {
+        let sample = Sample {
             master: reply.time,
             sent,
             received,
-        }) {
-            tracing::warn!(
-                master = self.name,
-                "clock of the master stepped, it does not count for now"
-            );
-        }
+        };
+        let step = self.judge_clock(sample);
         // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
         // before anything else was learned against this master.
-        if admission == Admission::Voting
-            && let Some(unfit) = state.unfit(received)
-        {
-            return Err(Unknown::Unfit(unfit.to_string()));
+        let unfit = state.unfit(received);
+        if admission == Admission::Voting && (step.is_some() || unfit.is_some()) {
+            let of_a_clock = matches!(unfit, None | Some(Unfit::ClockStep(_)));
+            let doubted = (of_a_clock && reply.code == Code::Ok).then_some(reply);
+            let unfit = unfit.map(|unfit| Unknown::Unfit(unfit.to_string()));
+            return (Err(unfit.or(step).unwrap_or(Unknown::LocalClock)), doubted);
         }
         let unknown = match reply.code {
-            Code::Ok | Code::Other(_) => return Ok(reply),
+            Code::Ok | Code::Other(_) => return (Ok(reply), None),
             Code::Unsealed => Unknown::NotSealed,
             Code::Foreign => Unknown::OtherFingerprint,
-            Code::Late => return Err(Unknown::TooLate),
+            Code::Late => return (Err(Unknown::TooLate), None),
         };
         drop(state);
         self.poke();
-        Err(unknown)
+        (Err(unknown), None)
     }
 
-    /// Asks the master about itself.
-    pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
-        let server = self.state().dial.server;
-        let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
-            self.call(
-                &LOOK,
-                Admission::Connected,
-                self.command_timeout(),
-                |command, _| {
-                    command.arg(keys.len());
-                    keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
-                },
-            )
-        };
-        let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
-        // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.
-        if reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
-            reply = ask(&[]).await.reply;
+    /// Why the votes of a reply do not count, if it shows that a clock stepped.
+    fn judge_clock(&self, sample: Sample) -> Option<Unknown> {
+        match self.clocks.sample(self.index, sample) {
+            Judgement::Steady => return None,
+            Judgement::Explained => {}
+            Judgement::MasterStepped => tracing::warn!(
+                master = self.name,
+                "clock of the master stepped, it does not count for now"
+            ),
+            Judgement::LocalStepped => tracing::warn!(
+                master = self.name,
+                "the clock of this machine stepped or stood still: all leases are given up and acquired anew"
+            ),
         }
-        let reply = reply?;
-        let mut facts = Facts::parse(reply.counter, &reply.items)?;
-        self.recall_retirement(&mut facts, server);
-        Ok(facts)
+        Some(Unknown::LocalClock)
     }
 }
 

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{random, reply, unknown::Unknown};
+use super::{
+    identity::{self, QuorumId},
+    random, reply,
+    unknown::Unknown,
+};
 
 /// A master's own account of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,15 +23,33 @@ pub struct Facts {
     /// The run_id under which it may vote, empty if never sealed.
     pub seal: String,
     pub fingerprint: String,
+    /// The id of the quorum, stored beside the fingerprint; `None` if it was never sealed.
+    pub quorum: Option<QuorumId>,
     pub evicted_at_seal: u64,
     pub probe: String,
     pub counter: u64,
+    /// Replicas that are attached now.
+    pub replicas: u64,
+    pub replication_id: String,
+    /// Synchronisations of replicas since the server started.
+    pub synchronisations: u64,
+    /// `<replication id, or nothing>|<synchronisations>` at the seal.
+    pub replication_at_seal: String,
 }
 
 impl Facts {
     #[must_use]
     pub fn sealed(&self) -> bool {
         !self.run_id.is_empty() && self.seal == self.run_id
+    }
+
+    /// A replica was attached since its seal, or it was one itself: another server may have been promoted in its place.
+    #[must_use]
+    pub fn was_replicated(&self) -> bool {
+        let same = |(id, count): (&str, &str)| {
+            (id.is_empty() || id == self.replication_id) && count.parse() == Ok(self.synchronisations)
+        };
+        self.sealed() && !self.replication_at_seal.split_once('|').is_some_and(same)
     }
 
     /// While it carries a probe of its present run: how long that has been there by the wall clock, for people. Whoever
@@ -52,11 +74,16 @@ impl Facts {
             fingerprint,
             at_seal,
             probe,
+            replicas,
+            replication_id,
+            synchronisations,
+            replication_at_seal,
         ] = items
         else {
             return Err(Unknown::Reply(format!("look gave {} fields", items.len())));
         };
         let text = |v| reply::text(v).map(str::to_owned);
+        let (fingerprint, quorum) = identity::split(reply::text(fingerprint)?);
         Ok(Self {
             run_id: text(run_id)?,
             version: text(version)?,
@@ -66,10 +93,15 @@ impl Facts {
             aof: text(aof)? == "1",
             cluster_mode: text(cluster)? == "1",
             seal: text(seal)?,
-            fingerprint: text(fingerprint)?,
+            fingerprint: fingerprint.to_owned(),
+            quorum,
             evicted_at_seal: reply::number(at_seal)?,
             probe: text(probe)?,
             counter,
+            replicas: reply::number(replicas)?,
+            replication_id: text(replication_id)?,
+            synchronisations: reply::number(synchronisations)?,
+            replication_at_seal: text(replication_at_seal)?,
         })
     }
 }

@@ -44,6 +44,14 @@ impl Answer {
         number: 0,
         marks: Marks { held: 0, clean: 0 },
     };
+
+    /// A refusal counts whatever a clock shows: it can only end authority, or delay it.
+    pub(crate) fn only_refusals(self, doubt: Unknown) -> Self {
+        match self {
+            Self::Refused(_) => self,
+            Self::Granted { .. } | Self::Slot(_) | Self::Unknown(_) => Self::Unknown(doubt),
+        }
+    }
 }
 
 fn bad(what: &str, value: &Value) -> Unknown {

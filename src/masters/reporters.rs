@@ -38,6 +38,14 @@ pub fn reporter_lock(cluster: &ClusterId) -> Result<LockName, IdentityError> {
     LockName::internal(PURPOSE, cluster.uid())
 }
 
+/// The lock of those among them that watch the same namespaces.
+///
+/// # Errors
+/// A UID that is too long for a name.
+pub fn scope_reporter_lock(cluster: &ClusterId, scope: &str) -> Result<LockName, IdentityError> {
+    LockName::internal(PURPOSE, &format!("{}/{scope}", cluster.uid()))
+}
+
 impl Masters {
     /// Asks for them; the walk through the keys of a master takes at most `bound`.
     pub async fn clusters(&self, bound: Duration) -> Reporters {

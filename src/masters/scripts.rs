@@ -1,4 +1,4 @@
-//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint, `not_after`; the two that
+//! The Lua scripts. Each writing script begins with the same check: the seal, the fingerprint with the quorum id, `not_after`; the two that
 //! write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
 
 use std::sync::LazyLock;
@@ -36,22 +36,22 @@ macro_rules! scripts {
 }
 
 scripts! {
-    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "grant.lua";
+    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua";
     CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua";
-    RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "renew.lua";
-    RELEASE = "fields_none.lua" "preamble.lua" "release.lua";
-    RESERVE = "fields_none.lua" "preamble.lua" "reserve.lua";
-    OBSERVE = "fields_none.lua" "preamble.lua" "obstacle.lua" "observe.lua";
+    RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua";
+    RELEASE = "fields_none.lua" "preamble.lua" "cluster.lua" "release.lua";
+    RESERVE = "fields_none.lua" "preamble.lua" "cluster.lua" "reserve.lua";
+    OBSERVE = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "observe.lua";
     BREAK = "fields_none.lua" "preamble.lua" "break.lua";
     MARK = "fields_none.lua" "preamble.lua" "mark.lua";
     CLAIM = "fields_none.lua" "preamble.lua" "claim.lua";
     SLOTS = "fields_none.lua" "preamble.lua" "slots.lua";
-    LOOK = "look.lua";
+    LOOK = "history.lua" "look.lua";
     REGISTERS = "registers.lua";
     SCAN = "scan.lua";
     INSPECT = "inspect.lua";
     SCRATCH = "scratch.lua";
     PROBE = "unsealed.lua" "probe.lua";
-    SEAL = "unsealed.lua" "seal.lua";
+    SEAL = "unsealed.lua" "history.lua" "seal.lua";
     RETIRE = "retire.lua";
 }

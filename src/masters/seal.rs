@@ -31,7 +31,7 @@ use self::{
     plan::{Plan, Quarantine, Step},
     sealing::{Hand, Sealed},
 };
-use super::{Fingerprint, Masters, Unknown, link::Link};
+use super::{Fingerprint, Masters, Unknown, identity::Identity, link::Link};
 use crate::{
     clock,
     lease::{FencingToken, Moment, QuorumSize},
@@ -72,6 +72,7 @@ impl Sealer {
         links: Arc<[Arc<Link>]>,
         size: QuorumSize,
         fingerprint: Fingerprint,
+        identity: Arc<Identity>,
         known: Known,
     ) -> Self {
         let limit = fingerprint.acquire_limit();
@@ -82,7 +83,7 @@ impl Sealer {
                 limit,
                 known,
             },
-            quarantine: Quarantine::new(size, fingerprint),
+            quarantine: Quarantine::new(size, fingerprint, identity),
             said: BTreeMap::new(),
         }
     }
@@ -214,7 +215,8 @@ impl Masters {
         for (link, facts) in self.links().iter().zip(looks) {
             if let Ok(facts) = facts
                 && facts.sealed()
-                && facts.fingerprint == link.fingerprint
+                && facts.fingerprint == link.identity.fingerprint()
+                && facts.quorum.as_ref() == link.identity.id()
             {
                 counters.insert(facts.run_id, facts.counter);
             }

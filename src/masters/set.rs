@@ -10,7 +10,7 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use lease::{Acquired, Lease, Renewal};
@@ -20,9 +20,11 @@ use super::{
     Call, ConfigError, Delivery, Fingerprint, Keyspace, LockKeys, MasterStatus, MastersConfig, Notice,
     Request,
     access::Access,
+    clocks::SharedClocks,
     config::without_credentials,
     courier::{Courier, Meter, Sink},
-    link::{Dial, Link, Peers, Renewer, RunIds},
+    identity::{Identity, QuorumId},
+    link::{Dial, Link, Peers, Renewer, Servers},
     random,
     seal::{Known, Sealer},
     timeout::CommandTimeout,
@@ -46,10 +48,12 @@ pub struct Masters {
 #[derive(Debug)]
 struct Inner {
     links: Arc<[Arc<Link>]>,
+    clocks: Arc<SharedClocks>,
     size: QuorumSize,
     keys: Keyspace,
     cluster: ClusterId,
     fingerprint: Fingerprint,
+    identity: Arc<Identity>,
     command_timeout: CommandTimeout,
     access: Mutex<Access>,
     known: Known,
@@ -80,6 +84,8 @@ impl Masters {
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
         let command_timeout = CommandTimeout::new(config.command_timeout);
+        let identity = Arc::new(Identity::new(fingerprint.to_string(), config.quorum.clone()));
+        let clocks = SharedClocks::new(size, config.longest_lease);
         let mut links = Vec::new();
         let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
@@ -89,9 +95,9 @@ impl Masters {
                 master.name.clone(),
                 Dial::new(without_credentials(&master.url), client),
                 keys.clone(),
-                fingerprint.to_string(),
+                identity.clone(),
                 command_timeout.clone(),
-                config.longest_lease,
+                clocks.clone(),
             )));
         }
         let links: Arc<[Arc<Link>]> = links.into();
@@ -101,7 +107,7 @@ impl Masters {
         let closing = CancellationToken::new();
         let peers = Peers {
             links: links.clone(),
-            run_ids: Arc::new(RunIds::new(size.masters())),
+            servers: Arc::new(Servers::new(size.masters())),
             notices,
             outdated: Arc::default(),
         };
@@ -112,6 +118,7 @@ impl Masters {
         let courier = Courier {
             links: links.clone(),
             size,
+            clocks: clocks.clone(),
             keys: keys.clone(),
             cluster: config.cluster.clone(),
             command_timeout: command_timeout.clone(),
@@ -121,16 +128,24 @@ impl Masters {
             known: known.clone(),
             closing: closing.clone(),
         };
-        let sealer = config
-            .reseal
-            .then(|| Sealer::new(links.clone(), size, fingerprint.clone(), known.clone()));
+        let sealer = config.reseal.then(|| {
+            Sealer::new(
+                links.clone(),
+                size,
+                fingerprint.clone(),
+                identity.clone(),
+                known.clone(),
+            )
+        });
         let tasks = Tasks::start(&peers, courier, sealer, renewer, closing.clone());
         let inner = Inner {
             links,
+            clocks,
             size,
             keys,
             cluster: config.cluster.clone(),
             fingerprint,
+            identity,
             access: Mutex::new(access),
             known,
             outdated: peers.outdated,
@@ -162,6 +177,16 @@ impl Masters {
         &self.inner.fingerprint
     }
 
+    /// The id of the quorum; `None` until a majority of the masters shows one.
+    #[must_use]
+    pub fn quorum_id(&self) -> Option<&QuorumId> {
+        self.inner.identity.id()
+    }
+
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.inner.identity
+    }
+
     #[must_use]
     pub fn command_timeout(&self) -> Duration {
         self.inner.command_timeout.get()
@@ -189,6 +214,16 @@ impl Masters {
     #[must_use]
     pub fn voters(&self) -> usize {
         self.inner.links.iter().filter(|link| link.votes()).count()
+    }
+
+    /// How often the local clock stepped: what was won before the last time is lost.
+    pub(crate) fn local_steps(&self) -> u64 {
+        self.inner.clocks.local_steps()
+    }
+
+    /// Changes when the local clock has stepped.
+    pub(crate) fn watch_clock(&self) -> watch::Receiver<u64> {
+        self.inner.clocks.watch()
     }
 
     /// A stem with a fresh nonce for the next attempt.

@@ -18,9 +18,14 @@ pub enum Unknown {
     /// More requests under way than a healthy master ever has.
     #[error("too many requests under way")]
     Congested,
+    /// What is known of it is older than a few seconds.
+    #[error("not looked at for more than 3 s")]
+    NotLookedAt,
     #[error("not sealed")]
     NotSealed,
-    #[error("sealed for another quorum (fingerprint)")]
+    #[error("the id of the quorum is not known yet: no majority of the masters is sealed under one id")]
+    QuorumUnknown,
+    #[error("sealed for another quorum (fingerprint or quorum id)")]
     OtherFingerprint,
     /// The command reached the master after its `not_after`; it wrote nothing.
     #[error("arrived too late")]
@@ -28,6 +33,9 @@ pub enum Unknown {
     /// Refused by the gate, which says by name.
     #[error("{0}")]
     Unfit(String),
+    /// The reply shows that the clock here stepped: it was sent under another one than it was received under.
+    #[error("the clock of this machine stepped")]
+    LocalClock,
     /// An error of the server, by its code: LOADING, READONLY, OOM, BUSY, MISCONF, NOAUTH, NOPERM, MOVED, …
     #[error("server error {code}: {detail}")]
     Server { code: String, detail: String },
@@ -72,6 +80,11 @@ impl Unknown {
     #[must_use]
     pub fn is_auth(&self) -> bool {
         matches!(self, Self::Server { code, .. } if ["NOAUTH", "NOPERM", "WRONGPASS"].contains(&code.as_str()))
+    }
+
+    /// Whether the command or its answer took too long, which says nothing about the next one.
+    pub(crate) const fn is_late(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::TooLate)
     }
 
     pub(crate) fn is_of_server(&self) -> bool {

@@ -14,14 +14,13 @@ use crate::{
 /// Locks of one quorum by their name on the masters.
 pub(crate) type Locks = BTreeMap<LockName, LockPlan>;
 
-/// Unless told: a healthy master answers in a millisecond, one across a continent in 200.
-pub const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+/// Unless told.
+pub const COMMAND_TIMEOUT: Duration = timing::DEFAULT_COMMAND_TIMEOUT;
 
 /// The masters of a quorum. `reseal` for a process that stays.
 #[must_use]
 pub fn masters_config(
     plan: &QuorumPlan,
-    command_timeout: Duration,
     (credentials, tls): (Credentials, Tls),
     cluster: ClusterId,
     reseal: bool,
@@ -36,21 +35,12 @@ pub fn masters_config(
         credentials,
         tls,
         cluster,
-        command_timeout,
+        command_timeout: plan.command_timeout,
         longest_lease: plan.longest_lease,
         acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+        quorum: None,
         reseal,
     }
-}
-
-/// What the quorum says, or else as long as its most impatient lock allows: a command that outlasts a retry period
-/// holds up the retry.
-pub(crate) fn command_timeout<'a>(plan: &QuorumPlan, locks: impl Iterator<Item = &'a LockPlan>) -> Duration {
-    plan.command_timeout.unwrap_or_else(|| {
-        locks
-            .map(|lock| lock.timings.retry_period)
-            .fold(COMMAND_TIMEOUT, Duration::min)
-    })
 }
 
 pub(crate) fn terms(plan: &LockPlan, cluster: &ClusterId) -> Terms {

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
 use tokio::task::JoinSet;
@@ -14,7 +13,12 @@ use super::{
     relay::Changes,
     state::InUseQuorum,
 };
-use crate::{api::plan::QuorumPlan, lease::LockName, masters::ConfigError, telemetry::Telemetry};
+use crate::{
+    api::plan::QuorumPlan,
+    lease::LockName,
+    masters::{ConfigError, QuorumId},
+    telemetry::Telemetry,
+};
 
 /// Owns and joins what runs behind every quorum.
 #[derive(Debug)]
@@ -57,17 +61,17 @@ impl Fleet {
         self.closing.contains(name)
     }
 
+    /// `quorum`: the id of the quorum, where it was stored before.
     pub(crate) fn open(
         &mut self,
         plan: &QuorumPlan,
-        timeout: Duration,
         access: Access,
+        quorum: Option<QuorumId>,
     ) -> Result<(), ConfigError> {
         let (quorum, keeper) = RunningQuorum::open(
             plan,
-            timeout,
             &self.candidate,
-            access,
+            (access, quorum),
             &self.telemetry,
             self.changes.clone(),
         )?;
@@ -75,7 +79,7 @@ impl Fleet {
             quorum = plan.name,
             masters = plan.masters.len(),
             majority = plan.majority(),
-            command_timeout_ms = timeout.as_secs_f64() * 1e3,
+            command_timeout_ms = plan.command_timeout.as_secs_f64() * 1e3,
             longest_lease_s = plan.longest_lease.as_secs_f64(),
             "quorum opened"
         );

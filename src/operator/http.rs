@@ -7,13 +7,17 @@ use axum::{
     extract::State as Shared,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::{net::TcpListener, task::spawn_blocking, time};
 
-use super::{readiness::Readiness, state::State};
+use super::{
+    guarded::{Details, guarded},
+    sibling,
+    state::State,
+};
 use crate::{clock, elector::Standing, lease::Moment};
 
 /// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
@@ -32,17 +36,30 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(crate) async fn serve(listener: TcpListener, state: Arc<State>) -> io::Result<()> {
-    let routes = health().route("/locks", get(locks)).with_state(state);
-    axum::serve(listener, routes).await
+/// Serves the probes and `/sibling` to every client; `/metrics` and `/locks` where and to whom `details` allows.
+pub(crate) async fn serve(listener: TcpListener, state: Arc<State>, details: Details) -> io::Result<()> {
+    let private = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/locks", get(locks));
+    let private = guarded(private, details.reviewer);
+    let public = probes().route(sibling::PATH, post(sibling::answer));
+    let Some(other) = details.listener else {
+        return axum::serve(listener, public.merge(private).with_state(state)).await;
+    };
+    let public = axum::serve(listener, public.with_state(state.clone()));
+    let private = axum::serve(other, private.with_state(state));
+    tokio::try_join!(public.into_future(), private.into_future()).map(drop)
 }
 
 /// What every process answers that contends and stays.
 pub(crate) fn health() -> Router<Arc<State>> {
+    probes().route("/metrics", get(metrics))
+}
+
+fn probes() -> Router<Arc<State>> {
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
 }
 
 /// Whether the elector of every quorum answers.
@@ -65,7 +82,7 @@ async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
 }
 
 async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
-    let readiness = Readiness::of(&state.in_use.load());
+    let readiness = state.readiness();
     let status = if readiness.ready {
         StatusCode::OK
     } else {

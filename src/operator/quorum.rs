@@ -19,7 +19,7 @@ use crate::{
     api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
     lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
-    masters::{Closed, ConfigError, Masters, TaskEnded, Tasks},
+    masters::{Closed, ConfigError, Masters, MastersConfig, QuorumId, TaskEnded, Tasks},
     telemetry::{QuorumMeter, Telemetry},
 };
 
@@ -91,17 +91,19 @@ pub(crate) struct Keeper {
 }
 
 impl RunningQuorum {
-    /// Starts connecting. The keeper must be run and joined.
+    /// Starts connecting. `quorum`: the id that was stored outside the masters. The keeper must be run and joined.
     pub(crate) fn open(
         plan: &QuorumPlan,
-        command_timeout: Duration,
         candidate: &Candidate,
-        access: Access,
+        (access, quorum): (Access, Option<QuorumId>),
         telemetry: &Arc<Telemetry>,
         changes: Option<Changes>,
     ) -> Result<(Self, Keeper), ConfigError> {
         let access = (access.credentials, access.tls);
-        let config = masters_config(plan, command_timeout, access, candidate.cluster.clone(), true);
+        let config = MastersConfig {
+            quorum,
+            ..masters_config(plan, access, candidate.cluster.clone(), true)
+        };
         let masters = plan.masters.iter();
         let called = masters.map(|master| (master.name.clone(), master.failure_domain.clone()));
         let meter = telemetry.quorum(&plan.name, called.collect());
@@ -123,7 +125,8 @@ impl RunningQuorum {
     }
 
     /// Takes what can change without opening the quorum anew, which would give every lock up.
-    pub(crate) fn adjust(&mut self, plan: &QuorumPlan, command_timeout: Duration) {
+    pub(crate) fn adjust(&mut self, plan: &QuorumPlan) {
+        let command_timeout = plan.command_timeout;
         self.plan = plan.clone();
         if self.masters.command_timeout() == command_timeout {
             return;

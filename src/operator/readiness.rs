@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::state::{InUse, InUseQuorum};
+use super::state::{Gate, InUse, InUseQuorum, Seen};
 use crate::masters::MasterStatus;
 
 #[derive(Debug, Serialize)]
@@ -10,8 +10,11 @@ use crate::masters::MasterStatus;
 pub(crate) struct Readiness {
     pub(crate) ready: bool,
     /// One sentence for people.
-    message: String,
+    pub(crate) message: String,
     quorums: Vec<QuorumReadiness>,
+    /// Those of which the first majority is still awaited.
+    #[serde(skip)]
+    pub(crate) unseen: Vec<String>,
     /// What is wrong with the manifests; does not keep the others from being ready.
     problems: Vec<String>,
 }
@@ -42,7 +45,7 @@ struct Missing {
 }
 
 impl Readiness {
-    pub(crate) fn of(in_use: &InUse) -> Self {
+    pub(crate) fn of(in_use: &InUse, seen: &Seen) -> Self {
         let mut quorums: Vec<QuorumReadiness> = in_use.quorums.iter().map(QuorumReadiness::of).collect();
         quorums.extend(in_use.opening.iter().map(|name| QuorumReadiness::opening(name)));
         let waiting: Vec<String> = quorums
@@ -51,10 +54,33 @@ impl Readiness {
             .map(QuorumReadiness::sentence)
             .collect();
         let nothing_usable = quorums.is_empty() && !in_use.problems.is_empty();
+        // Of the quorums without a majority so far, whether or not they are open.
+        let unseen: Vec<String> = match &in_use.gate {
+            Gate::Once(needed) if !seen.ready => {
+                let unseen = needed.difference(&seen.majorities);
+                unseen.cloned().collect()
+            }
+            Gate::Once(_) | Gate::Now => Vec::new(),
+        };
+        let waits = match in_use.gate {
+            Gate::Once(_) => !unseen.is_empty(),
+            Gate::Now => !waiting.is_empty() || nothing_usable,
+        };
         let message = if in_use.stopping {
             "stopping".to_owned()
         } else if !in_use.awaited.is_empty() {
             format!("waits for the first list of: {}", in_use.awaited.join(", "))
+        } else if !unseen.is_empty() {
+            let why = waiting
+                .iter()
+                .chain(&in_use.problems)
+                .cloned()
+                .collect::<Vec<_>>();
+            format!(
+                "waits until it has seen a majority of the masters once, of: {} ({})",
+                unseen.join(", "),
+                why.join("; ")
+            )
         } else if nothing_usable {
             "no quorum can be used: see the problems".to_owned()
         } else if quorums.is_empty() {
@@ -65,10 +91,9 @@ impl Readiness {
             waiting.join("; ")
         };
         Self {
-            ready: in_use.awaited.is_empty()
-                && !in_use.stopping
-                && (in_use.caches_only || (waiting.is_empty() && !nothing_usable)),
+            ready: in_use.awaited.is_empty() && !in_use.stopping && !waits,
             message,
+            unseen,
             quorums,
             problems: in_use.problems.clone(),
         }
@@ -171,5 +196,46 @@ impl Missing {
             reason,
             seconds_left,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn seen(majorities: &[&str], ready: bool) -> Seen {
+        Seen {
+            majorities: majorities.iter().map(|name| (*name).to_owned()).collect(),
+            ready,
+        }
+    }
+
+    fn needing(names: &[&str]) -> InUse {
+        InUse {
+            gate: Gate::Once(names.iter().map(|name| (*name).to_owned()).collect()),
+            problems: vec!["RedisQuorum b: SecretNotFound: ...".into()],
+            ..InUse::default()
+        }
+    }
+
+    #[test]
+    fn first_readiness_needs_a_majority_of_every_needed_quorum() {
+        let of = |needed: &[&str], seen: &Seen| Readiness::of(&needing(needed), seen);
+        assert!(of(&[], &Seen::default()).ready, "nothing is declared yet");
+        let waits = of(&["a", "b"], &seen(&["a"], false));
+        assert!(!waits.ready);
+        assert!(waits.message.contains("of: b (") && waits.message.contains("SecretNotFound"));
+        assert!(of(&["a", "b"], &seen(&["a", "b"], false)).ready);
+        // A quorum that is declared later does not take readiness away.
+        assert!(of(&["a", "c"], &seen(&["a"], true)).ready);
+    }
+
+    #[test]
+    fn readiness_waits_for_the_caches_first() {
+        let awaiting = InUse::awaiting_caches();
+        assert!(!Readiness::of(&awaiting, &seen(&[], true)).ready);
+        assert_eq!(awaiting.gate, Gate::Once(BTreeSet::new()));
     }
 }

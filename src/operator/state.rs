@@ -2,13 +2,13 @@
 //! is asked for.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use arc_swap::ArcSwap;
 
-use super::error::ProcessError;
+use super::{error::ProcessError, readiness::Readiness};
 use crate::{
     elector::Elector,
     lease::{ClusterId, HolderIdentity, LockName},
@@ -22,6 +22,7 @@ pub(crate) struct State {
     pub(crate) cluster: ClusterId,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_use: ArcSwap<InUse>,
+    seen: Mutex<Seen>,
 }
 
 impl State {
@@ -43,6 +44,7 @@ impl State {
             cluster,
             telemetry: Telemetry::new(origin, lock_metrics).map_err(ProcessError::Metrics)?,
             in_use: ArcSwap::from_pointee(in_use),
+            seen: Mutex::default(),
         }))
     }
 
@@ -57,7 +59,37 @@ impl State {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
         self.telemetry.look(&sources);
+        self.readiness();
     }
+
+    /// Whether this process can take part.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let in_use = self.in_use.load_full();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let voting = in_use.quorums.iter().filter(|quorum| quorum.has_majority());
+        seen.majorities.extend(voting.map(|quorum| quorum.name.clone()));
+        let readiness = Readiness::of(&in_use, &seen);
+        seen.ready |= readiness.ready;
+        readiness
+    }
+}
+
+/// What readiness asks for beside the caches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// A majority of the masters of every quorum, now.
+    #[default]
+    Now,
+    /// Of each of these, a majority at some time since the process began. Once it is ready, a loss of the masters is for
+    /// the statuses to report: it would only hide all replicas at the same time.
+    Once(BTreeSet<String>),
+}
+
+/// The quorums that had a majority at some time, and whether the process was ready.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) majorities: BTreeSet<String>,
+    pub(crate) ready: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,8 +100,7 @@ pub(crate) struct InUse {
     pub(crate) problems: Vec<String>,
     /// Objects that this version cannot read.
     pub(crate) unreadable: Vec<Unreadable>,
-    /// Ready once the caches are filled: whether a majority votes is the statuses' to say.
-    pub(crate) caches_only: bool,
+    pub(crate) gate: Gate,
     /// Kinds of objects of which the first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
@@ -79,7 +110,7 @@ impl InUse {
     /// Of an operator that has just started in a cluster.
     pub(crate) fn awaiting_caches() -> Self {
         Self {
-            caches_only: true,
+            gate: Gate::Once(BTreeSet::new()),
             awaited: vec!["LeaderLock", "RedisQuorum"],
             ..Self::default()
         }
@@ -118,6 +149,10 @@ impl Names {
 }
 
 impl InUseQuorum {
+    pub(crate) fn has_majority(&self) -> bool {
+        self.masters.voters() >= self.masters.size().majority()
+    }
+
     pub(crate) fn source(&self) -> Source<'_> {
         Source {
             meter: &self.meter,

@@ -68,6 +68,11 @@ impl Election {
         authority.filter(|authority| authority.token == token)
     }
 
+    /// Whether the last lease ended because the local clock stepped.
+    pub(super) fn clock_stepped(&self) -> bool {
+        self.standing.borrow().clock_stepped
+    }
+
     /// Returns when the lock stands otherwise than when it was asked last. `Err` is told once; the election is of no use
     /// after it, and must not be asked again.
     pub(super) async fn changed(&mut self) -> Result<(), Ended> {

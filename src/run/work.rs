@@ -180,7 +180,13 @@ impl Work<'_> {
                     self.breaks(unguarded.into());
                 }
             }
-            None => self.lost = true,
+            None => {
+                self.lost = true;
+                if self.election.clock_stepped() {
+                    // How much of the lease is left cannot be told: there is no time for a grace.
+                    self.ends.kill = clock::now();
+                }
+            }
         }
         // Also when nothing was heard of the election.
         self.lost |= clock::now() >= self.ends.stop;

@@ -21,6 +21,7 @@ use crate::{
     operator::{
         access::Access,
         error::{ProcessError, listen},
+        guarded::Details,
         http,
         quorum::Candidate,
         signals::Signals,
@@ -135,7 +136,7 @@ impl Operator {
             state: state.clone(),
             changes,
             following: tokio::spawn(folder::follow(folder, loaded, told)),
-            serving: tokio::spawn(http::serve(listener, state)),
+            serving: tokio::spawn(http::serve(listener, state, Details::default())),
         }
     }
 

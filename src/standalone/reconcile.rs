@@ -18,7 +18,7 @@ use crate::{
     clock,
     operator::{
         access::Access,
-        config::{Locks, command_timeout},
+        config::Locks,
         fleet::Fleet,
         quorum::{Candidate, QuorumEnded, RunningQuorum},
         state::{InUse, State},
@@ -111,11 +111,11 @@ impl Reconciler {
         }
         for (name, (plan, locks)) in &desired.quorums {
             if self.fleet.get(name).is_none() && !self.fleet.is_closing(name) {
-                self.open(plan, locks, &mut findings);
+                self.open(plan, &mut findings);
             }
             let cluster = self.fleet.candidate.cluster.clone();
             if let Some(quorum) = self.fleet.get_mut(name) {
-                quorum.adjust(plan, command_timeout(plan, locks.values()));
+                quorum.adjust(plan);
                 quorum.set_locks(locks, &cluster);
             }
         }
@@ -128,11 +128,10 @@ impl Reconciler {
         self.state.telemetry.reconciled("standalone", result, took);
     }
 
-    fn open(&mut self, plan: &QuorumPlan, locks: &Locks, findings: &mut BTreeSet<Finding>) {
+    fn open(&mut self, plan: &QuorumPlan, findings: &mut BTreeSet<Finding>) {
         let object = format!("RedisQuorum {}", plan.name);
         let found = lacks(plan, &self.access).or_else(|| {
-            let timeout = command_timeout(plan, locks.values());
-            let error = self.fleet.open(plan, timeout, self.access.clone()).err()?;
+            let error = self.fleet.open(plan, self.access.clone(), None).err()?;
             Some(("spec", error.to_string()))
         });
         if let Some((field, reason)) = found {

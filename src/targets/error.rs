@@ -21,8 +21,21 @@ pub(crate) enum TargetError {
     },
     #[error("apiVersion {api_version:?} of kind {kind} cannot be one: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
-    #[error("kind {kind} of {api_version} is not known to the API server; found by itself once it is")]
+    #[error(
+        "no version of kind {kind} of {api_version} is served by the API server: whether the target runs is unknown; it \
+         is followed once the kind is served"
+    )]
     UnknownKind { api_version: String, kind: String },
+    #[error(
+        "{what}: kind {kind} is not served as {api_version} any more ({reason}): whether the target runs is unknown until \
+         the object is found again"
+    )]
+    NotServed {
+        what: String,
+        api_version: String,
+        kind: String,
+        reason: String,
+    },
     #[error(
         "kind {kind} of {api_version} has no scale subresource: action Scale switches nothing without; \
          CronJobs and Jobs are switched by Suspend"
@@ -41,8 +54,17 @@ impl TargetError {
             Self::Forbidden { .. }
             | Self::ApiVersion { .. }
             | Self::UnknownKind { .. }
+            | Self::NotServed { .. }
             | Self::NoScale { .. } => true,
         }
+    }
+
+    /// Whether discovery answered, and the kind cannot be used.
+    pub(crate) const fn is_about_kind(&self) -> bool {
+        matches!(
+            self,
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NoScale { .. }
+        )
     }
 
     /// The reason of a condition.
@@ -50,7 +72,7 @@ impl TargetError {
         match self {
             Self::Api { .. } => "TargetUnreachable",
             Self::Forbidden { .. } => Self::FORBIDDEN,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } => "KindUnknown",
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => "KindUnknown",
             Self::NoScale { .. } => "NoScaleSubresource",
         }
     }

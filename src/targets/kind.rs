@@ -1,106 +1,380 @@
-//! Where objects of a kind are found.
+//! Where objects of a kind are found: the resource, in a version that the API server serves.
+//!
+//! A target refers to a group and a kind. The declared version is used while it is served, else the version that the group
+//! prefers, else any other served version: all of them show the same object. A version that stops being served is
+//! followed by the next discovery.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use kube::{Client, api::ApiResource, core::GroupVersionKind, discovery};
-use tokio::{sync::Mutex, task::JoinSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::{Client, api::ApiResource, core::GroupVersion};
+use tokio::{sync::watch, task::JoinSet, time};
 
 use super::TargetError;
-use crate::{api::target::TargetRef, clock, lease::Moment};
+use crate::{
+    api::{target::TargetRef, validate::is_api_version},
+    clock,
+    lease::Moment,
+};
 
-/// A kind that was not there is asked for again after this long, however many targets name it.
+/// Discovery of a kind that was not found, or is in doubt, is repeated after this long, however many targets name it.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
+/// A kind that was found is discovered again after this long.
+const REFRESHED: Duration = Duration::from_secs(300);
+/// "This object does not exist" needs a discovery of its kind that is no older than this.
+const CONFIRMED: Duration = Duration::from_secs(10);
+/// Longer than this no discovery takes: an aggregated API may accept a request and never answer.
+const LONGEST: Duration = Duration::from_secs(5);
+/// A kind that no target asked for in this time is forgotten.
+const UNUSED: Duration = Duration::from_secs(900);
 
-#[derive(Clone, Debug)]
-pub(super) struct Kind {
-    pub(super) resource: ApiResource,
-    /// By `/scale`.
-    pub(super) scales: bool,
+/// What a target needs of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// To be served.
+    Served,
+    /// A scale subresource as well.
+    Scale,
 }
 
-/// Asks the API server.
-pub(super) async fn kind(client: &Client, reference: &TargetRef) -> Result<Kind, TargetError> {
-    let (api_version, kind) = (reference.api_version.clone(), reference.kind.clone());
-    let version = reference.api_version.parse::<kube::core::GroupVersion>();
-    let Some(version) = version.ok().filter(|_| is_api_version(&api_version)) else {
-        return Err(TargetError::ApiVersion { api_version, kind });
-    };
-    let kind_of = GroupVersionKind::gvk(&version.group, &version.version, &kind);
-    match discovery::pinned_kind(client, &kind_of).await {
-        Ok((resource, can)) => Ok(Kind {
-            resource,
-            scales: can.subresources.iter().any(|(sub, _)| sub.plural == "scale"),
-        }),
-        // Of a group that nobody serves it says so without a reason.
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            Err(TargetError::UnknownKind { api_version, kind })
-        }
-        Err(kube::Error::Discovery(_)) => Err(TargetError::UnknownKind { api_version, kind }),
-        Err(error) => Err(TargetError::of(
-            format!("looking for kind {kind} of {api_version}"),
-            &error,
-        )),
+type Key = (TargetRef, Need);
+
+#[derive(Debug)]
+struct Entry {
+    found: Result<ApiResource, TargetError>,
+    asked: Moment,
+    used: Moment,
+    /// A read showed that the path is not served any more.
+    doubted: bool,
+    /// When a refresh began that has not ended.
+    refreshing: Option<Moment>,
+}
+
+impl Entry {
+    /// The answer, while no new discovery is due.
+    fn answer(&self, now: Moment, fresh: Duration) -> Option<Result<ApiResource, TargetError>> {
+        let valid = match &self.found {
+            Ok(_) if !self.doubted => fresh,
+            Ok(_) | Err(_) => ASKED_AGAIN,
+        };
+        (now.since(self.asked) < valid).then(|| self.found.clone())
     }
 }
 
-/// Anything else would be the path of something else.
-fn is_api_version(text: &str) -> bool {
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
-    };
-    text.split('/').count() <= 2 && text.split('/').all(is_part)
+/// The kinds that targets name, as they were discovered last. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kinds(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    entries: Mutex<BTreeMap<Key, Entry>>,
+    /// Held during the discovery of a kind: a thousand targets of it cause one. Other kinds do not wait for it.
+    asking: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    /// Discoveries of kinds that are used meanwhile as they were found before.
+    refreshes: Mutex<JoinSet<()>>,
+    /// Counts changes of what was found.
+    changes: watch::Sender<u64>,
 }
 
-type Asked = Result<Kind, (Moment, TargetError)>;
-
-/// What was asked before: which resource a kind is does not change, once it is known.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Kinds(Arc<Mutex<HashMap<(String, String), Asked>>>);
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            entries: Mutex::default(),
+            asking: Mutex::default(),
+            refreshes: Mutex::default(),
+            changes: watch::channel(0).0,
+        }
+    }
+}
 
 impl Kinds {
-    /// A kind with a scale subresource.
-    pub(super) async fn scaled(
+    /// The resource of a kind. One that was found before is returned at once: a discovery that is due happens in the
+    /// background, so that a start or stop never waits for it.
+    pub(super) async fn find(
         &self,
         client: &Client,
         reference: &TargetRef,
+        need: Need,
     ) -> Result<ApiResource, TargetError> {
+        if let Some(known) = self.known(client, reference, need) {
+            return Ok(known);
+        }
+        self.find_within(client, reference, need, REFRESHED).await
+    }
+
+    /// What was found last; a refresh begins if it is due.
+    fn known(&self, client: &Client, reference: &TargetRef, need: Need) -> Option<ApiResource> {
+        let now = clock::now();
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&key(reference, need))?;
+        let known = entry.found.as_ref().ok()?.clone();
+        entry.used = now;
+        // One that broke off does not prevent the next.
+        let runs = entry
+            .refreshing
+            .is_some_and(|began| now.since(began) < LONGEST * 2);
+        if entry.answer(now, REFRESHED).is_none() && !runs {
+            entry.refreshing = Some(now);
+            self.refresh(client, reference, need);
+        }
+        Some(known)
+    }
+
+    fn refresh(&self, client: &Client, reference: &TargetRef, need: Need) {
+        let (kinds, client, reference) = (Arc::downgrade(&self.0), client.clone(), reference.clone());
+        let mut refreshes = self.0.refreshes.lock().unwrap_or_else(PoisonError::into_inner);
+        while refreshes.try_join_next().is_some() {}
+        refreshes.spawn(async move {
+            let Some(kinds) = kinds.upgrade() else { return };
+            // A failure keeps what is known, and is repeated with the next use.
+            drop(Self(kinds).ask(&client, &reference, need, REFRESHED).await);
+        });
+    }
+
+    /// Whether this resource is served now, by a discovery of the last few seconds.
+    pub(super) async fn is_served(
+        &self,
+        client: &Client,
+        reference: &TargetRef,
+        need: Need,
+        resource: &ApiResource,
+    ) -> Result<bool, TargetError> {
+        let found = self.find_within(client, reference, need, CONFIRMED).await?;
+        Ok(found == *resource && !self.is_stale(reference, need))
+    }
+
+    /// A read showed that what was found is not served: discovered again with the next use.
+    pub(super) fn doubt(&self, reference: &TargetRef, need: Need) {
+        if let Some(entry) = self.entries().get_mut(&key(reference, need)) {
+            entry.doubted = true;
+        }
+    }
+
+    /// Changes when a discovery finds another version, or a kind that was missing.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    async fn find_within(
+        &self,
+        client: &Client,
+        reference: &TargetRef,
+        need: Need,
+        fresh: Duration,
+    ) -> Result<ApiResource, TargetError> {
+        if let Some(known) = self.answer(reference, need, fresh) {
+            return known;
+        }
         let (kinds, client, reference) = (self.clone(), client.clone(), reference.clone());
-        // A task of its own: who asks may not be polled for a while, and the others wait meanwhile.
+        // A task of its own: the caller may not be polled for a while, and the others wait meanwhile.
         let mut task = JoinSet::new();
-        task.spawn(async move { kinds.ask(&client, &reference).await });
+        task.spawn(async move { kinds.ask(&client, &reference, need, fresh).await });
         match task.join_next().await {
             Some(Ok(found)) => found,
             Some(Err(_)) | None => Err(TargetError::Api {
-                what: "looking for a kind".into(),
-                reason: "what looked for it broke".into(),
+                what: "discovering a kind".into(),
+                reason: "the task failed".into(),
                 refusal: true,
             }),
         }
     }
 
-    async fn ask(&self, client: &Client, reference: &TargetRef) -> Result<ApiResource, TargetError> {
-        let key = (reference.api_version.clone(), reference.kind.clone());
-        // Held while it is asked: a thousand targets of a kind ask once.
-        let mut asked = self.0.lock().await;
-        match asked.get(&key) {
-            Some(Ok(kind)) => return Ok(kind.resource.clone()),
-            Some(Err((at, error))) if clock::now().since(*at) < ASKED_AGAIN => return Err(error.clone()),
-            _ => {}
+    async fn ask(
+        &self,
+        client: &Client,
+        reference: &TargetRef,
+        need: Need,
+        fresh: Duration,
+    ) -> Result<ApiResource, TargetError> {
+        let asking = self.asking(reference, need);
+        let _asking = asking.lock().await;
+        if let Some(known) = self.answer(reference, need, fresh) {
+            return known;
         }
-        let (api_version, name) = key.clone();
-        let found = match kind(client, reference).await {
-            // It may get one with its next version.
-            Ok(found) if !found.scales => Err(TargetError::NoScale {
-                api_version,
-                kind: name,
-            }),
-            found => found,
+        let found = time::timeout(LONGEST, discover(client, reference, need)).await;
+        let found = found.unwrap_or_else(|_| {
+            Err(TargetError::Api {
+                what: format!("discovering kind {} of {}", reference.kind, reference.api_version),
+                reason: format!("the API server did not answer within {} s", LONGEST.as_secs()),
+                refusal: true,
+            })
+        });
+        self.take(reference, need, found)
+    }
+
+    fn asking(&self, reference: &TargetRef, need: Need) -> Arc<tokio::sync::Mutex<()>> {
+        let mut asking = self.0.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        asking.retain(|_, lock| Arc::strong_count(lock) > 1);
+        asking.entry(key(reference, need)).or_default().clone()
+    }
+
+    /// A discovery that failed says nothing of the kind: what was found before stays, in doubt.
+    fn take(
+        &self,
+        reference: &TargetRef,
+        need: Need,
+        found: Result<ApiResource, TargetError>,
+    ) -> Result<ApiResource, TargetError> {
+        let now = clock::now();
+        let mut entries = self.entries();
+        entries.retain(|_, entry| now.since(entry.used) < UNUSED);
+        let before = entries.get_mut(&key(reference, need));
+        let conclusive = found.as_ref().map_or_else(TargetError::is_about_kind, |_| true);
+        if let Some(entry) = before
+            && entry.found.is_ok()
+            && !conclusive
+        {
+            (entry.asked, entry.doubted, entry.refreshing) = (now, true, None);
+            return entry.found.clone();
+        }
+        let entry = Entry {
+            found: found.clone(),
+            asked: now,
+            used: now,
+            doubted: false,
+            refreshing: None,
         };
-        let known = found.clone().map_err(|error| (clock::now(), error));
-        asked.insert(key, known);
-        Ok(found?.resource)
+        let before = entries.insert(key(reference, need), entry);
+        let resource = |found: &Result<ApiResource, TargetError>| found.as_ref().ok().cloned();
+        if before.and_then(|before| resource(&before.found)) != resource(&found) {
+            self.0.changes.send_modify(|count| *count += 1);
+        }
+        found
+    }
+
+    fn answer(
+        &self,
+        reference: &TargetRef,
+        need: Need,
+        fresh: Duration,
+    ) -> Option<Result<ApiResource, TargetError>> {
+        let now = clock::now();
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&key(reference, need))?;
+        entry.used = now;
+        entry.answer(now, fresh)
+    }
+
+    fn is_stale(&self, reference: &TargetRef, need: Need) -> bool {
+        let entries = self.entries();
+        entries
+            .get(&key(reference, need))
+            .is_none_or(|entry| entry.doubted)
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+        self.0.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// All objects of a kind share an entry.
+fn key(reference: &TargetRef, need: Need) -> Key {
+    let name = String::new();
+    (
+        TargetRef {
+            name,
+            ..reference.clone()
+        },
+        need,
+    )
+}
+
+/// Asks the API server: for the declared version first, which is all that it takes as a rule.
+async fn discover(client: &Client, reference: &TargetRef, need: Need) -> Result<ApiResource, TargetError> {
+    let (api_version, kind) = (reference.api_version.clone(), reference.kind.clone());
+    let declared = api_version.parse::<GroupVersion>();
+    let Some(declared) = declared.ok().filter(|_| is_api_version(&api_version)) else {
+        return Err(TargetError::ApiVersion { api_version, kind });
+    };
+    let mut without_scale = false;
+    let mut versions = vec![declared.version.clone()];
+    let mut next = 0;
+    while let Some(version) = versions.get(next) {
+        let version = GroupVersion::gv(&declared.group, version);
+        match served(client, &version, &kind).await? {
+            Some((resource, scales)) if scales || need == Need::Served => return Ok(resource),
+            Some(_) => without_scale = true,
+            None => {}
+        }
+        if next == 0 {
+            let others = versions_of(client, &declared.group, &kind).await?;
+            versions.extend(others.into_iter().filter(|other| *other != declared.version));
+        }
+        next += 1;
+    }
+    Err(if without_scale {
+        TargetError::NoScale { api_version, kind }
+    } else {
+        TargetError::UnknownKind { api_version, kind }
+    })
+}
+
+/// The resource of a kind in one version, and whether it has `/scale`; none where the version is not served, or does not
+/// have the kind.
+async fn served(
+    client: &Client,
+    version: &GroupVersion,
+    kind: &str,
+) -> Result<Option<(ApiResource, bool)>, TargetError> {
+    let api_version = version.api_version();
+    let list = if version.group.is_empty() {
+        client.list_core_api_resources(&api_version).await
+    } else {
+        client.list_api_group_resources(&api_version).await
+    };
+    match list {
+        Ok(list) => Ok(resource(&list, version, kind)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(TargetError::of(
+            format!("discovering kind {kind} of {api_version}"),
+            &error,
+        )),
+    }
+}
+
+fn resource(list: &APIResourceList, version: &GroupVersion, kind: &str) -> Option<(ApiResource, bool)> {
+    let mut resources = list.resources.iter();
+    let found = resources.find(|resource| resource.kind == kind && !resource.name.contains('/'))?;
+    let scale = format!("{}/scale", found.name);
+    let resource = ApiResource {
+        group: version.group.clone(),
+        version: version.version.clone(),
+        api_version: version.api_version(),
+        kind: kind.to_owned(),
+        plural: found.name.clone(),
+    };
+    let scales = list.resources.iter().any(|resource| resource.name == scale);
+    Some((resource, scales))
+}
+
+/// All served versions of a group, the preferred one first; none where the group is not served.
+async fn versions_of(client: &Client, group: &str, kind: &str) -> Result<Vec<String>, TargetError> {
+    let failed = |error: kube::Error| {
+        TargetError::of(
+            format!("discovering the versions of group {group:?} for kind {kind}"),
+            &error,
+        )
+    };
+    if group.is_empty() {
+        return Ok(client.list_core_api_versions().await.map_err(failed)?.versions);
+    }
+    let groups = client.list_api_groups().await.map_err(failed)?.groups;
+    let Some(found) = groups.into_iter().find(|found| found.name == group) else {
+        return Ok(Vec::new());
+    };
+    let preferred = found.preferred_version.map(|version| version.version);
+    let mut versions: Vec<String> = found
+        .versions
+        .into_iter()
+        .map(|version| version.version)
+        .collect();
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+    Ok(versions)
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,16 +6,11 @@
 mod choice;
 mod pods;
 mod sight;
+mod watched;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, future::join_all};
+use futures_util::{FutureExt, future::BoxFuture, future::join_all};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{Action, Changes, Leave, Site, Step, TargetError};
@@ -27,10 +22,11 @@ use crate::{
 use choice::{Choice, Wanted, choose};
 use pods::{Pods, Write};
 use sight::{ROLE, Setter, Sight};
+use watched::Watched;
 
 /// Pods change while they are looked at: a kubelet writes to them. Then they are looked at again, so often at most.
 const TRIES: usize = 8;
-/// What was seen is good until something changes, and for no longer than this: a watch may miss something.
+/// What a list showed is good until something changes, and for no longer than this: a watch may miss something.
 const FRESH: Duration = Duration::from_secs(55);
 /// A label that was given again after this replica took it, or under a later lease than it has seen, is left alone for so
 /// long, where this replica only does not see who holds the lock: a sibling sees more.
@@ -39,14 +35,21 @@ const OVERRULED: Duration = Duration::from_secs(60);
 pub(super) struct LabelPods {
     site: Site,
     pods: Pods,
-    /// Set by the watch.
-    changed: Arc<AtomicBool>,
+    /// As the watch shows them.
+    watched: Watched,
+    /// By the last list.
     seen: Option<(Moment, Vec<Sight>)>,
     /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
     /// long as the pod is in that version.
     unanswered: Option<Sight>,
     /// The token of a label that a sibling knows better of, and since when.
     overruled: Option<(u64, Moment)>,
+    /// The pod that got the label last, and under which token.
+    given: Option<(String, u64)>,
+    /// The pods that lost it since nothing of it was to be anywhere.
+    taken: BTreeSet<String>,
+    /// What another writer did to a label since the last step.
+    contest: Option<String>,
 }
 
 /// Why a step is made.
@@ -65,24 +68,37 @@ impl LabelPods {
         Self {
             pods: Pods::new(&site, selector),
             site,
-            changed: Arc::new(AtomicBool::new(true)),
+            watched: Watched::default(),
             seen: None,
             unanswered: None,
             overruled: None,
+            given: None,
+            taken: BTreeSet::new(),
+            contest: None,
         }
     }
 
-    /// Whether they were read just now, and they.
-    async fn read(&mut self) -> Result<(bool, Vec<Sight>), TargetError> {
+    /// Whether they were listed just now, and they. What the watch shows is enough to find that nothing is to be done;
+    /// not to confirm a stop.
+    async fn read(&mut self, confirms: bool) -> Result<(bool, Vec<Sight>), TargetError> {
         let now = clock::now();
-        if self.changed.swap(false, Ordering::Relaxed) || self.unanswered.is_some() {
+        let shown = self.watched.shown();
+        if self.unanswered.is_some() || (shown.changed && confirms) || shown.pods.is_none() {
             self.seen = None;
         }
         if let Some((at, pods)) = &self.seen
             && now.since(*at) < FRESH
         {
-            return Ok((false, pods.clone()));
+            if !shown.changed {
+                return Ok((false, pods.clone()));
+            }
+            // Those that only have the label are not in the selector's watch.
+            let others = pods.iter().filter(|pod| !pod.selected).cloned();
+            let all = shown.pods.into_iter().flatten().chain(others);
+            return Ok((false, all.collect()));
         }
+        // What changes from here on is not in the list.
+        self.watched.settle();
         let pods = self.pods.look().await?;
         self.seen = Some((now, pods.clone()));
         Ok((true, pods))
@@ -91,7 +107,7 @@ impl LabelPods {
     /// Until nothing is left to be done.
     async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
         for _ in 0..TRIES {
-            let (fresh, pods) = self.read().await?;
+            let (fresh, pods) = self.read(matches!(cause, Cause::Ordered)).await?;
             if self.settle(&pods).await? == Write::Late {
                 continue;
             }
@@ -107,7 +123,10 @@ impl LabelPods {
                 }
             }
             if choice.take.is_empty() && !gives(&choice, cause) {
-                return Ok(self.verdict(&choice, wanted, cause));
+                return Ok(match self.contest.take() {
+                    Some(what) => Step::Contested(what),
+                    None => self.verdict(&choice, wanted, cause),
+                });
             }
             self.seen = None;
             if fresh && !self.write(choice, cause).await? {
@@ -163,6 +182,12 @@ impl LabelPods {
         }
         if given? == Write::Done && !pod.labelled {
             let (target, token) = (&self.site.target, leave.token().0);
+            let this = Some((pod.uid.clone(), token));
+            if self.given == this {
+                self.contest = Some(format!("pod {} lost the label to another writer", pod.name));
+                return Ok(true);
+            }
+            self.given = this;
             let text = format!(
                 "target {target}: pod {} is the active one, token {token}",
                 pod.name
@@ -173,6 +198,12 @@ impl LabelPods {
     }
 
     fn on_taken(&mut self, pod: &Sight, cause: Cause<'_>) {
+        self.given.take_if(|(given, _)| *given == pod.uid);
+        if matches!(cause, Cause::Lease(_)) {
+            self.taken.clear();
+        } else if !self.taken.insert(pod.uid.clone()) {
+            self.contest = Some(format!("pod {} got the label from another writer", pod.name));
+        }
         if let Some(token) = pod.token
             && !is_sure(cause)
         {
@@ -251,7 +282,7 @@ impl LabelPods {
     }
 
     async fn try_look(&mut self) -> Result<TargetState, TargetError> {
-        let (_, pods) = self.read().await?;
+        let (_, pods) = self.read(false).await?;
         let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by).take.into_iter();
         Ok(match (labelled.next(), labelled.next()) {
             (None, _) => TargetState::Standby,
@@ -341,10 +372,6 @@ impl Action for LabelPods {
     }
 
     fn changes(&self) -> Changes {
-        let changed = self.changed.clone();
-        let changes = self.pods.follow();
-        changes
-            .inspect(move |()| changed.store(true, Ordering::Relaxed))
-            .boxed()
+        self.pods.follow(self.watched.clone())
     }
 }

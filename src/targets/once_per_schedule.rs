@@ -12,6 +12,7 @@ mod write;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
-use super::{Action, Changes, Leave, Site, Step, TargetError};
+use super::{Action, Changes, Leave, Site, Step, TargetError, shared::JobsOf, slim};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
@@ -42,7 +43,7 @@ pub(super) struct OncePerSchedule {
     reference: TargetRef,
     max_age: Duration,
     crons: Mirror<Cron>,
-    jobs: Mirror<Job>,
+    jobs: JobsOf,
     desk: Jobs,
     /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
     granted: BTreeSet<String>,
@@ -71,11 +72,11 @@ impl OncePerSchedule {
     pub(super) fn new(site: Site, reference: &TargetRef, max_age: Duration) -> Self {
         Self {
             desk: Jobs::new(&site.client, &site.namespace),
+            jobs: site.shared.jobs_of(&site.namespace, &reference.name),
             site,
             reference: reference.clone(),
             max_age,
             crons: Mirror::default(),
-            jobs: Mirror::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
             told: Told::default(),
@@ -83,27 +84,25 @@ impl OncePerSchedule {
     }
 
     fn scene(&self) -> Result<Scene, TargetError> {
-        let failed = |what: &str, error: &kube::Error| {
-            TargetError::of(
-                format!("following {what} in namespace {}", self.site.namespace),
-                error,
-            )
+        let failed = |error: &kube::Error| {
+            let what = format!("following cronjobs in namespace {}", self.site.namespace);
+            TargetError::of(what, error)
         };
         let crons = match self.crons.sight() {
             Sight::NotYet => return Ok(Scene::NotYet),
-            Sight::Failed(error) => return Err(failed("CronJobs", &error)),
+            Sight::Failed(error) => return Err(failed(&error)),
             Sight::All(crons) => crons,
         };
-        let jobs = match self.jobs.sight() {
-            Sight::NotYet => return Ok(Scene::NotYet),
-            Sight::Failed(error) => return Err(failed("Jobs", &error)),
-            Sight::All(jobs) => jobs,
+        let Some(jobs) = self.jobs.known()? else {
+            return Ok(Scene::NotYet);
         };
         let Some(cron) = crons.into_values().next() else {
             return Ok(Scene::Missing);
         };
         // Not those of a CronJob that had this name before: they are about to go.
-        let mut jobs: Vec<Job> = jobs.into_values().filter(|job| job.owner == cron.uid).collect();
+        let read = |found: &Arc<slim::Job>| job::job(&self.reference.name, found.as_ref().clone());
+        let jobs = jobs.iter().filter_map(read).map(|(_, job)| job);
+        let mut jobs: Vec<Job> = jobs.filter(|job| job.owner == cron.uid).collect();
         // The register only grows: once a later slot is claimed, an older one never can be.
         jobs.sort_by_key(|job| job.slot);
         Ok(Scene::Here(cron, jobs))
@@ -223,12 +222,10 @@ impl Action for OncePerSchedule {
             .crons
             .clone()
             .follow(Api::<CronJob>::namespaced(client, namespace), one, job::cron);
-        // No label and no field says whose Jobs they are.
-        let read = move |found| job::job(&name, found);
-        let jobs = self
-            .jobs
-            .clone()
-            .follow(self.desk.api(), watcher::Config::default(), read);
+        let jobs = stream::unfold(self.jobs.clone(), |mut jobs| async {
+            jobs.changed().await;
+            Some(((), jobs))
+        });
         stream::select(crons, jobs).boxed()
     }
 }

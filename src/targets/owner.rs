@@ -28,6 +28,42 @@ pub(super) fn is_own(metadata: &ObjectMeta, path: &[&str]) -> bool {
     owners(metadata, path).any(|entry| manager(entry).starts_with(OWN))
 }
 
+/// The controller that decides on `spec.suspend` of a Job. It would undo a start, and a stop as well.
+pub(super) fn suspends(metadata: &ObjectMeta) -> Option<String> {
+    let owners = metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    if let Some(set) = controller.filter(|owner| owner.kind == "JobSet") {
+        return Some(format!("JobSet {}", set.name));
+    }
+    let queue = metadata.labels.as_ref()?.get(QUEUE)?;
+    Some(format!("Kueue (LocalQueue {queue})"))
+}
+
+/// The label of a workload that Kueue admits.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+/// The name of a field manager in messages: with its product, where that is known.
+pub(super) fn named(manager: &str) -> String {
+    let name = manager.to_lowercase();
+    let known = [
+        ("argocd", "Argo CD"),
+        ("helm-controller", "Flux"),
+        ("jobset", "JobSet"),
+        ("keda", "KEDA"),
+        (
+            "kube-controller-manager",
+            "a controller of Kubernetes such as a HorizontalPodAutoscaler",
+        ),
+        ("kueue", "Kueue"),
+        ("kustomize-controller", "Flux"),
+    ];
+    let product = known.iter().find(|(prefix, _)| name.starts_with(prefix));
+    product.map_or_else(
+        || format!("{manager:?}"),
+        |(_, product)| format!("{product} (field manager {manager:?})"),
+    )
+}
+
 fn foreign<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item = &'a ManagedFieldsEntry> {
     owners(metadata, path).filter(|entry| !manager(entry).starts_with(OWN))
 }
@@ -124,6 +160,40 @@ mod tests {
         );
         let edited = metadata("kubectl-edit", "Update", None, 5);
         assert_eq!(declared_by(&edited, &REPLICAS).as_deref(), Some("kubectl-edit"));
+    }
+
+    #[test]
+    fn known_writers_are_named() {
+        for (manager, name) in [
+            ("keda", "KEDA (field manager \"keda\")"),
+            ("keda-operator", "KEDA (field manager \"keda-operator\")"),
+            ("kueue", "Kueue (field manager \"kueue\")"),
+            (
+                "argocd-controller",
+                "Argo CD (field manager \"argocd-controller\")",
+            ),
+            ("some-tool", "\"some-tool\""),
+            ("kubectl", "\"kubectl\""),
+        ] {
+            assert_eq!(named(manager), name);
+        }
+        assert!(named("kube-controller-manager").contains("HorizontalPodAutoscaler"));
+    }
+
+    #[test]
+    fn a_job_of_kueue_or_of_a_jobset_is_theirs_to_suspend() {
+        let metadata = |value| serde_json::from_value::<ObjectMeta>(value).unwrap();
+        let queued = metadata(serde_json::json!({"labels": {"kueue.x-k8s.io/queue-name": "team"}}));
+        assert_eq!(suspends(&queued).as_deref(), Some("Kueue (LocalQueue team)"));
+        let owner = |kind: &str, controller: bool| {
+            metadata(serde_json::json!({"ownerReferences": [{
+                "apiVersion": "x/v1", "kind": kind, "name": "train", "uid": "u", "controller": controller,
+            }]}))
+        };
+        assert_eq!(suspends(&owner("JobSet", true)).as_deref(), Some("JobSet train"));
+        assert_eq!(suspends(&owner("JobSet", false)), None);
+        assert_eq!(suspends(&owner("CronJob", true)), None);
+        assert_eq!(suspends(&ObjectMeta::default()), None);
     }
 
     #[test]

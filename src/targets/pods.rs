@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, PartialObjectMeta, Preconditions},
 };
 
-use super::TargetError;
+use super::{TargetError, pages, slim::Pod};
 use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
@@ -55,13 +55,8 @@ impl Pods {
         }
     }
 
-    /// Those that have not ended.
-    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
-        let alive = "status.phase!=Succeeded,status.phase!=Failed";
-        let parameters = ListParams::default().labels(selector).fields(alive);
-        let list = self.api.list(&parameters).await;
-        list.map(|list| list.items)
-            .map_err(|error| TargetError::of(format!("listing the pods of {}", self.of), &error))
+    fn failed(&self, error: &kube::Error) -> TargetError {
+        TargetError::of(format!("listing the pods of {}", self.of), error)
     }
 
     pub(super) async fn any_ready(&self, selector: &str) -> Result<bool, TargetError> {
@@ -70,7 +65,9 @@ impl Pods {
             let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
             ready.any(|condition| condition.status == "True")
         };
-        Ok(self.list(selector).await?.iter().any(is_ready))
+        let ready = |pod: Pod| is_ready(&pod).then_some(());
+        let ready = pages::all(&self.api, alive(selector), ready).await;
+        Ok(!ready.map_err(|error| self.failed(&error))?.is_empty())
     }
 
     /// Those that have not ended, those that are being deleted included.
@@ -82,19 +79,19 @@ impl Pods {
     pub(super) async fn left_of(
         &self,
         selector: &str,
-        belong: impl Fn(&Pod) -> bool,
+        belong: impl Fn(&ObjectMeta) -> bool,
     ) -> Result<Vec<Left>, TargetError> {
-        let list = self.list(selector).await?;
-        let pods = list.into_iter().filter(belong).map(|pod| {
-            let metadata = pod.metadata;
+        let left = |pod: PartialObjectMeta<Pod>| {
+            let metadata = Some(pod.metadata).filter(&belong)?;
             let period = metadata.deletion_grace_period_seconds.unwrap_or(0);
-            Left {
+            Some(Left {
                 name: metadata.name.unwrap_or_default(),
                 uid: metadata.uid.unwrap_or_default(),
                 going: metadata.deletion_timestamp.map(|_| period),
-            }
-        });
-        Ok(pods.collect())
+            })
+        };
+        let left = pages::all_metadata(&self.api, alive(selector), left).await;
+        left.map_err(|error| self.failed(&error))
     }
 
     /// Near the end: deletes these with the grace period that is left until then.
@@ -150,6 +147,12 @@ impl Pods {
             )),
         }
     }
+}
+
+/// Those that have not ended.
+fn alive(selector: &str) -> ListParams {
+    let alive = "status.phase!=Succeeded,status.phase!=Failed";
+    ListParams::default().labels(selector).fields(alive)
 }
 
 /// Whole seconds, as the API has them.

@@ -22,16 +22,22 @@ fn of(work: &TargetWork) -> Option<String> {
     };
     // What was suspended has stopped when its pods are gone.
     let pods_go = rule("", "pods", "list, delete");
+    // A condition that is older than the last start is removed.
+    let conditions = rule("batch", "jobs/status", "patch");
     let (group, resource, rules) = match work {
         TargetWork::Suspend { object } if object.kind == "Job" => {
             let jobs = rule("batch", "jobs", "get, list, watch, patch");
-            ("batch", "jobs", jobs + &pods_go)
+            ("batch", "jobs", jobs + &conditions + &pods_go)
         }
         TargetWork::Suspend { .. } | TargetWork::OncePerSchedule { .. } => {
             let crons = rule("batch", "cronjobs", "get, list, watch, patch");
             let statuses = rule("batch", "cronjobs/status", "patch");
             let jobs = rule("batch", "jobs", "list, watch, patch, delete");
-            ("batch", "cronjobs", crons + &statuses + &jobs + &pods_go)
+            (
+                "batch",
+                "cronjobs",
+                crons + &statuses + &jobs + &conditions + &pods_go,
+            )
         }
         TargetWork::LabelPods { .. } => ("", "pods", rule("", "pods", "list, watch, patch")),
         // Any kind: known when it was found.

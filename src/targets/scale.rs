@@ -10,9 +10,13 @@ mod subresource;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
-use tokio::time;
+use kube::api::ApiResource;
+use tokio::{sync::watch, time};
 
-use super::{Action, Changes, Leave, Pause, Site, Step, TargetError, in_flight::InFlight};
+use super::{
+    Action, Changes, Leave, Pause, Site, Step, TargetError, in_flight::InFlight, kind::Need, owner::named,
+    read::Place, shared::Followed,
+};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     lease::{FencingToken, Moment},
@@ -25,7 +29,7 @@ pub(super) struct Scale {
     reference: TargetRef,
     active: i32,
     standby: i32,
-    /// Found once.
+    /// In the version that is served now.
     object: Option<Arc<Object>>,
     in_flight: InFlight,
     /// What the last start was written over; it cannot come true of another version.
@@ -36,8 +40,6 @@ pub(super) struct Scale {
     runs: bool,
     /// Under which lease it ran, and which object that was.
     ran: Option<(FencingToken, Option<String>)>,
-    /// How often it was started again since.
-    revived: u32,
     /// What `activeReplicas` was before.
     before: Option<i32>,
     stopping: Stopping,
@@ -60,7 +62,6 @@ impl Scale {
             started: None,
             runs: false,
             ran: None,
-            revived: 0,
             before: None,
             stopping: Stopping::default(),
             selector: None,
@@ -69,10 +70,12 @@ impl Scale {
     }
 
     async fn object(&mut self) -> Result<Arc<Object>, TargetError> {
-        if let Some(object) = &self.object {
+        let place = place(&self.site, &self.reference).await?;
+        if let Some(object) = self.object.as_ref().filter(|object| object.is_at(&place)) {
             return Ok(object.clone());
         }
-        let object = find(&self.site, &self.reference).await?;
+        // Another version of the same object: what is known of it stays.
+        let object = Object::new(&self.site, &self.reference, place);
         Ok(self.object.insert(Arc::new(object)).clone())
     }
 
@@ -131,14 +134,6 @@ impl Scale {
         } else if let Owner::Other(owner) = owner {
             let text = conflict(object, sight.wanted, &owner, self.active);
             return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
-        } else if self.ran.as_ref() == Some(&this) {
-            // It may have been a replica of this operator that cannot see the masters, and takes this one for dead.
-            if self.revived >= REVIVED {
-                let text = conflict(object, sight.wanted, BY_HAND, self.active);
-                return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
-            }
-        } else {
-            self.revived = 0;
         }
         let before = self.in_flight.send();
         self.sent_over.clone_from(&sight.version);
@@ -148,24 +143,21 @@ impl Scale {
         });
         Ok(match written? {
             Write::Done(version) => {
-                if sight.wanted <= self.standby && self.ran.as_ref() == Some(&this) {
-                    self.tell_revived(object, sight.wanted);
-                }
+                let revived = sight.wanted <= self.standby && self.ran.as_ref() == Some(&this);
                 (self.started, self.ran) = (version, Some(this));
-                Step::Done
+                if revived {
+                    Step::Contested(format!(
+                        "{} was scaled to {} by {BY_HAND}",
+                        object.called(),
+                        sight.wanted
+                    ))
+                } else {
+                    Step::Done
+                }
             }
             Write::Missing => missing(),
             Write::Late => Step::Working(self.state(Some(&sight))),
         })
-    }
-
-    fn tell_revived(&mut self, object: &Object, replicas: i32) {
-        self.revived += 1;
-        let text = format!(
-            "{} was scaled to {replicas} by {BY_HAND}, while it is to run here; started again",
-            object.called()
-        );
-        self.site.warn("StartedAgain", text);
     }
 
     /// Says once that a number is somebody else's: an edited `activeReplicas` does nothing meanwhile.
@@ -183,9 +175,6 @@ impl Scale {
     }
 }
 
-/// How often under one lease what somebody scaled down is started again.
-const REVIVED: u32 = 5;
-
 /// The field manager of a HorizontalPodAutoscaler.
 const AUTOSCALER: &str = "kube-controller-manager";
 
@@ -195,13 +184,21 @@ const BY_HAND: &str = "somebody, by /scale, as kubectl scale does";
 /// The line to change.
 fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
     let name = owner.to_lowercase();
-    let what = if owner == BY_HAND || name == "kubectl" {
+    let what = if name == "kubectl" {
         "to keep it off on purpose, annotate the lock with redlock.dev/paused, or set its state: SteppedDown"
+    } else if name.starts_with("keda") {
+        "KEDA scales from and to zero by itself: take this object out of the targets, or scale it by a \
+         HorizontalPodAutoscaler, which leaves zero alone"
     } else if name.contains("argocd") {
         "list /spec/replicas in the Application's ignoreDifferences with RespectIgnoreDifferences=true, \
          or take the line `replicas:` out of the manifest"
     } else {
         "take the line `replicas:` out of the manifest that it applies"
+    };
+    let owner = if owner == BY_HAND {
+        owner.to_owned()
+    } else {
+        named(owner)
     };
     format!(
         "{} is kept at {wanted} replicas by {owner}, and a start takes spec.replicas from nobody: {what}; \
@@ -227,7 +224,9 @@ impl Action for Scale {
     }
 
     fn runs_untouched(&self) -> bool {
-        let known = self.object.as_ref().and_then(|object| object.followed().known());
+        let followed = self.object.as_ref().map(|object| object.followed());
+        let followed = followed.filter(|followed| followed.trouble().is_none());
+        let known = followed.and_then(Followed::known);
         self.started.is_some() && known.is_some_and(|known| known.version == self.started)
     }
 
@@ -252,17 +251,7 @@ impl Action for Scale {
         async move {
             // What this stops, nobody else did.
             (self.started, self.ran) = (None, None);
-            let object = match self.object().await {
-                // What no API server knows does not run; but it cannot be started here either.
-                Err(error @ TargetError::UnknownKind { .. }) => {
-                    return Ok(Step::trouble(
-                        TargetState::Standby,
-                        error.reason(),
-                        error.to_string(),
-                    ));
-                }
-                found => found?,
-            };
+            let object = self.object().await?;
             let step = self.try_stop(&object, by).await;
             followed(&object, step, TargetState::Standby)
         }
@@ -282,25 +271,59 @@ impl Action for Scale {
     }
 
     fn changes(&self) -> Changes {
-        let (site, reference) = (self.site.clone(), self.reference.clone());
-        let found = stream::once(async move {
-            let mut pause = Pause::default();
-            loop {
-                if let Ok(object) = find(&site, &reference).await {
-                    return object.followed().clone();
+        let following = Following {
+            kinds: self.site.shared.kinds.changes(),
+            site: self.site.clone(),
+            reference: self.reference.clone(),
+            followed: None,
+        };
+        let next = |mut following: Following| async {
+            following.changed().await;
+            Some(((), following))
+        };
+        stream::unfold(following, next).boxed()
+    }
+}
+
+/// Follows the object in the version that is served.
+struct Following {
+    site: Site,
+    reference: TargetRef,
+    kinds: watch::Receiver<u64>,
+    followed: Option<(ApiResource, Followed)>,
+}
+
+impl Following {
+    /// Returns when the object changed, or its kind is found: at first, again, or in another version.
+    async fn changed(&mut self) {
+        let mut pause = Pause::default();
+        loop {
+            self.kinds.mark_unchanged();
+            match place(&self.site, &self.reference).await {
+                Ok(place) => {
+                    let same = self.followed.as_ref().filter(|(of, _)| *of == place.resource);
+                    if same.is_none() {
+                        let followed = self.site.shared.follow(
+                            &place.resource,
+                            &self.site.namespace,
+                            &self.reference.name,
+                        );
+                        self.followed = Some((place.resource, followed));
+                        return;
+                    }
                 }
-                time::sleep(pause.next().unwrap_or_default()).await;
+                Err(_) => {
+                    self.followed = None;
+                    time::sleep(pause.next().unwrap_or_default()).await;
+                }
             }
-        });
-        let events = found.flat_map(|followed| {
-            // That it was found is the first: it may have taken until somebody defined the kind.
-            let changes = stream::unfold(followed, |mut followed| async {
-                followed.changed().await;
-                Some(((), followed))
-            });
-            stream::once(async {}).chain(changes)
-        });
-        events.boxed()
+            if let Some((_, followed)) = &mut self.followed {
+                tokio::select! {
+                    () = followed.changed() => return,
+                    Ok(()) = self.kinds.changed() => {}
+                }
+            }
+        }
     }
 }
 
@@ -322,13 +345,6 @@ fn followed(
     }
 }
 
-async fn find(site: &Site, reference: &TargetRef) -> Result<Object, TargetError> {
-    let resource = site.shared.kinds.scaled(&site.client, reference).await?;
-    Ok(Object::new(
-        &site.client,
-        &site.shared,
-        &site.namespace,
-        reference,
-        resource,
-    ))
+async fn place(site: &Site, reference: &TargetRef) -> Result<Place, TargetError> {
+    Place::find(&site.client, &site.shared.kinds, reference, Need::Scale).await
 }

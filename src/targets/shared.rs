@@ -1,5 +1,6 @@
 //! What the targets of one process share, so that a thousand of them do not ask a thousand times.
 
+mod jobs;
 mod watch;
 
 use std::{
@@ -11,6 +12,8 @@ use std::{
 use kube::{Client, api::ApiResource};
 
 use super::kind::Kinds;
+use jobs::Jobs;
+pub(super) use jobs::{Index, JobsOf};
 use watch::Objects;
 pub(super) use watch::{Followed, Known};
 
@@ -20,6 +23,8 @@ pub(crate) struct Shared {
     pub(super) kinds: Kinds,
     /// By resource and namespace, while somebody follows.
     watches: Mutex<HashMap<(String, String), Weak<Objects>>>,
+    /// Jobs by namespace, while somebody follows.
+    jobs: Mutex<HashMap<String, Weak<Jobs>>>,
 }
 
 impl Shared {
@@ -28,6 +33,7 @@ impl Shared {
             client,
             kinds: Kinds::default(),
             watches: Mutex::default(),
+            jobs: Mutex::default(),
         }
     }
 
@@ -45,6 +51,18 @@ impl Shared {
             objects
         });
         Followed::new(&objects, name)
+    }
+
+    /// Follows the Jobs of one CronJob, by the watch of all Jobs of its namespace.
+    pub(super) fn jobs_of(&self, namespace: &str, cron_job: &str) -> JobsOf {
+        let mut watches = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = watches.get(namespace).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let jobs = Arc::new(Jobs::follow(&self.client, namespace));
+            watches.retain(|_, jobs| jobs.strong_count() > 0);
+            watches.insert(namespace.to_owned(), Arc::downgrade(&jobs));
+            jobs
+        });
+        JobsOf::new(jobs, cron_job)
     }
 }
 

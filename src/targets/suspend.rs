@@ -1,11 +1,14 @@
 //! Suspend: `spec.suspend` of a CronJob or a Job, and with a CronJob what it has made.
 
 mod cron_job;
+mod heed;
 mod job;
 mod jobs;
 mod write;
 
-use super::{Action, Site, Step};
+use kube::{Resource, api::ApiResource};
+
+use super::{Action, Site, Step, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
 /// Which of the two kinds of `batch/v1` it is was checked when the lock was read.
@@ -17,6 +20,23 @@ pub(super) fn of(site: Site, reference: &TargetRef) -> Box<dyn Action> {
     }
 }
 
+/// An object of `batch/v1`.
+fn place<K: Resource<DynamicType = ()>>(site: &Site, name: &str) -> Place {
+    let resource = ApiResource::erase::<K>(&());
+    let reference = TargetRef {
+        api_version: resource.api_version.clone(),
+        kind: resource.kind.clone(),
+        name: name.to_owned(),
+    };
+    Place::of(
+        &site.client,
+        &site.shared.kinds,
+        &reference,
+        Need::Served,
+        resource,
+    )
+}
+
 /// What no API server has cannot be started; it is waited for.
 fn missing(called: &str) -> Step {
     let text = format!("{called} does not exist");
@@ -25,9 +45,19 @@ fn missing(called: &str) -> Step {
 
 /// Somebody else wants it suspended.
 fn conflict(called: &str, owner: &str) -> Step {
+    let owner = named(owner);
     let text = format!(
-        "{called}: spec.suspend: true belongs to {owner:?}: set it to false in the same way, or take suspend out of what \
+        "{called}: spec.suspend: true belongs to {owner}: set it to false in the same way, or take suspend out of what \
          is applied, so that the lock may set it"
+    );
+    Step::trouble(TargetState::Standby, "EnforcementConflict", text)
+}
+
+/// Another controller resumes and suspends it for reasons of its own.
+fn contested(called: &str, controller: &str) -> Step {
+    let text = format!(
+        "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job from \
+         the targets, and let its pods wait for the lock (redlock run)"
     );
     Step::trouble(TargetState::Standby, "EnforcementConflict", text)
 }

@@ -11,9 +11,11 @@ use serde_json::Value;
 
 use super::{
     Shared, TargetError,
+    kind::Need,
+    read::Place,
     shared::{Followed, Known},
 };
-use crate::api::target::TargetRef;
+use crate::api::{target::TargetRef, validate::Grace};
 
 /// Where the objects of Kubernetes have a pod template.
 const TEMPLATES: [&str; 2] = ["/spec/template/spec", "/spec/jobTemplate/spec/template/spec"];
@@ -24,6 +26,7 @@ const USUAL_GRACE: Duration = Duration::from_secs(30);
 /// That of one object, wherever it comes and goes.
 pub(crate) struct Template {
     api: Api<DynamicObject>,
+    place: Place,
     reference: TargetRef,
     followed: Followed,
     /// The object whose template was read last.
@@ -38,34 +41,41 @@ impl Template {
         namespace: &str,
         reference: &TargetRef,
     ) -> Result<Self, TargetError> {
-        let resource: ApiResource = match (&*reference.api_version, &*reference.kind) {
-            ("batch/v1", "CronJob") => ApiResource::erase::<CronJob>(&()),
-            ("batch/v1", "Job") => ApiResource::erase::<Job>(&()),
-            _ => shared.kinds.scaled(client, reference).await?,
+        let batch = match (&*reference.api_version, &*reference.kind) {
+            ("batch/v1", "CronJob") => Some(ApiResource::erase::<CronJob>(&())),
+            ("batch/v1", "Job") => Some(ApiResource::erase::<Job>(&())),
+            _ => None,
+        };
+        let kinds = &shared.kinds;
+        let place = match batch {
+            Some(resource) => Place::of(client, kinds, reference, Need::Served, resource),
+            None => Place::find(client, kinds, reference, Need::Scale).await?,
         };
         Ok(Self {
-            followed: shared.follow(&resource, namespace, &reference.name),
-            api: Api::namespaced_with(client.clone(), namespace, &resource),
+            followed: shared.follow(&place.resource, namespace, &reference.name),
+            api: Api::namespaced_with(client.clone(), namespace, &place.resource),
+            place,
             reference: reference.clone(),
             read: None,
         })
     }
 
     /// None without an object, or without a template in it.
-    pub(crate) async fn grace(&mut self) -> Result<Option<Duration>, TargetError> {
+    pub(crate) async fn grace(&mut self) -> Result<Option<Grace>, TargetError> {
         let name = &self.reference.name;
-        let found = self.api.get_opt(name).await.map_err(|error| {
-            let what = format!("reading the pod template of {} {name}", self.reference.kind);
-            TargetError::of(what, &error)
-        })?;
+        let what = || format!("reading the pod template of {} {name}", self.reference.kind);
+        let found = self.place.settle(what, self.api.get(name).await).await?;
         self.read = found.as_ref().map(|object| Known::of(&object.metadata));
         Ok(found.and_then(|object| grace(&object.data)))
     }
 
-    /// Until somebody asks for something else of the object than when it was read.
+    /// Until somebody asks for something else of the object than when it was read, or it cannot be followed any more.
     pub(crate) async fn changed(&mut self) {
         loop {
             self.followed.changed().await;
+            if self.followed.trouble().is_some() {
+                return;
+            }
             let is_another = match (self.followed.known(), &self.read) {
                 (Some(known), Some(read)) => known.is_another(read),
                 (known, read) => known.is_some() != read.is_some(),
@@ -77,10 +87,14 @@ impl Template {
     }
 }
 
-fn grace(object: &Value) -> Option<Duration> {
+fn grace(object: &Value) -> Option<Grace> {
     let mut templates = TEMPLATES.iter().filter_map(|path| object.pointer(path));
     let seconds = templates.next()?.get(SECONDS).and_then(Value::as_u64);
-    Some(seconds.map_or(USUAL_GRACE, Duration::from_secs))
+    let policy = object.pointer("/spec/podManagementPolicy");
+    Some(Grace {
+        period: seconds.map_or(USUAL_GRACE, Duration::from_secs),
+        one_by_one: policy.and_then(Value::as_str) == Some("OrderedReady"),
+    })
 }
 
 #[cfg(test)]
@@ -92,7 +106,7 @@ mod tests {
     #[test]
     fn it_stands_in_the_pod_template() {
         let of = |pod: &Value, seconds| {
-            let wanted = Some(Duration::from_secs(seconds));
+            let wanted = Some(Grace::from(Duration::from_secs(seconds)));
             assert_eq!(grace(&json!({"spec": {"template": pod}})), wanted);
             assert_eq!(
                 grace(&json!({"spec": {"jobTemplate": {"spec": {"template": pod}}}})),
@@ -103,5 +117,13 @@ mod tests {
         of(&json!({"spec": {"terminationGracePeriodSeconds": 0}}), 0);
         of(&json!({"spec": {}}), 30);
         assert_eq!(grace(&json!({"spec": {"replicas": 1}})), None);
+    }
+
+    #[test]
+    fn pods_of_an_ordered_stateful_set_end_one_by_one() {
+        for (policy, one_by_one) in [("OrderedReady", true), ("Parallel", false)] {
+            let object = json!({"spec": {"podManagementPolicy": policy, "template": {"spec": {}}}});
+            assert_eq!(grace(&object).unwrap().one_by_one, one_by_one, "{policy}");
+        }
     }
 }

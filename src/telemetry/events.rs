@@ -34,13 +34,14 @@ pub(super) const VOTES: [&str; 3] = ["granted", "refused", "unknown"];
 pub(super) const ACQUIRE_RESULTS: [&str; 4] = ["acquired", "contended", "no_quorum", "timeout"];
 pub(super) const RENEW_RESULTS: [&str; 3] = ["renewed", "refused", "undecided"];
 pub(super) const SLOT_RESULTS: [&str; 6] = ["claimed", "elsewhere", "passed", "lost", "too_old", "undecided"];
-const END_REASONS: [&str; 6] = [
+const END_REASONS: [&str; 7] = [
     "released",
     "reserved",
     "expired",
     "quorum_lost",
     "refused",
     "stepped_down",
+    "clock_stepped",
 ];
 
 pub(super) const fn acquire_result(result: AcquireResult) -> usize {
@@ -68,6 +69,7 @@ const fn end_reason(reason: EndReason) -> &'static str {
         EndReason::QuorumLost => END_REASONS[3],
         EndReason::Refused => END_REASONS[4],
         EndReason::SteppedDown => END_REASONS[5],
+        EndReason::ClockStepped => END_REASONS[6],
     }
 }
 

@@ -32,7 +32,11 @@ fn every_object_is_complete_and_there_once() {
             // What `kubectl apply` and GitOps apply must not depend on a current namespace.
             let namespaced = !matches!(
                 &*name[0],
-                "ClusterRole" | "ClusterRoleBinding" | "CustomResourceDefinition"
+                "ClusterRole"
+                    | "ClusterRoleBinding"
+                    | "CustomResourceDefinition"
+                    | "ValidatingAdmissionPolicy"
+                    | "ValidatingAdmissionPolicyBinding"
             );
             assert_eq!(metadata["namespace"].is_string(), namespaced, "{name:?}");
             if metadata["name"] != "an-extra-object" {

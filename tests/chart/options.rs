@@ -16,6 +16,8 @@ fn nothing_optional_is_there_unasked() {
         "ConfigMap",
         "StatefulSet",
         "Secret",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     ] {
         assert!(of_kind(&objects, kind).is_empty(), "{kind}");
     }
@@ -58,6 +60,69 @@ fn monitors_select_what_they_scrape() {
     }
 }
 
+fn variable(objects: &[Value], name: &str) -> Value {
+    let containers = &one(objects, "Deployment")["spec"]["template"]["spec"]["containers"];
+    let all = containers[0]["env"].as_array().unwrap();
+    let found = all.iter().find(|variable| variable["name"] == name);
+    found.map_or(Value::Null, |variable| variable["value"].clone())
+}
+
+#[test]
+fn metrics_are_kept_from_the_network_or_need_a_token() {
+    let local = render(&["metrics.localOnly=true"]);
+    assert_eq!(variable(&local, "REDLOCK_LISTEN_DETAILS"), "127.0.0.1:8081");
+    assert_eq!(variable(&local, "REDLOCK_REQUIRE_TOKEN"), Value::Null);
+    let monitors = [
+        "metrics.requireToken=true",
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.podMonitor.enabled=true",
+    ];
+    let guarded = render(&monitors);
+    assert_eq!(variable(&guarded, "REDLOCK_REQUIRE_TOKEN"), "true");
+    assert_eq!(variable(&guarded, "REDLOCK_LISTEN_DETAILS"), Value::Null);
+    let readers = of_kind(&guarded, "ClusterRole").into_iter();
+    let readers: Vec<&Value> = readers
+        .filter(|role| role["rules"][0]["nonResourceURLs"].is_array())
+        .collect();
+    assert_eq!(
+        readers[0]["rules"],
+        json!([{"nonResourceURLs": ["/metrics", "/locks"], "verbs": ["get"]}])
+    );
+    let endpoint = |objects: &[Value], kind: &str, field: &str| one(objects, kind)["spec"][field][0].clone();
+    let service = endpoint(&guarded, "ServiceMonitor", "endpoints");
+    assert!(service["bearerTokenFile"].is_string(), "{service}");
+    let credentials = ["metrics.credentials.name=scrape", "metrics.credentials.key=token"];
+    let named = render(&[&monitors[..], &credentials].concat());
+    for (kind, field) in [
+        ("ServiceMonitor", "endpoints"),
+        ("PodMonitor", "podMetricsEndpoints"),
+    ] {
+        let endpoint = endpoint(&named, kind, field);
+        assert_eq!(
+            endpoint["authorization"],
+            json!({"credentials": {"name": "scrape", "key": "token"}}),
+            "{kind}"
+        );
+        assert!(endpoint["bearerTokenFile"].is_null(), "{kind}");
+    }
+}
+
+#[test]
+fn authors_are_checked_where_locks_are_followed() {
+    let check = "admission.authorCheck.enabled=true";
+    let objects = render(&[check]);
+    let policy = one(&objects, "ValidatingAdmissionPolicy");
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+    assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+    assert_eq!(binding["spec"]["matchResources"], Value::Null);
+    assert_eq!(policy["spec"]["failurePolicy"], "Fail");
+    let objects = render(&[check, "watchNamespaces={billing,shop}"]);
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    let selector = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][0];
+    assert_eq!(selector["values"], json!(["billing", "shop"]));
+}
+
 #[test]
 fn a_network_policy_lets_out_what_the_operator_needs() {
     let objects = render(&[
@@ -72,7 +137,20 @@ fn a_network_policy_lets_out_what_the_operator_needs() {
         .map(|port| &port["port"])
         .collect();
     assert_eq!(ports, [53, 53, 443, 6443, 7001]);
-    assert_eq!(policy["ingress"], json!([{"ports": [{"port": "http"}]}]));
+    // The replicas reach one another, and one of them no other pod.
+    let replicas = json!([{"podSelector": policy["podSelector"]}]);
+    let http = json!([{"port": "http"}]);
+    assert_eq!(policy["egress"][1], json!({"ports": http, "to": replicas}));
+    assert_eq!(
+        policy["ingress"],
+        json!([{"ports": http}, {"ports": http, "from": replicas}])
+    );
+    let scraped = render(&[
+        "networkPolicy.enabled=true",
+        "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=p",
+    ]);
+    let policy = &one(&scraped, "NetworkPolicy")["spec"];
+    assert_eq!(policy["ingress"][1], json!({"ports": http, "from": replicas}));
 }
 
 #[test]

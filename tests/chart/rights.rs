@@ -158,3 +158,22 @@ fn locks_belong_to_the_roles_of_a_namespace() {
     assert!(has("admin", "redisquorums", "patch"));
     assert!(of_kind(&render(&["rbac.aggregate=false"]), "ClusterRole").len() == 1);
 }
+
+#[test]
+fn tokens_are_reviewed_only_where_they_are_needed() {
+    let reviews = |values: &[&str]| -> Vec<String> {
+        let all = rights(&render(values)).into_iter();
+        let all = all.filter(|(_, group, ..)| group.starts_with("auth"));
+        all.map(|(namespace, _, resource, verb)| {
+            assert_eq!(namespace, None);
+            format!("{verb} {resource}")
+        })
+        .collect()
+    };
+    assert_eq!(reviews(&[]), Vec::<String>::new());
+    assert_eq!(reviews(&["metrics.localOnly=true"]), Vec::<String>::new());
+    assert_eq!(
+        reviews(&["metrics.requireToken=true"]),
+        ["create tokenreviews", "create subjectaccessreviews"]
+    );
+}

@@ -20,6 +20,7 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
             "✓ scripts",
             "✓ sealed",
             "✓ persistence",
+            "quorum id: ",
             "healthy: 3 of 3 masters vote",
         ],
     );
@@ -53,7 +54,10 @@ fn a_hung_master_and_then_no_majority() {
     redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ reachable", "timed out", "→", "2 of 3"]);
     servers[1].pause().unwrap();
     let without = redlock(&["doctor", "--take-turns", "--masters", &urls]);
-    without.expect(69, &["1 of 3", "✗ a real lock was not passed on"]);
+    without.expect(
+        69,
+        &["sealed in quorum", "0 of 3", "✗ a real lock was not passed on"],
+    );
 }
 
 #[tokio::test]
@@ -70,11 +74,27 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
         }
     })
     .await;
-    redlock(&["doctor", "--masters", &urls])
-        .expect(1, &["✗ role", "REPLICAOF NO ONE", "✗ scripts", "READONLY"]);
+    redlock(&["doctor", "--masters", &urls]).expect(
+        69,
+        &[
+            "✗ role",
+            "a replica is attached",
+            "REPLICAOF NO ONE",
+            "✗ scripts",
+            "READONLY",
+        ],
+    );
     let _: String = admin(&servers[1], &["REPLICAOF", "NO", "ONE"]).await;
     let _: String = admin(&servers[2], &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ eviction", "allkeys-lru", "CONFIG SET"]);
+    redlock(&["doctor", "--masters", &urls]).expect(
+        69,
+        &[
+            "✗ eviction",
+            "allkeys-lru",
+            "CONFIG SET",
+            "a replica was attached to it since its seal",
+        ],
+    );
 
     let twice = format!(
         "{},redis://localhost:{port},{}",

@@ -29,6 +29,7 @@ async fn shows_who_holds_what_by_each_masters_own_account() {
         0,
         &[
             "3 of 3 masters vote",
+            "quorum id: ",
             "billing/nightly",
             "pod-1",
             "test/test",
@@ -83,7 +84,7 @@ async fn one_master_away_is_shown_and_two_are_no_quorum() {
     redlock(&["status", "--masters", &urls]).expect(
         69,
         &[
-            "1 of 3 masters vote",
+            "0 of 3 masters vote",
             "refused",
             "too few masters answer to say that none is held",
         ],

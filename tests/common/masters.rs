@@ -35,6 +35,7 @@ pub fn config(servers: &[RedisServer]) -> MastersConfig {
         command_timeout: COMMAND_TIMEOUT,
         longest_lease: LONGEST_LEASE,
         acquire_limit: ACQUIRE_LIMIT,
+        quorum: None,
         reseal: true,
     }
 }

@@ -1,5 +1,6 @@
 //! A network that breaks on demand, between a client and one address.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,11 +30,53 @@ pub enum Mode {
     Reset,
 }
 
+/// A mode for all clients, and another one for the connections of one process.
+#[derive(Clone, Copy, Debug)]
+struct Modes {
+    all: Mode,
+    one: Option<(u32, Mode)>,
+}
+
+impl Modes {
+    /// For the connection that comes from this port of the machine.
+    fn of(self, client: SocketAddr) -> Mode {
+        match self.one {
+            Some((process, mode)) if ports_of(process).contains(&client.port()) => mode,
+            _ => self.all,
+        }
+    }
+}
+
+/// The local TCP ports of a process, by the inodes of its sockets.
+fn ports_of(process: u32) -> BTreeSet<u16> {
+    let links = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .into_iter()
+        .flatten();
+    let links = links
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let sockets: BTreeSet<String> = links
+        .filter_map(|link| {
+            let name = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(name.to_owned())
+        })
+        .collect();
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    let port = |line: &str| {
+        let mut columns = line.split_whitespace();
+        let local = columns.nth(1)?;
+        let inode = columns.nth(7)?;
+        let port = u16::from_str_radix(local.split_once(':')?.1, 16).ok()?;
+        sockets.contains(inode).then_some(port)
+    };
+    table.lines().filter_map(port).collect()
+}
+
 /// Listens on a loopback port of its own and forwards to one address. Ends with its value.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    mode: watch::Sender<Mode>,
+    modes: watch::Sender<Modes>,
     accepted: Arc<AtomicUsize>,
     listener: JoinHandle<()>,
 }
@@ -43,12 +86,15 @@ impl Proxy {
     pub async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("port for a proxy");
         let address = listener.local_addr().unwrap();
-        let (mode, modes) = watch::channel(Mode::Pass);
+        let (modes, followed) = watch::channel(Modes {
+            all: Mode::Pass,
+            one: None,
+        });
         let accepted = Arc::new(AtomicUsize::new(0));
-        let listener = tokio::spawn(accept(listener, target, modes, Arc::clone(&accepted)));
+        let listener = tokio::spawn(accept(listener, target, followed, Arc::clone(&accepted)));
         Self {
             address,
-            mode,
+            modes,
             accepted,
             listener,
         }
@@ -68,7 +114,17 @@ impl Proxy {
     }
 
     pub fn set(&self, mode: Mode) {
-        self.mode.send_replace(mode);
+        self.modes.send_modify(|modes| modes.all = mode);
+    }
+
+    /// The connections of this process alone, until [`Self::set_alike`].
+    pub fn set_for(&self, process: u32, mode: Mode) {
+        self.modes.send_modify(|modes| modes.one = Some((process, mode)));
+    }
+
+    /// No process is treated differently any more.
+    pub fn set_alike(&self) {
+        self.modes.send_modify(|modes| modes.one = None);
     }
 
     /// Back to `Mode::Pass`. A connection that lost bytes ends with RST: what would follow makes no sense to its peer.
@@ -92,15 +148,29 @@ impl Drop for Proxy {
 async fn accept(
     listener: TcpListener,
     target: SocketAddr,
-    modes: watch::Receiver<Mode>,
+    modes: watch::Receiver<Modes>,
     accepted: Arc<AtomicUsize>,
 ) {
     let mut connections = JoinSet::new();
     loop {
-        let (client, _) = listener.accept().await.expect("accept");
+        let (client, from) = listener.accept().await.expect("accept");
         accepted.fetch_add(1, Ordering::Relaxed);
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve(client, target, modes.clone()));
+        let mut modes = modes.clone();
+        connections.spawn(async move {
+            let (own, mode) = watch::channel(modes.borrow_and_update().of(from));
+            let following = async {
+                while modes.changed().await.is_ok() {
+                    let mode = modes.borrow_and_update().of(from);
+                    own.send_if_modified(|before| std::mem::replace(before, mode) != mode);
+                }
+                std::future::pending().await
+            };
+            tokio::select! {
+                () = serve(client, target, mode) => {}
+                () = following => {}
+            }
+        });
     }
 }
 

@@ -8,8 +8,8 @@ mod rounds;
 use std::{collections::BTreeMap, time::Duration};
 
 use redlock::lease::{
-    Action, Authority, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue, MAX_MASTERS,
-    Machine, Marks, Moment, Nonce, Outcome, QuorumSize, Tally, Terms, timing,
+    Action, Authority, Clocks, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue,
+    MAX_MASTERS, Machine, Marks, Moment, Nonce, Outcome, QuorumSize, Sample, Tally, Terms, timing,
 };
 
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     master::{Job, Op},
     plant::Plant,
     rate::{Instant, Rate},
+    world::LONGEST,
 };
 
 /// What a candidate wants done.
@@ -65,6 +66,8 @@ pub(crate) enum Out {
         began: Moment,
         until: Moment,
     },
+    /// It goes on holding although what runs could not be stopped any more.
+    NoTimeToStop(String),
     /// A round that needs authority was sent without it.
     WithoutAuthority,
 }
@@ -87,6 +90,8 @@ pub(crate) struct Candidate {
     identity: HolderIdentity,
     size: QuorumSize,
     plant: Plant,
+    /// It was told to shut down.
+    pub(crate) leaving: bool,
     /// Counts its lives.
     pub(crate) life: u32,
     machine: Option<Machine>,
@@ -103,8 +108,13 @@ pub(crate) struct Candidate {
     pub(crate) connections: [u32; MAX_MASTERS],
     /// Masters that left a call unanswered and have not answered since: not asked for votes, only looked at.
     silent: [bool; MAX_MASTERS],
-    /// A master's clock in microseconds, and when it was read.
-    samples: [(u64, Moment); MAX_MASTERS],
+    /// When the terms changed last, and terms that are planted to take effect late.
+    changed: Moment,
+    late: Option<Terms>,
+    /// The masters' clocks, as the program judges them.
+    clocks: Clocks,
+    /// How often the local clock was found to have stepped.
+    pub(crate) local_steps: u64,
     /// Votes of renewals before, for the planted sum over rounds.
     sum: Option<Tally>,
     /// The token of an ended lease, for the planted heal after the end.
@@ -116,15 +126,17 @@ impl Candidate {
         Self {
             clock,
             index: u32::try_from(index).unwrap(),
-            cluster: ClusterId::new(cluster, "uid").unwrap(),
+            // One cluster, by several names.
+            cluster: ClusterId::new(&format!("{cluster}-{index}"), cluster).unwrap(),
             identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
             size,
             plant,
+            leaving: false,
             life: 0,
             machine: None,
             published: None,
             ended: None,
-            reserved_for: (ClusterId::new(cluster, "uid").unwrap(), Moment::from_nanos(0)),
+            reserved_for: (ClusterId::new(cluster, cluster).unwrap(), Moment::from_nanos(0)),
             tenures: Vec::new(),
             calls: BTreeMap::new(),
             next: 0,
@@ -132,26 +144,56 @@ impl Candidate {
             timer: None,
             connections: [1; MAX_MASTERS],
             silent: [false; MAX_MASTERS],
-            samples: [(0, Moment::from_nanos(0)); MAX_MASTERS],
+            changed: Moment::default(),
+            late: None,
+            clocks: Clocks::new(size, LONGEST),
+            local_steps: 0,
             sum: None,
             heals: None,
         }
+    }
+
+    /// Whether it reaches the planted second server under the name of the first master.
+    pub(crate) fn reaches_twin(&self) -> bool {
+        self.index % 2 == 1
     }
 
     pub(crate) fn alive(&self) -> bool {
         self.machine.is_some()
     }
 
+    /// The state of the machine, if its process runs.
+    pub(crate) fn state(&self) -> Option<&'static str> {
+        self.machine.as_ref().map(Machine::state_name)
+    }
+
     pub(crate) fn terms(&self) -> Option<&Terms> {
         self.machine.as_ref().map(Machine::terms)
+    }
+
+    /// Whether a sample of the clock of this master is known, which a step of it would show against.
+    pub(crate) fn knows_clock_of(&self, master: usize) -> bool {
+        self.clocks
+            .not_after(master, Moment::default(), Duration::ZERO)
+            .is_some()
     }
 
     /// Starts anew, knowing nothing but the masters' clocks.
     pub(crate) fn start(&mut self, terms: Terms, at: Instant, clocks: impl Iterator<Item = u64>) -> Vec<Out> {
         self.crash();
+        self.leaving = false;
         self.machine = Some(Machine::new(terms, self.size.majority()));
-        for (sample, micros) in self.samples.iter_mut().zip(clocks) {
-            *sample = (micros, self.clock.moment(at));
+        self.clocks = Clocks::new(self.size, LONGEST);
+        let now = self.clock.moment(at);
+        for (master, micros) in clocks.enumerate() {
+            let _ = self.clocks.sample(
+                master,
+                Sample {
+                    master: micros,
+                    sent: now,
+                    received: now,
+                },
+            );
         }
         self.event(at, 0, Event::TimerFired)
     }
@@ -164,7 +206,7 @@ impl Candidate {
     /// The task ends, and its process does not notice: it goes on asking for what was published last.
     pub(crate) fn elector_dies(&mut self) {
         self.life += 1;
-        (self.machine, self.timer) = (None, None);
+        (self.machine, self.timer, self.late) = (None, None, None);
         (self.floor, self.sum, self.heals) = (0, None, None);
         self.silent = [false; MAX_MASTERS];
         self.calls.clear();
@@ -195,6 +237,11 @@ impl Candidate {
         })
     }
 
+    /// The token of the authority, ended or not.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.published.map(|authority| authority.token)
+    }
+
     /// The lease that the authority stands on.
     pub(crate) fn nonce(&self) -> Option<Nonce> {
         self.tenures.last().map(|tenure| tenure.stem.nonce)
@@ -217,6 +264,21 @@ impl Candidate {
 
     fn feed(&mut self, at: Instant, entropy: u64, event: Event, out: &mut Vec<Out>) {
         let now = self.clock.moment(at);
+        if let Event::SpecChanged(terms) = &event {
+            self.changed = now;
+            let late = self.plant == Plant::TimingsTakeEffectLate && self.state() == Some("renewing");
+            self.late = late.then(|| terms.clone());
+            if late {
+                return;
+            }
+        }
+        let won = matches!(
+            event,
+            Event::RoundFinished {
+                outcome: Outcome::Renewed { .. },
+                ..
+            }
+        );
         let undecided = matches!(
             event,
             Event::RoundFinished {
@@ -224,6 +286,7 @@ impl Candidate {
                 ..
             }
         );
+        self.leaving |= matches!(event, Event::Shutdown(_));
         let Some(machine) = &mut self.machine else { return };
         let actions = machine.handle(now, entropy, event);
         if undecided && self.plant == Plant::FailedRenewalDeletes && self.published.is_some() {
@@ -238,6 +301,29 @@ impl Candidate {
         }
         for action in actions {
             self.act(now, action, out);
+        }
+        if let Some(terms) = self.late.take_if(|_| won) {
+            self.feed(at, entropy, Event::SpecChanged(terms), out);
+        }
+        self.stops_in_time(now, out);
+    }
+
+    /// Under a lease that is held, the local end comes in time to stop what runs: at once, or within the slack, when the
+    /// terms ask for more time than is left.
+    fn stops_in_time(&self, now: Moment, out: &mut Vec<Out>) {
+        let held = self.published.and_then(|authority| authority.at(now));
+        let (Some(authority), Some(machine)) = (held, &self.machine) else {
+            return;
+        };
+        let timings = self.late.as_ref().unwrap_or(machine.terms()).timings;
+        let latest = authority.valid_until - timings.stop - timings.slack();
+        let latest = latest.max(self.changed + timings.slack());
+        if now > latest || self.timer.is_none_or(|timer| timer > latest) {
+            let how = format!(
+                "{} holds on until {:?}, and has {timings:?}",
+                self.index, self.timer
+            );
+            out.push(Out::NoTimeToStop(how));
         }
     }
 

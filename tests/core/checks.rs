@@ -1,6 +1,9 @@
 //! What must hold at every instant.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use redlock::lease::{ClusterId, Marks};
 
@@ -22,6 +25,8 @@ pub(crate) struct Broken {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     greatest_token: u64,
+    /// Of every win.
+    won: BTreeSet<u64>,
     /// The greatest of each candidate.
     tokens: BTreeMap<usize, u64>,
     /// Everything before was checked, with the masters as they were then.
@@ -33,9 +38,9 @@ pub(crate) struct Checks {
     clean: u64,
     slots: BTreeMap<u64, Job>,
     /// The cluster that the lock is kept for, and until when.
-    reserved: Option<(ClusterId, Instant)>,
-    /// When somebody of a cluster won or gave it up last.
-    entered: BTreeMap<ClusterId, Instant>,
+    reserved: Option<(String, Instant)>,
+    /// When a candidate of a cluster won it last.
+    entered: BTreeMap<String, Instant>,
     /// Clocks may be beyond the drift: the tokens alone do not lean on them.
     only_tokens: bool,
 }
@@ -48,6 +53,11 @@ impl Checks {
         }
     }
 
+    /// Clocks are set beyond what S1 and S3 assume.
+    pub(crate) fn check_only_tokens(&mut self) {
+        self.only_tokens = true;
+    }
+
     pub(crate) fn fail(&mut self, invariant: &'static str, at: Instant, how: String) {
         if self.only_tokens && !matches!(invariant, "S2" | "marks") {
             return;
@@ -57,7 +67,13 @@ impl Checks {
 
     /// S1 and S3 at every instant from the last event up to `at`: between events belief only ends and keys only
     /// expire, so the worst instant of a belief is its last one.
-    pub(crate) fn until(&mut self, at: Instant, candidates: &[Candidate], masters: &[Master]) {
+    /// `twin`: the planted second server of the first master's name, for the candidates that reach it.
+    pub(crate) fn until(
+        &mut self,
+        at: Instant,
+        candidates: &[&Candidate],
+        (masters, twin): (&[Master], Option<&Master>),
+    ) {
         let believing = |instant| candidates.iter().filter(move |c| c.authority(instant).is_some());
         for candidate in candidates {
             let Some(ends) = candidate.authority_ends() else {
@@ -70,7 +86,10 @@ impl Checks {
             if believing(last).count() > 1 {
                 self.fail("S1", last, "two candidates believe".to_owned());
             }
-            let others = masters.iter().filter(|m| available(m, last, candidate)).count();
+            let twin = twin.filter(|_| candidate.reaches_twin());
+            let first = twin.or(masters.first()).into_iter();
+            let reached = first.chain(masters.iter().skip(1));
+            let others = reached.filter(|m| available(m, last, candidate)).count();
             if others > masters.len() / 2 {
                 let how = format!("{others} masters could grant the lease of {}", candidate.cluster);
                 self.fail("S3", last, how);
@@ -89,6 +108,7 @@ impl Checks {
         at: Instant,
     ) {
         let (candidate, cluster) = by;
+        self.unique(token, won.is_some(), at);
         let own = self.tokens.get(&candidate).copied().unwrap_or_default();
         let greatest = self.greatest_token;
         let how = || format!("token {token} after {greatest}, of its own {own}");
@@ -102,7 +122,7 @@ impl Checks {
         self.greatest_token = self.greatest_token.max(token);
         let Some((marks, took)) = won else { return };
         self.wins += 1;
-        self.entered.insert(cluster.clone(), at);
+        self.entered.insert(cluster.uid().to_owned(), at);
         // The wait of a seal leans on it.
         if took > ACQUIRE_LIMIT {
             self.fail("limit", at, format!("an attempt took {took:?}"));
@@ -113,9 +133,24 @@ impl Checks {
         }
         if let Some((kept, until)) = self.reserved.take()
             && at < until
-            && kept != *cluster
+            && kept != cluster.uid()
         {
             self.fail("reserved", at, format!("{cluster} won what was kept for {kept}"));
+        }
+    }
+
+    /// Of a win or a renewal that was asked for before the candidate's clock stood still, and that is published after it:
+    /// others may have held the lock meanwhile, but the token is unique and raises the greatest one.
+    pub(crate) fn active_late(&mut self, token: u64, won: bool, candidate: usize, at: Instant) {
+        self.unique(token, won, at);
+        let own = self.tokens.entry(candidate).or_default();
+        *own = token.max(*own);
+        self.greatest_token = self.greatest_token.max(token);
+    }
+
+    fn unique(&mut self, token: u64, won: bool, at: Instant) {
+        if won && !self.won.insert(token) {
+            self.fail("S2", at, format!("token {token} was won twice"));
         }
     }
 
@@ -128,17 +163,13 @@ impl Checks {
     }
 
     /// Unless it was entered since the reserve `began`, of which its sender may hear late.
-    pub(crate) fn reserved(&mut self, cluster: ClusterId, began: Instant, until: Instant) {
-        if self.entered.get(&cluster).is_none_or(|entered| *entered < began) {
-            self.reserved = Some((cluster, until));
-        }
-    }
-
-    /// Also of a lease that was won too late to be used.
-    pub(crate) fn released(&mut self, by: &ClusterId, at: Instant) {
-        self.entered.insert(by.clone(), at);
-        if self.reserved.as_ref().is_some_and(|(kept, _)| kept == by) {
-            self.reserved = None;
+    pub(crate) fn reserved(&mut self, cluster: &ClusterId, began: Instant, until: Instant) {
+        if self
+            .entered
+            .get(cluster.uid())
+            .is_none_or(|entered| *entered < began)
+        {
+            self.reserved = Some((cluster.uid().to_owned(), until));
         }
     }
 
@@ -167,7 +198,7 @@ fn available(master: &Master, at: Instant, holder: &Candidate) -> bool {
 }
 
 /// S6: what a script deleted, if its holder believes in it.
-pub(crate) fn deleted(before: &Master, after: &Master, at: Instant, candidates: &[Candidate]) -> bool {
+pub(crate) fn deleted(before: &Master, after: &Master, at: Instant, candidates: &[&Candidate]) -> bool {
     before.lease(at).is_some_and(|lease| {
         !after.lease(at).is_some_and(|left| mine(left, lease))
             && candidates

@@ -18,6 +18,8 @@ pub(crate) struct Call {
     pub(crate) round: Option<u64>,
     pub(crate) tenure: usize,
     pub(crate) kind: Kind,
+    /// How often the local clock had stepped when it began.
+    pub(crate) local_steps: u64,
     pub(crate) deadline: Moment,
     pub(crate) outstanding: [bool; MAX_MASTERS],
     pub(crate) progress: Progress,
@@ -32,6 +34,8 @@ pub(crate) enum Kind {
     Reserve,
     Observe,
     Undo,
+    /// The undo of an attempt that was given up.
+    GiveUp,
     /// Of an undo, or of a reserve.
     Repeat {
         wait: Duration,

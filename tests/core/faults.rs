@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redlock::lease::{ClusterId, Event, Participation};
+use redlock::lease::{ClusterId, Event, Farewell, Participation};
 
 use crate::{
     rate::{MS, SECOND},
-    world::{CALM, EPOCH, LONG, LONGEST, SHORT, Weather, What, World},
+    world::{CALM, EPOCH, LONG, LONGEST, SHORT, STOPPING, Weather, What, World},
 };
 
 impl World {
@@ -31,9 +31,9 @@ impl World {
         );
         let later = |rng: &mut fastrand::Rng, ms: u64| rng.u64(1..ms) * MS;
         let fault = if self.hand_overs {
-            [0, 1, 2, 8, 10, 10, 10, 10][self.rng.usize(..8)]
+            [0, 1, 2, 8, 10, 10, 10, 10, 15, 8][self.rng.usize(..10)]
         } else {
-            self.rng.u32(..15)
+            self.rng.u32(..18)
         };
         match fault {
             0 => {
@@ -90,9 +90,11 @@ impl World {
                     self.candidates[candidate].elector_dies();
                 }
             }
-            8 if !self.candidates[candidate].alive() => self.start(candidate),
+            8 | 16 if !self.candidates[candidate].alive() && self.paused[candidate] <= self.now => {
+                self.start(candidate);
+            }
             9 => {
-                let timings = if self.rng.bool() { SHORT } else { LONG };
+                let timings = [SHORT, LONG, STOPPING][self.rng.usize(..3)];
                 let mut terms = self.terms(candidate, timings);
                 terms.participation = match self.rng.u32(..5) {
                     0 => Participation::Observe,
@@ -116,7 +118,7 @@ impl World {
                     self.count("reservation");
                     let to = if self.rng.bool() { "east" } else { "west" };
                     Event::HandOver {
-                        to: ClusterId::new(to, "uid").unwrap(),
+                        to: ClusterId::new(to, to).unwrap(),
                         token: None,
                     }
                 };
@@ -140,6 +142,11 @@ impl World {
                     clock.offset - step
                 };
             }
+            15 => self.shut_down(candidate),
+            17 if self.paused[candidate] <= self.now && self.candidates[candidate].alive() => {
+                let nanos = 500 * MS + later(&mut self.rng, 4_000);
+                self.stop_clock(candidate, nanos);
+            }
             14 if self.total_losses && self.rng.u32(..4) == 0 => {
                 for master in 0..self.masters.len() {
                     if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
@@ -151,6 +158,49 @@ impl World {
         }
         let at = self.now + later(&mut self.rng, 300);
         self.at(at, What::Fault);
+    }
+
+    /// A renewal under way may be interrupted by other timings.
+    pub(crate) fn interrupt_renewal(&mut self, candidate: usize) {
+        if self.storms() && self.candidates[candidate].state() == Some("renewing") && self.rng.u32(..64) == 0
+        {
+            let timings = [SHORT, LONG, STOPPING][self.rng.usize(..3)];
+            let event = Event::SpecChanged(self.terms(candidate, timings));
+            let (at, life) = (self.now + self.rng.u64(..3 * MS), self.candidates[candidate].life);
+            self.at(
+                at,
+                What::Tell {
+                    candidate,
+                    life,
+                    event,
+                },
+            );
+        }
+    }
+
+    /// An attempt under way may be interrupted by a shutdown: the state that random faults rarely meet.
+    pub(crate) fn interrupt_attempt(&mut self, candidate: usize) {
+        if self.storms() && self.candidates[candidate].state() == Some("acquiring") && self.rng.u32(..64) == 0
+        {
+            let (at, life) = (self.now + self.rng.u64(..3 * MS), self.candidates[candidate].life);
+            self.at(at, What::ShutDown { candidate, life });
+        }
+    }
+
+    /// A graceful shutdown, in whatever state the candidate is.
+    pub(crate) fn shut_down(&mut self, candidate: usize) {
+        let state = self.candidates[candidate].state();
+        let Some(fault) = state.and_then(shutdown_while) else {
+            return;
+        };
+        // A shutdown that a pause delayed beyond the storm would leave no one to enter.
+        if self.paused[candidate] > self.now || !self.storms() {
+            return;
+        }
+        self.count(fault);
+        let farewell = [Farewell::Release, Farewell::Reserve, Farewell::Abandon][self.rng.usize(..3)];
+        let out = self.candidates[candidate].event(self.now, self.rng.u64(..), Event::Shutdown(farewell));
+        self.carry(candidate, out);
     }
 
     /// Whoever is there may claim the slot that came due last, again and again, each for the Job of its own cluster.
@@ -219,7 +269,7 @@ impl World {
         for candidate in 0..self.candidates.len() {
             self.cut[candidate].fill(false);
             self.deaf[candidate].fill(false);
-            if self.candidates[candidate].alive() {
+            if self.candidates[candidate].alive() && !self.candidates[candidate].leaving {
                 let terms = self.terms(candidate, SHORT);
                 self.tell(candidate, Event::SpecChanged(terms));
                 self.tell(candidate, Event::QuorumBack);
@@ -228,4 +278,17 @@ impl World {
             }
         }
     }
+}
+
+/// The fault that a shutdown in this state of the machine counts as.
+fn shutdown_while(state: &str) -> Option<&'static str> {
+    Some(match state {
+        "waiting" => "shutdown while waiting",
+        "observing" => "shutdown while observing",
+        "acquiring" => "shutdown while acquiring",
+        "active" => "shutdown while active",
+        "renewing" => "shutdown while renewing",
+        "ending" => "shutdown while ending",
+        _ => return None,
+    })
 }

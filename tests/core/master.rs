@@ -34,6 +34,12 @@ pub(crate) fn mine(value: &LeaseValue, stem: &LeaseValue) -> bool {
     (value.nonce, &value.identity, &value.cluster) == (stem.nonce, &stem.identity, &stem.cluster)
 }
 
+/// The name of a cluster may change; its UID does not.
+fn same_cluster(one: &str, other: &str) -> bool {
+    let uid = |text: &str| text.split_once('/').map(|(_, uid)| uid.to_owned());
+    uid(one).is_some() && uid(one) == uid(other)
+}
+
 impl Master {
     pub(crate) fn new(clock: Rate, plant: Plant) -> Self {
         Self {
@@ -153,7 +159,7 @@ impl Master {
         let now = self.millis(at);
         let found = self.lease(at).cloned();
         let reservation = self.reservation(at).map(str::to_owned);
-        let foreign = |cluster: &str| reservation.as_deref().filter(|hold| *hold != cluster);
+        let foreign = |cluster: &str| reservation.as_deref().filter(|hold| !same_cluster(hold, cluster));
         match op {
             Op::Grant {
                 stem,
@@ -205,7 +211,11 @@ impl Master {
                 }
                 Answer::Done
             }
-            Op::Release { stem, publish } => {
+            Op::Release {
+                stem,
+                publish,
+                keep_reservation,
+            } => {
                 let Some(value) = found else {
                     return Answer::NotDone;
                 };
@@ -213,11 +223,11 @@ impl Master {
                     return Answer::NotDone;
                 }
                 self.lease = None;
-                if *publish {
-                    *published = true;
-                    if reservation == Some(stem.cluster.to_string()) {
-                        self.reserved = None;
-                    }
+                *published = *publish;
+                if !keep_reservation
+                    && reservation.is_some_and(|hold| same_cluster(&hold, &stem.cluster.to_string()))
+                {
+                    self.reserved = None;
                 }
                 Answer::Done
             }

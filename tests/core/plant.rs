@@ -28,6 +28,14 @@ pub(crate) enum Plant {
     /// Where a reserve was not heard of, the lease is deleted.
     ReserveUndone,
     UndoOfOthers,
+    /// The local clock stops, and the masters are blamed: none has a vote, and their refusals are not heard.
+    MastersBlamed,
+    /// Timings that change during a renewal take effect once a renewal is won.
+    TimingsTakeEffectLate,
+    /// An attempt that is given up is released: its own cluster's reservation goes with it.
+    AttemptReleased,
+    /// Every other candidate reaches another sealed server under the name of the first master.
+    TwoServersOfOneName,
     /// What an elector published last is believed for ever once its task has died.
     DeathHolds,
 }

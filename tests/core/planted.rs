@@ -60,5 +60,9 @@ found! {
     a_reserve_on_a_minority_is_found: ReserveOnAMinority by "reserved";
     a_reserve_that_is_undone_is_found: ReserveUndone by "reserved";
     a_death_of_the_task_that_still_holds_is_found: DeathHolds by "S1", "S3";
+    a_shutdown_of_an_attempt_that_releases_is_found: AttemptReleased by "reserved";
+    two_servers_of_one_name_are_found: TwoServersOfOneName by "S1";
+    masters_blamed_for_the_local_clock_are_found: MastersBlamed by "clock", "S1", "S3";
+    timings_that_take_effect_late_are_found: TimingsTakeEffectLate by "stop";
     an_undo_of_others_leases_is_found: UndoOfOthers by "S3", "S6";
 }

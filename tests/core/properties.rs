@@ -24,7 +24,7 @@ fn votes() -> impl Strategy<Value = Vec<(usize, Vote)>> {
 
 fn lease(nonce: u8) -> LeaseValue {
     LeaseValue {
-        cluster: ClusterId::new("east", "uid").unwrap(),
+        cluster: ClusterId::new("east", "east").unwrap(),
         identity: HolderIdentity::parse("other").unwrap(),
         nonce: Nonce(nonce.into()),
         grant: 1,
@@ -185,7 +185,7 @@ struct Script {
 
 fn terms(timings: Timings, entropy: u64) -> Terms {
     Terms {
-        cluster: ClusterId::new(if entropy & 1 == 0 { "east" } else { "west" }, "uid").unwrap(),
+        cluster: ClusterId::new("any", if entropy & 1 == 0 { "east" } else { "west" }).unwrap(),
         timings,
         participation: match entropy % 5 {
             0 => Participation::Observe,
@@ -257,7 +257,7 @@ impl Script {
                 abstain: Duration::from_millis(entropy % 900),
             },
             11 => Event::HandOver {
-                to: ClusterId::new("west", "uid").unwrap(),
+                to: ClusterId::new("west", "west").unwrap(),
                 token: None,
             },
             12 if entropy.is_multiple_of(4) => Event::Shutdown(Farewell::Release),
@@ -306,7 +306,7 @@ impl Script {
                 }
             },
             Round::Observe => Outcome::Observed(view),
-            Round::Release => Outcome::Released,
+            Round::Release | Round::Undo => Outcome::Released,
             Round::Reserve { .. } => Outcome::Reserved {
                 majority: entropy & 1 == 0,
             },

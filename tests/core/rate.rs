@@ -21,6 +21,12 @@ impl Rate {
         self.offset + u64::try_from(shown).unwrap()
     }
 
+    /// What the clock gains in this time.
+    pub(crate) fn gained(&self, nanos: u64) -> u64 {
+        let shown = i128::from(nanos) * i128::from(1_000_000 + self.parts_per_million) / 1_000_000;
+        u64::try_from(shown).unwrap()
+    }
+
     pub(crate) fn moment(&self, at: Instant) -> Moment {
         Moment::from_nanos(self.nanos(at))
     }

@@ -20,7 +20,7 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All that can go wrong here. One that did not happen makes the run worth nothing.
-const FAULTS: [&str; 22] = [
+const FAULTS: [&str; 31] = [
     "FLUSHALL",
     "break",
     "clock beyond the drift",
@@ -33,6 +33,8 @@ const FAULTS: [&str; 22] = [
     "duplicate",
     "hung master",
     "late ghost",
+    "local clock stops",
+    "local clock stops under a lease",
     "lost connection",
     "lost reply",
     "lost request",
@@ -42,6 +44,13 @@ const FAULTS: [&str; 22] = [
     "partition of replies alone",
     "pause past the lease",
     "reservation",
+    "shutdown while acquiring",
+    "shutdown while active",
+    "shutdown while ending",
+    "shutdown while observing",
+    "shutdown while renewing",
+    "shutdown while waiting",
+    "timings changed during a renewal",
     "total loss",
 ];
 

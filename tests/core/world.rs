@@ -1,5 +1,7 @@
 //! Virtual time, the network between candidates and masters, and the events of both.
 
+#[path = "world/clock.rs"]
+mod clock;
 #[path = "world/event.rs"]
 mod event;
 #[path = "world/network.rs"]
@@ -15,8 +17,8 @@ use std::{
 
 use redlock::lease::{Event, Participation, QuorumSize, Terms, Timings};
 
-use self::event::Request;
 pub(crate) use self::event::What;
+use self::{clock::Stopped, event::Request};
 use crate::{
     candidate::{Candidate, Out},
     checks::Checks,
@@ -27,6 +29,11 @@ use crate::{
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
 pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
+/// What runs takes long to stop.
+pub(crate) const STOPPING: Timings = Timings {
+    stop: Duration::from_millis(1_500),
+    ..timings(3_000, 1_000, 200)
+};
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);
 pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
 /// What a wall clock that is right shows at the beginning.
@@ -66,6 +73,8 @@ pub(crate) struct World {
     pub(crate) plant: Plant,
     pub(crate) size: QuorumSize,
     pub(crate) masters: Vec<Master>,
+    /// The planted second server of the first master's name, by the same clock.
+    twin: Option<Master>,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) checks: Checks,
     pub(crate) weather: Weather,
@@ -74,11 +83,17 @@ pub(crate) struct World {
     next: u64,
     /// Until when a candidate's process is stopped.
     pub(crate) paused: Vec<Instant>,
+    /// Of each candidate, the last time that its clock stood still with its process.
+    pub(crate) stopped: Vec<Option<Stopped>>,
+    /// When each candidate heard each master last.
+    pub(crate) heard: Vec<Vec<Instant>>,
     /// Requests that wait in the sockets of a stopped master.
     pub(crate) hung: Vec<Option<Vec<Request>>>,
     pub(crate) down: Vec<bool>,
     /// When each master was put under quarantine last.
     pub(crate) probed: Vec<Instant>,
+    /// A clock is beyond the drift that the protocol assumes.
+    pub(crate) beyond: bool,
     /// Clocks of masters are set. Two may hold it then, but tokens rise.
     pub(crate) steps: bool,
     /// A majority may lose its memory at once.
@@ -113,7 +128,7 @@ impl World {
             parts_per_million: rng.i64(-4_500..=4_500),
         };
         let masters: Vec<_> = (0..n).map(|_| Master::new(clock(1_700_000_000), plant)).collect();
-        let mut clocks: Vec<_> = (0..5).map(|_| clock(1)).collect();
+        let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
         let count = rng.usize(2..=5);
         let beyond = rng.u32(..16) == 0;
         let steps = rng.u32(..16) == 0;
@@ -135,9 +150,11 @@ impl World {
             now: MS,
             plant,
             size,
+            twin: (plant == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
             masters,
             candidates,
             checks: Checks::new(beyond || steps),
+            beyond,
             steps,
             total_losses: rng.u32(..8) == 0,
             guards: rng.bool(),
@@ -148,6 +165,8 @@ impl World {
             events: BTreeMap::new(),
             next: 0,
             paused: vec![0; count],
+            stopped: vec![None; count],
+            heard: vec![vec![0; n]; count],
             hung: vec![None; n],
             down: vec![false; n],
             cut: vec![vec![false; n]; count],
@@ -182,6 +201,7 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, candidate: usize) {
+        self.stopped[candidate] = None;
         let terms = self.terms(candidate, SHORT);
         let (now, masters) = (self.now, &self.masters);
         let clocks: Vec<u64> = masters.iter().map(|m| m.micros(now)).collect();
@@ -208,18 +228,18 @@ impl World {
                 Some(Reverse((at, _, id))) if *at <= end => {
                     let (at, id) = (*at, *id);
                     self.queue.pop();
-                    self.checks.until(at, &self.candidates, &self.masters);
+                    self.check(at);
                     self.now = at;
                     if let Some(what) = self.events.remove(&id) {
                         self.step(what);
-                        self.checks.until(at, &self.candidates, &self.masters);
+                        self.check(at);
                     }
                 }
                 _ => break,
             }
         }
         self.now = self.now.max(end);
-        self.checks.until(self.now, &self.candidates, &self.masters);
+        self.check(self.now);
     }
 
     fn step(&mut self, what: What) {
@@ -231,7 +251,8 @@ impl World {
             What::Tell { candidate, life, .. }
             | What::Timer { candidate, life, .. }
             | What::Deadline { candidate, life, .. }
-            | What::Repeat { candidate, life, .. } => Some((*candidate, *life)),
+            | What::Repeat { candidate, life, .. }
+            | What::ShutDown { candidate, life } => Some((*candidate, *life)),
             _ => None,
         };
         if let Some((candidate, life)) = addressee {
@@ -254,10 +275,17 @@ impl World {
                 if candidate.connections[master] != request.connection && reply.is_some() {
                     return;
                 }
-                let out = candidate.on_reply(self.now, on, reply.as_ref(), &mut self.rng);
+                let out = candidate.on_reply(self.now, on, request.sent, reply.as_ref(), &mut self.rng);
                 self.carry(request.candidate, out);
+                if reply.is_some() {
+                    self.heard(request.candidate, master, request.sent_at);
+                }
             }
             What::Tell { candidate, event, .. } => {
+                let renews = self.candidates[candidate].state() == Some("renewing");
+                if renews && matches!(event, Event::SpecChanged(_)) {
+                    self.count("timings changed during a renewal");
+                }
                 let out = self.candidates[candidate].event(self.now, self.rng.u64(..), event);
                 self.carry(candidate, out);
             }
@@ -296,12 +324,15 @@ impl World {
             What::Resume { master } => self.resume(master),
             What::Back { master, probe } => self.back(master, probe),
             What::Fault => self.fault(),
+            What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
         }
     }
 
     pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
         let life = self.candidates[candidate].life;
+        self.interrupt_attempt(candidate);
+        self.interrupt_renewal(candidate);
         for out in out {
             if self.trace {
                 println!("              {candidate}: {out:?}");
@@ -323,6 +354,8 @@ impl World {
                         connection,
                         call,
                         op,
+                        sent: clock.moment(self.now),
+                        sent_at: self.now,
                         not_after,
                         deadline,
                     };
@@ -362,6 +395,11 @@ impl World {
                     );
                 }
                 Out::Active { token, won } => {
+                    if self.begun_before_the_stop(candidate, token, won) {
+                        self.checks
+                            .active_late(token.0, won.is_some(), candidate, self.now);
+                        continue;
+                    }
                     let cluster = &self.candidates[candidate].cluster;
                     self.checks.active(token.0, won, (candidate, cluster), self.now);
                     if won.is_some() && self.rng.bool() {
@@ -380,9 +418,14 @@ impl World {
                     began,
                     until,
                 } => {
+                    // The end of a lease from before the clock stood still is worth nothing.
+                    if self.clock_stood_still(candidate) {
+                        continue;
+                    }
                     let (began, until) = (clock.instant(began), clock.instant(until));
-                    self.checks.reserved(cluster, began, until);
+                    self.checks.reserved(&cluster, began, until);
                 }
+                Out::NoTimeToStop(how) => self.checks.fail("stop", self.now, how),
                 Out::WithoutAuthority => {
                     self.checks.fail(
                         "S4",

@@ -25,8 +25,8 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
         before.push(gates.generation(name).await);
     }
     let second = replica(&world, "replica-2").await;
-    ready_pod(&world, "replica-1");
-    ready_pod(&world, "replica-2");
+    ready_pod(&world, &first);
+    ready_pod(&world, &second);
     second.wait_ready();
     eventually(BOUND, "replica-2 sees every lock", async || {
         let locks = second.locks();

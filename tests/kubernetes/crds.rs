@@ -39,18 +39,14 @@ async fn kubectl_prints_the_columns_of_both_kinds() {
     };
     assert_eq!(
         columns(&["get", "ll", "--namespace", name]),
-        [
-            "NAME",
-            "READY",
-            "ROLE",
-            "HOLDER",
-            "QUORUM",
-            "TOKEN",
-            "TRANSITIONS",
-            "AGE"
-        ]
+        ["NAME", "READY", "ROLE", "HOLDER", "REASON", "AGE"]
     );
-    assert_eq!(columns(&["get", "redisquorums"])[0], "NAME");
+    let wide = columns(&["get", "ll", "--namespace", name, "--output", "wide"]);
+    assert_eq!(wide[5..], ["TOKEN", "TRANSITIONS", "AGE"]);
+    assert_eq!(
+        columns(&["get", "redisquorums"]),
+        ["NAME", "READY", "DEGRADED", "SAFE", "VOTES", "REASON", "AGE"]
+    );
 }
 
 #[tokio::test]

@@ -34,6 +34,8 @@ async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
     let status = ready("at-once").await;
     let at_once = declared_at_once.elapsed();
     assert!(status["initializedTime"].is_string(), "{status:#}");
+    let id = status["quorumId"].clone();
+    assert_eq!(id.as_str().map(str::len), Some(32), "{status:#}");
     let status = world
         .quorum_status("default", "is sealing", |status| {
             condition(status, "Ready").1 == "Sealing"
@@ -50,6 +52,7 @@ async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
     let status = ready("default").await;
     let waited = declared.elapsed();
     assert!(status["initializedTime"].is_null(), "{status:#}");
+    assert_ne!(status["quorumId"], id, "each prefix is a quorum of its own");
     assert!(at_once < WAIT && waited >= WAIT, "{at_once:?} {waited:?}");
     world
         .lock_status("waits", "is held", |status| status["role"] == "Active")
@@ -77,6 +80,41 @@ async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
         })
         .await;
     println!("{}", message(&status, "Ready"));
-    ready("at-once").await;
+    let status = ready("at-once").await;
+    assert_eq!(
+        status["quorumId"], id,
+        "sealed again under the id that is remembered"
+    );
     assert!(lost.elapsed() >= WAIT, "{:?}", lost.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_keeps_to_the_quorum_id_in_the_status() {
+    let world = World::small(3).await;
+    let first = world.operator("replica-1").await;
+    first.wait_ready();
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let ready = |status: &serde_json::Value| condition(status, "Ready").0 == "True";
+    world.quorum_status("default", "is ready", ready).await;
+    drop(first);
+    let other = "a".repeat(32);
+    let patch = format!(r#"{{"status": {{"quorumId": "{other}"}}}}"#);
+    world.kubectl(&[
+        "patch",
+        "redisquorum",
+        "default",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ]);
+    let second = world.operator("replica-2").await;
+    second.wait_ready();
+    let status = world
+        .quorum_status("default", "is of another quorum", |status| {
+            condition(status, "Ready") == ("False", "OtherQuorum")
+        })
+        .await;
+    assert_eq!(status["quorumId"], other, "{status:#}");
+    assert!(message(&status, "Ready").contains(&other), "{status:#}");
 }

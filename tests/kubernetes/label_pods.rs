@@ -111,6 +111,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     it_leaves_a_pod_that_goes(&web, &taken).await;
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
     only_what_changes_is_looked_at(&world).await;
+    pod_events_cause_no_list(&world, &web).await;
     other_hands(&world, &web).await;
     another_selector(&world, &web).await;
 
@@ -242,6 +243,33 @@ async fn only_what_changes_is_looked_at(world: &World) {
     })
     .await;
     assert_eq!(pods(world), before, "pods are asked for although nothing changes");
+}
+
+/// A pod that is ready or not changes nothing while another one has the label.
+async fn pod_events_cause_no_list(world: &World, web: &Web) {
+    let all = ["web-0", "web-1", "web-2"];
+    let active = web.until_one_of(&all).await;
+    let other = all.into_iter().find(|name| *name != active).unwrap();
+    let lists = || {
+        let requests = world.requests().into_iter();
+        let of_pods = |event: &crate::fixture::audit::Event| {
+            event.verb == "list"
+                && event
+                    .object_ref
+                    .as_ref()
+                    .is_some_and(|object| object.resource == "pods")
+        };
+        requests.filter(of_pods).count()
+    };
+    let before = lists();
+    for ready in [false, true, false, true, false, true, false, true] {
+        web.ready(other, ready).await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    let made = lists() - before;
+    println!("{made} lists of pods for 8 pod events");
+    // One look of two lists may have been due meanwhile.
+    assert!(made <= 2, "{made} lists for 8 events");
 }
 
 /// What others write is put right.

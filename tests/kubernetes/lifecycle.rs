@@ -77,18 +77,20 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
         .await;
     }
     operator.assert_holds("report", token);
-    // The most impatient lock says how long a master may take.
+    // One that is too impatient for its quorum is refused by name, and changes nothing for the others.
     let impatient = lock("impatient", "").replace("Seconds: 6", "Seconds: 2");
     world.apply(&impatient);
-    eventually(BOUND, "another command time-out", async || {
-        let log = operator.child.stderr();
-        if log.iter().any(|line| line.contains("command time-out changed")) {
-            Ok(())
-        } else {
-            Err(log)
-        }
+    let status = becomes(world, "impatient", "is refused", |status| {
+        condition(status, "Ready") == ("False", "InvalidSpec")
     })
     .await;
+    let text = message(&status, "Ready");
+    assert!(
+        text.contains("spec.renewDeadlineSeconds: 1.335") && text.contains("commandTimeoutMilliseconds"),
+        "{text}"
+    );
+    let log = operator.child.stderr();
+    assert!(!log.iter().any(|line| line.contains("command time-out changed")));
 }
 
 async fn names(world: &World, operator: &Operator) {
@@ -106,7 +108,8 @@ async fn names(world: &World, operator: &Operator) {
     );
     assert_eq!(condition(&status, "Stalled").0, "True");
     world.apply(&lock("shared", ", lockName: shared/report"));
-    let token = becomes(world, "shared", "is held", active).await["fencingToken"].clone();
+    let held = becomes(world, "shared", "is held", active).await;
+    let token = held["fencingToken"].clone();
     // The younger of two has to wait until the older is gone.
     world.apply(&lock("twin", ", lockName: shared/report"));
     becomes(world, "twin", "is refused", |status| {
@@ -126,13 +129,27 @@ async fn names(world: &World, operator: &Operator) {
         message(&status, "Held")
     );
     assert_eq!(status["role"], "Unknown", "not Standby: it is still held");
+    for field in [
+        "holder",
+        "holderIdentity",
+        "holderCluster",
+        "acquireTime",
+        "leaseTransitions",
+        "timings",
+    ] {
+        assert_eq!(status[field], held[field], "{field}");
+    }
     operator.assert_holds("shared", &token);
     let namespace = world.namespace.name();
     let shared = format!(
         "  firstStart: Immediate\n  sharedLockNames:\n  - {{prefix: shared/, namespaces: [{namespace}]}}\n"
     );
     world.apply(&world.quorum("default", &shared));
-    becomes(world, "shared", "is held", active).await;
+    let again = becomes(world, "shared", "is held", active).await;
+    assert_eq!(
+        again["leaseTransitions"], held["leaseTransitions"],
+        "the same lease"
+    );
     operator.assert_holds("shared", &token);
     world.kubectl(&["delete", "leaderlock", "shared"]);
     becomes(world, "twin", "is held", active).await;

@@ -104,3 +104,31 @@ async fn a_slow_one(world: &World, before: Operator) {
         .await;
     assert_eq!(status["holderIdentity"], "replica-slow");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_backup_of_etcd_replaces_what_the_operator_knows() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("report", ""));
+    let backup = world.plane.back_up();
+    let operator = world.operator("replica-1").await;
+    operator.until_role("report", "Active").await;
+    world.kubectl(&[
+        "patch",
+        "leaderlock",
+        "report",
+        "--type=merge",
+        "--patch",
+        r#"{"spec": {"state": "SteppedDown", "reason": "a test"}}"#,
+    ]);
+    operator.until_role("report", "Standby").await;
+
+    world.plane.restore(&backup);
+    operator.until_role("report", "Active").await;
+    let status = world
+        .lock_status("report", "is held again", |status| {
+            condition(status, "Held").0 == "True"
+        })
+        .await;
+    assert_eq!(status["holderIdentity"], "replica-1");
+}

@@ -117,3 +117,39 @@ async fn one_that_forgets(world: &World) {
     let status = world.lock_status("report", "is held", active).await;
     assert_eq!(status["fencingToken"], token, "the lease went on");
 }
+
+/// More than any debounce of a status.
+const OUTAGE: Duration = Duration::from_secs(8);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_master_that_flaps_writes_no_status_of_a_lock() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    world.apply(&lock("report", ""));
+    let _operator = world.operator("replica-1").await;
+    world.lock_status("report", "is held", active).await;
+    let written = || {
+        let all = world.requests();
+        let status = |event: &&crate::fixture::audit::Event| {
+            let object = event.object_ref.as_ref();
+            event.verb == "patch"
+                && object.is_some_and(|o| o.resource == "leaderlocks" && o.subresource == "status")
+        };
+        all.iter().filter(status).count()
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = written();
+    for _ in 0..2 {
+        world.masters[0].pause().unwrap();
+        tokio::time::sleep(OUTAGE).await;
+        let quorum = world
+            .quorum_status("default", "is degraded", |status| {
+                condition(status, "Degraded").0 == "True"
+            })
+            .await;
+        assert_eq!(condition(&quorum, "Ready").0, "True");
+        world.masters[0].resume().unwrap();
+        tokio::time::sleep(OUTAGE).await;
+    }
+    assert_eq!(written() - before, 0, "a majority voted all the time");
+}

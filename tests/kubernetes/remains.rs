@@ -190,3 +190,26 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("older", "runs", |status| status["role"] == "Active")
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_is_kept_until_a_target_that_was_taken_out_of_it_is_stopped() {
+    let world = world().await;
+    let gates = Gates::of(&world);
+    let _operator = replica(&world, "replica-1").await;
+    world.apply(GATE);
+    world.apply(&guarded("gate", "gate"));
+    world
+        .lock_status("gate", "runs", |status| status["role"] == "Active")
+        .await;
+    gates.count("gate", 1).await;
+    patch(&world, "gate", r#"{"spec": {"targets": []}}"#);
+    gates.until("gate", 0).await;
+    world.kubectl(&["delete", "ll", "gate", "--wait=false"]);
+    throughout(Duration::from_secs(3), || {
+        let found = finalizers(&world, "gate");
+        assert!(found.contains(FINALIZER), "its pods are still there");
+    })
+    .await;
+    gates.count("gate", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/gate", "--timeout=60s"]);
+}

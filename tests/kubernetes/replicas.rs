@@ -109,14 +109,79 @@ async fn without_masters(world: &World, operators: &[Operator]) {
     for master in &world.masters {
         master.kill();
     }
-    let third = world.operator("replica-4").await;
-    third.wait_ready();
-    for operator in operators.iter().chain([&third]) {
+    let new = world.operator("replica-4").await;
+    // A replica that has never seen a majority is not ready, so a rollout stalls; the others stay ready.
+    eventually(BOUND, "the new replica names the quorum", async || {
+        let (status, body) = new.get("/readyz");
+        let waits = status == 503 && body.contains("quorum default: 0 of 3 masters vote");
+        if waits { Ok(()) } else { Err((status, body)) }
+    })
+    .await;
+    for (operator, ready) in operators
+        .iter()
+        .map(|operator| (operator, 200))
+        .chain([(&new, 503)])
+    {
         for path in ["/readyz", "/livez", "/locks", "/metrics"] {
             let started = Instant::now();
             let (status, body) = operator.get(path);
-            assert_eq!(status, 200, "{path}: {body}");
+            let wanted = if path == "/readyz" { ready } else { 200 };
+            assert_eq!(status, wanted, "{path}: {body}");
             assert!(started.elapsed() < AT_ONCE, "{path}");
         }
     }
+}
+
+/// As two releases of the chart with different `watchNamespaces`.
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_that_watch_different_namespaces_both_write_statuses() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let other = world.plane.namespace("other").await;
+    let namespaces = [world.namespace.name(), other.name()];
+    let watches = |name: &'static str, namespace: &str| {
+        let namespace = namespace.to_owned();
+        world.operator_with(name, move |command| {
+            command.args(["--watch-namespaces", &namespace]);
+        })
+    };
+    let _one = watches("one", namespaces[0]).await;
+    let _other = watches("other", namespaces[1]).await;
+    // No replica holds them: their statuses are for a reporter to write.
+    for namespace in namespaces {
+        let idle: redlock::api::LeaderLock = serde_json::from_value(serde_json::json!({
+            "apiVersion": "redlock.dev/v1alpha1",
+            "kind": "LeaderLock",
+            "metadata": {"name": "idle"},
+            "spec": {"quorumRef": {"name": "default"}, "leaseDurationSeconds": 6, "state": "SteppedDown", "reason": "a test"},
+        }))
+        .unwrap();
+        let locks = kube::Api::<redlock::api::LeaderLock>::namespaced(world.plane.admin(), namespace);
+        locks
+            .create(&kube::api::PostParams::default(), &idle)
+            .await
+            .unwrap();
+    }
+    for namespace in namespaces {
+        let locks = kube::Api::<redlock::api::LeaderLock>::namespaced(world.plane.admin(), namespace);
+        eventually(BOUND, "its status is written", async || {
+            let status = locks.get("idle").await.unwrap().status.unwrap_or_default();
+            let ready = status
+                .conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.status == "True");
+            if ready { Ok(()) } else { Err(status) }
+        })
+        .await;
+    }
+    let quorum = world
+        .quorum_status("default", "has one reporter", |status| {
+            status["reporters"].is_array()
+        })
+        .await;
+    assert_eq!(
+        quorum["reporters"].as_array().unwrap().len(),
+        1,
+        "they are one cluster"
+    );
 }

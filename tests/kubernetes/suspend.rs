@@ -14,7 +14,8 @@ use crate::common::eventually;
 use crate::fixture::kubelet::{RUN_SECONDS, Recorder};
 use crate::fixture::{BOUND, Kubelet, seed};
 use crate::targets::replica;
-use crate::world::{World, condition, lock, timed};
+use crate::versions::register;
+use crate::world::{World, condition, lock, throughout, timed};
 
 /// The values of the chart that grant it.
 pub const RIGHTS: [&str; 4] = [
@@ -122,7 +123,10 @@ impl<'a> Place<'a> {
 
     /// As the controller of Jobs would say of one that is suspended.
     fn heed(&self, job: &str) {
-        let condition = json!({"type": "Suspended", "status": "True", "reason": "JobSuspended"});
+        let now = jiff::Timestamp::now().to_string();
+        let condition = json!({
+            "type": "Suspended", "status": "True", "reason": "JobSuspended", "lastTransitionTime": now,
+        });
         let status = json!({"status": {"conditions": [condition]}}).to_string();
         self.world.kubectl(&[
             "patch",
@@ -192,6 +196,15 @@ impl<'a> Place<'a> {
 
 fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().unwrap().suspend == Some(true)
+}
+
+fn is_heeded(job: &Job) -> bool {
+    let conditions = job
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    let mut conditions = conditions.unwrap_or_default().iter();
+    conditions.any(|condition| condition.type_ == "Suspended" && condition.status == "True")
 }
 
 fn is_abandoned(job: &Job) -> bool {
@@ -312,6 +325,56 @@ async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
     place.until_cron_job("declared", true).await;
 }
 
+/// The test is the controller of Jobs, and follows late.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
+    let world = World::small(3).await;
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &RIGHTS)
+        .await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let place = Place::of(&world);
+    let _operator = replica(&world, "replica-1").await;
+    // Not applied: `suspend: true` would be somebody's word.
+    let manifest = job("work", "").replacen("spec: {", "spec: {suspend: true, ", 1);
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(file.path(), manifest).unwrap();
+    world.kubectl(&["create", "--filename", file.path().to_str().unwrap()]);
+    place.heed("work");
+    world.apply(&guarded("work", "Job"));
+    place.is("work", "Active").await;
+    place
+        .until_job("work", "is resumed", |job| !is_suspended(job))
+        .await;
+
+    // The controller has not seen that it runs, and still says that it is suspended.
+    let down = json!({"spec": {"state": "SteppedDown", "reason": "test"}});
+    place.patch("leaderlock", "work", &down);
+    place.until_job("work", "is suspended again", is_suspended).await;
+    let marks = || {
+        (
+            register(&world, &format!("held:{}/work", world.namespace.name())),
+            register(&world, &format!("clean:{}/work", world.namespace.name())),
+        )
+    };
+    throughout(Duration::from_secs(3), || {
+        let (held, clean) = marks();
+        assert!(
+            held > clean,
+            "stopped by an old condition: held {held}, clean {clean}"
+        );
+    })
+    .await;
+    place.heed("work");
+    place.is("work", "Standby").await;
+    eventually(BOUND, "the end is clean", async || {
+        let (held, clean) = marks();
+        if held == clean { Ok(()) } else { Err((held, clean)) }
+    })
+    .await;
+}
+
 /// All that the operator does to such targets, in a cluster without controllers.
 pub async fn use_every_right(world: &World) {
     let place = Place::of(world);
@@ -325,12 +388,21 @@ pub async fn use_every_right(world: &World) {
     }
     place.is("switching-report", "Active").await;
     place.run("report", "half-done");
+    // Old ones, of a suspension before: they prove nothing.
     for name in ["work", "half-done"] {
         place.heed(name);
     }
-    for wanted in [false, true] {
-        place.wants("switching-report", wanted).await;
-        place.wants("switching-work", wanted).await;
+    for name in ["report", "work"] {
+        let spec = json!({"spec": {"state": "SteppedDown", "reason": "test"}});
+        place.patch("leaderlock", &format!("switching-{name}"), &spec);
+    }
+    for (job, name) in [("half-done", "report"), ("work", "work")] {
+        place
+            .until_job(job, "is suspended", |job| is_suspended(job) && !is_heeded(job))
+            .await;
+        place.heed(job);
+        place.is(&format!("switching-{name}"), "Standby").await;
+        place.wants(&format!("switching-{name}"), true).await;
     }
     world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);
 }

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::blind_replica::answering_sibling;
 use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock};
@@ -71,7 +72,12 @@ pub struct Gates(Api<DynamicObject>);
 
 impl Gates {
     pub fn of(world: &World) -> Self {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example", "v1", "Gate"));
+        Self::at(world, "v1")
+    }
+
+    /// In another version of the kind.
+    pub fn at(world: &World, version: &str) -> Self {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("test.example", version, "Gate"));
         Self(Api::namespaced_with(
             world.plane.admin(),
             world.namespace.name(),
@@ -132,13 +138,19 @@ fn siblings(command: &mut std::process::Command) {
     command.args(["--pod-selector", "app=redlock"]);
 }
 
-/// A pod of this replica that is ready, as the kubelet would say.
-pub fn ready_pod(world: &World, name: &str) {
+/// A pod of this replica that is ready, as the kubelet would report it.
+pub fn ready_pod(world: &World, replica: &Operator) {
+    ready_pod_at(world, &replica.name, replica.port());
+}
+
+/// The same of a replica that listens on this port.
+pub fn ready_pod_at(world: &World, name: &str, port: u16) {
     world.apply(&format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: redlock}}}}\n\
-         spec: {{containers: [{{name: operator, image: redlock}}]}}\n"
+         spec: {{nodeName: elsewhere, containers: [{{name: operator, image: redlock, ports: [{{name: http, containerPort: {port}}}]}}]}}\n"
     ));
-    let patch = r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    let patch = r#"{"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}]}}"#;
     world.kubectl(&[
         "patch",
         "pod",
@@ -245,7 +257,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
 /// When a replica logged this of each lock, for the last time.
 fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
     let lines = replica.child.stderr().into_iter();
-    let events = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(&line).ok());
+    let events = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
     events
         .filter(|event| event["message"] == message)
         .map(|event| {
@@ -270,9 +282,8 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
         gates.until(&format!("gate-{index}"), 1).await;
     }
     let second = replica(&world, "replica-2").await;
-    for name in ["replica-1", "replica-2", "replica-3"] {
-        ready_pod(&world, name);
-    }
+    ready_pod(&world, &first);
+    ready_pod(&world, &second);
     second.wait_ready();
     let tokens = |operator: &Operator| -> Vec<u64> {
         let mut locks = operator.locks();
@@ -342,8 +353,10 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
 async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_cluster() {
     let world = world().await;
     let gates = Gates::of(&world);
-    // A sibling is said to be ready that does not run yet: the lock is reserved for it, and free when it comes.
-    ready_pod(&world, "replica-2");
+    // A sibling answers that is gone before it can take the lock: that is reserved for its cluster, and free when a
+    // replica comes.
+    let sibling = answering_sibling("replica-2").await;
+    ready_pod_at(&world, "replica-2", sibling);
     let mut first = replica(&world, "replica-1").await;
     world.apply(GATE);
     // Longer than anybody waits here.

@@ -74,7 +74,9 @@ async fn a_deployment_never_runs_in_both_clusters() {
     let mut held = pair.enforce().await;
     let faults = [
         Fault::CutFromMasters,
+        Fault::CutStandby,
         Fault::Rollout,
+        Fault::CutHolder,
         Fault::CutFromApiServer,
         Fault::StepDown,
         Fault::KillSibling,

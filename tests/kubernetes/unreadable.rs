@@ -1,23 +1,34 @@
 //! Objects that this version of the operator cannot read.
 
+use std::time::Duration;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
-use crate::world::{World, lock};
+use crate::targets::{GATE, Gates, guarded, install};
+use crate::versions::register;
+use crate::world::{World, lock, throughout};
 
 /// Whether the API server takes any text for `candidates`.
 async fn any_candidates(world: &World, any: bool) {
+    let odd =
+        lock("trial", ", candidates: Everybody").replace("name: trial", "name: trial, namespace: default");
+    any_text(world, "candidates", &["Operator", "Agents"], &odd, any).await;
+}
+
+/// Whether the API server takes any text for this field of a spec, or only these; `odd` has another.
+async fn any_text(world: &World, field: &str, values: &[&str], odd: &str, any: bool) {
     let crds = Api::<CustomResourceDefinition>::all(world.plane.admin());
-    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/candidates";
+    let path = &format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{field}");
     let crd = serde_json::to_value(crds.get("leaderlocks.redlock.dev").await.unwrap()).unwrap();
     let mut field = crd.pointer(path).unwrap().clone();
     if any {
         field.as_object_mut().unwrap().remove("enum");
     } else {
-        field["enum"] = json!(["Operator", "Agents"]);
+        field["enum"] = json!(values);
     }
     let mut patched = crd;
     *patched.pointer_mut(path).unwrap() = field;
@@ -29,11 +40,9 @@ async fn any_candidates(world: &World, any: bool) {
     crds.patch("leaderlocks.redlock.dev", &as_who, &Patch::Apply(&patched))
         .await
         .unwrap();
-    let odd =
-        lock("trial", ", candidates: Everybody").replace("name: trial", "name: trial, namespace: default");
     eventually(BOUND, "the definition is in use", async || {
         let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
-        std::fs::write(file.path(), &odd).unwrap();
+        std::fs::write(file.path(), odd).unwrap();
         let path = file.path().display().to_string();
         let output = world
             .plane
@@ -113,4 +122,91 @@ async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
     world.apply(&lock("odd", ", candidates: Operator"));
     world.lock_status("odd", "is held", active).await;
     unreadable(&second, "odd", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreadable_object_that_is_deleted_is_stopped_and_let_go() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    install(&world).await;
+    let gates = Gates::of(&world);
+    let names = ["known", "restarted"];
+    for name in names {
+        world.apply(&GATE.replace("name: gate", &format!("name: {name}")));
+        world.apply(&guarded(name, name));
+    }
+    let mut operator = world.operator("replica-1").await;
+    for name in names {
+        world.lock_status(name, "runs", active).await;
+    }
+    any_candidates(&world, true).await;
+    for name in names {
+        let odd = guarded(name, name).replace("Seconds: 6", "Seconds: 6, candidates: Everybody");
+        world.apply(&odd);
+    }
+    any_candidates(&world, false).await;
+    for name in names {
+        unreadable(&operator, name, true).await;
+    }
+
+    // By a replica that knows what was valid before.
+    world.kubectl(&["delete", "ll", "known", "--wait=false"]);
+    gates.until("known", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/known", "--timeout=60s"]);
+    unreadable(&operator, "known", false).await;
+    gates.count("restarted", 1).await;
+
+    // By one that has never been able to read it.
+    operator.child.kill();
+    world.kubectl(&["delete", "ll", "restarted", "--wait=false"]);
+    let second = world.operator("replica-2").await;
+    gates.until("restarted", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/restarted", "--timeout=60s"]);
+    unreadable(&second, "restarted", false).await;
+    // What the present spec declared is not known: no end of these leases was called clean.
+    for name in names {
+        let of = |mark: &str| register(&world, &format!("{mark}:{}/{name}", world.namespace.name()));
+        let (held, clean) = (of("held"), of("clean"));
+        assert!(held > clean, "{name}: held {held}, clean {clean}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_that_cannot_read_a_target_leaves_the_deletion_to_the_holder() {
+    let world = World::small(3).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    install(&world).await;
+    let gates = Gates::of(&world);
+    world.apply(GATE);
+    world.apply(&guarded("gate", "gate"));
+    let holder = world.operator("replica-1").await;
+    world.lock_status("gate", "runs", active).await;
+    gates.count("gate", 1).await;
+
+    // The target stays in force at the holder. A replica that starts now cannot read it.
+    let actions = ["Scale", "Suspend", "OncePerSchedule", "LabelPods"];
+    let field = "targets/items/properties/action";
+    let odd = guarded("gate", "gate").replace("action: Scale, stopSeconds: 1", "action: Teleport");
+    let trial = odd.replace("{name: gate}", "{name: trial, namespace: default}");
+    any_text(&world, field, &actions, &trial, true).await;
+    world.apply(&odd);
+    any_text(&world, field, &actions, &trial, false).await;
+    unreadable(&holder, "gate", true).await;
+    let mut second = world.operator("replica-2").await;
+    unreadable(&second, "gate", true).await;
+
+    world.kubectl(&["delete", "ll", "gate", "--wait=false"]);
+    let line = second.child.wait_for_line(BOUND, "TargetsLeft");
+    println!("            {line}");
+    gates.until("gate", 0).await;
+    throughout(Duration::from_secs(4), || {
+        let finalizers = world.kubectl(&["get", "ll", "gate", "-o", "jsonpath={.metadata.finalizers}"]);
+        assert!(
+            finalizers.contains("redlock.dev/targets"),
+            "its pods are still there"
+        );
+    })
+    .await;
+    gates.count("gate", 0).await;
+    world.kubectl(&["wait", "--for=delete", "ll/gate", "--timeout=60s"]);
 }

@@ -156,8 +156,9 @@ const OF_LOCKS: [&str; 11] = [
     "redlock_acquisitions_total",
     "redlock_renewals_total",
 ];
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 20] = [
     "redlock_build_info",
+    "redlock_log_lines_dropped_total",
     "redlock_acquire_duration_seconds",
     "redlock_renew_margin_ratio",
     "redlock_leases_ended_total",

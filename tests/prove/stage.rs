@@ -38,7 +38,7 @@ pub struct Stage {
     // Dropped in this order: the holders before what they need.
     frozen: Mutex<Vec<i32>>,
     old: ChildGuard,
-    new: ChildGuard,
+    new: Mutex<ChildGuard>,
     pub observer: Observer,
     proxies: Vec<Proxy>,
     masters: RedisServers,
@@ -57,17 +57,7 @@ impl Stage {
         let observer = Observer::start(&masters.urls(), LOCK, LEASE);
         let folder = tempfile::tempdir().unwrap();
         let holder = |name, urls: &str, work: Work| {
-            let mut command = run(name, urls);
-            // On a starving machine it may lose its first lease before its work has begun.
-            if name == "new" {
-                command.arg("--service");
-            }
-            command.arg("--");
-            if guardian == Guardian::Off {
-                command.env("REDLOCK_TEST_WITHOUT_GUARDIAN", "1");
-            }
-            work.add_to(&mut command, name, folder.path(), &resource.url());
-            ChildGuard::spawn(name, &mut command)
+            holder(name, urls, work, guardian, (folder.path(), &resource.url()))
         };
         let through: Vec<String> = proxies.iter().map(Proxy::url).collect();
         let old = holder("old", &through.join(","), work);
@@ -78,7 +68,7 @@ impl Stage {
         Self {
             frozen: Mutex::default(),
             old,
-            new,
+            new: Mutex::new(new),
             observer,
             proxies,
             masters,
@@ -121,6 +111,16 @@ impl Stage {
             .iter()
             .for_each(|master| master.restart_empty().unwrap());
         initialise(&self.masters);
+        // A process keeps to the quorum id that it has learned, so the waiting one is started again.
+        let place = (self.folder.path(), self.resource.url());
+        let new = holder(
+            "new",
+            &urls(&self.masters),
+            Work::Plain,
+            Guardian::On,
+            (place.0, &place.1),
+        );
+        *self.new.lock().unwrap() = new;
     }
 
     /// SIGSTOP; woken at the end, at the latest.
@@ -136,7 +136,8 @@ impl Stage {
     /// When the new holder wrote first, once it has.
     pub fn new_writes(&self) -> Moment {
         eventually_blocking(BOUND, "the new holder writes", || {
-            records::first(self.folder(), "new").ok_or_else(|| (self.old.stderr(), self.new.stderr()))
+            records::first(self.folder(), "new")
+                .ok_or_else(|| (self.old.stderr(), self.new.lock().unwrap().stderr()))
         })
     }
 
@@ -148,8 +149,8 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         self.frozen.lock().unwrap().iter().for_each(|pid| self.wake(*pid));
-        for holder in [&self.old, &self.new] {
-            processes::send(i32::try_from(holder.pid()).unwrap(), Signal::SIGKILL);
+        for pid in [self.old.pid(), self.new.lock().unwrap().pid()] {
+            processes::send(i32::try_from(pid).unwrap(), Signal::SIGKILL);
         }
         for name in ["old", "new"] {
             records::pids(self.folder(), name)
@@ -162,6 +163,27 @@ impl Drop for Stage {
 fn initialise(masters: &RedisServers) {
     let ran = redlock(&["init", "--masters", &urls(masters), "--max-lease-duration", "3s"]);
     ran.expect(0, &["all 3 masters vote"]);
+}
+
+/// A `redlock run` whose work writes to the folder and to the resource.
+fn holder(
+    name: &'static str,
+    urls: &str,
+    work: Work,
+    guardian: Guardian,
+    place: (&Path, &str),
+) -> ChildGuard {
+    let mut command = run(name, urls);
+    // On a starving machine it may lose its first lease before its work has begun.
+    if name == "new" {
+        command.arg("--service");
+    }
+    command.arg("--");
+    if guardian == Guardian::Off {
+        command.env("REDLOCK_TEST_WITHOUT_GUARDIAN", "1");
+    }
+    work.add_to(&mut command, name, place.0, place.1);
+    ChildGuard::spawn(name, &mut command)
 }
 
 /// `redlock run …`, without any REDLOCK_ variable of the surroundings.

@@ -148,6 +148,32 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
 }
 
 #[tokio::test]
+async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
+    let (servers, masters) = three().await;
+    let renamed = open(&redlock::masters::MastersConfig {
+        cluster: ClusterId::new("us-west", "us-1").unwrap(),
+        ..config(&servers)
+    });
+    renamed.voters(3).await;
+    let namesake = open(&redlock::masters::MastersConfig {
+        cluster: ClusterId::new("us-1", "another").unwrap(),
+        ..config(&servers)
+    });
+    namesake.voters(3).await;
+    let tenure = hold(&masters, "a/b").await;
+    eventually_values(&servers, "a/b", 3).await;
+    let cluster = ClusterId::new("us-1", "us-1").unwrap();
+    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(namesake.try_acquire("a/b", "namesake").await.is_none());
+    let lease = renamed.try_acquire("a/b", "renamed").await.unwrap();
+    assert!(lease.release().await.unwrap());
+    for server in servers.iter() {
+        let left: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
+        assert_eq!(left, None, "a release of the cluster takes it along");
+    }
+}
+
+#[tokio::test]
 async fn what_was_passed_on_is_passed_back_while_its_reservation_still_stands() {
     let (servers, masters) = three().await;
     let there = of_cluster(&servers, "us-1").await;

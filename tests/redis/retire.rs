@@ -7,7 +7,7 @@ use redlock::masters::{
 };
 
 use crate::common::masters::{Opened, config, open};
-use crate::common::{Persistence, RedisServer, ServerOptions, free_port};
+use crate::common::{Mode, Persistence, Proxy, RedisServer, ServerOptions, free_port};
 use crate::rekey::Held;
 use crate::seal::{WAIT, raw, register, sealed};
 
@@ -302,6 +302,8 @@ async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
             &run_id,
             "fingerprint",
             &fingerprint,
+            "replication",
+            "|0",
             "counter",
             "5",
         ],
@@ -348,4 +350,42 @@ async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
         assert_eq!(code, "retired", "{third}");
     }
     assert_eq!(seal_of(old).await, "");
+}
+
+#[tokio::test]
+async fn a_vote_is_taken_within_the_time_of_an_attempt_or_not_at_all() {
+    let servers: Vec<_> = (0..3).map(|_| plain()).collect();
+    let mut config = config(&servers);
+    config.command_timeout = config.acquire_limit * 5;
+    let one = open(&config);
+    init(&one).await.unwrap();
+    one.voters(3).await;
+    // A round trip takes longer than any attempt may, and less than a command.
+    let slow = Proxy::to_port(servers[2].port()).await;
+    slow.set(Mode::Delay(config.acquire_limit * 3 / 5));
+    let new = plain();
+    let outcome = one.retire("m2", (&slow.url(), &new.url()), MUST).await.unwrap();
+    assert!(
+        matches!(outcome, RetireOutcome::OldUnreachable { .. }),
+        "{outcome:?}"
+    );
+    assert!(!seal_of(&servers[2]).await.is_empty(), "it keeps its vote");
+}
+
+#[tokio::test]
+async fn sealed_server_is_not_judged_without_the_quorum_id() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    drop(masters);
+    let mut config = config(&servers);
+    for master in &mut config.masters[..2] {
+        master.url = format!("redis://127.0.0.1:{}", free_port());
+    }
+    let (one, new) = (open(&config), plain());
+    one.master(2, "looked at", |m| m.facts.is_some()).await;
+    for stated in [MUST, OldServer::Stated] {
+        let outcome = retire(&one, &servers[2], &new, stated).await;
+        let missing = RetireOutcome::OthersMissing { voting: 0, needed: 2 };
+        assert_eq!(outcome, missing, "{stated:?}");
+    }
+    assert_ne!(seal_of(&servers[2]).await, "");
 }

@@ -315,7 +315,14 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
     let run_id: String = info.get("run_id").unwrap();
     let begin = include_str!("../../src/masters/scripts/unsealed.lua");
     let probe = redis::Script::new(&[begin, include_str!("../../src/masters/scripts/probe.lua")].concat());
-    let seal = redis::Script::new(&[begin, include_str!("../../src/masters/scripts/seal.lua")].concat());
+    let seal = redis::Script::new(
+        &[
+            begin,
+            include_str!("../../src/masters/scripts/history.lua"),
+            include_str!("../../src/masters/scripts/seal.lua"),
+        ]
+        .concat(),
+    );
     let (late, in_time) = (1_u64, u64::MAX / 4096);
     for (script, not_after, run, expected) in [
         (&probe, late, &*run_id, "late"),

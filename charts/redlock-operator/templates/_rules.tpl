@@ -39,6 +39,10 @@
   resources: [jobs]
   verbs: [get, list, watch, patch]
 {{- end }}
+# A condition Suspended that is older than the last start is removed before a Job is suspended again.
+- apiGroups: [batch]
+  resources: [jobs/status]
+  verbs: [patch]
 {{- else }}
 # Targets of this kind are followed, scaled by their scale subresource, and what is left of them is deleted in the end.
 - apiGroups: [{{ .group | default "" | quote }}]
@@ -78,6 +82,15 @@
   resources: [namespaces]
   resourceNames: [kube-system]
   verbs: [get]
+{{- if .Values.metrics.requireToken }}
+# To find the user of a bearer token, and whether that user may get /metrics or /locks.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
 {{- end -}}
 
 {{/* A Role and its RoleBinding to the operator: (dict "top" $ "name" … "namespace" … "rules" …) */}}

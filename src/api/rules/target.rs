@@ -2,8 +2,14 @@
 
 use kube::core::Rule;
 
-use super::{required, rule, said};
-use crate::api::reasons;
+use schemars::Schema;
+use serde_json::{Map, Value, json};
+
+use super::{LABEL_KEY, LABEL_VALUE, required, rule, said};
+use crate::api::{
+    reasons,
+    target::{EXPRESSION_LIMIT, LABEL_LIMIT, OPERATORS, VALUE_LIMIT},
+};
 
 pub(in crate::api) fn ref_given() -> Rule {
     required(
@@ -84,4 +90,90 @@ pub(in crate::api) fn fewer_on_standby() -> Rule {
         format!("!has(self.standbyReplicas) || self.standbyReplicas < {active}"),
         reasons::STANDBY_REPLICAS,
     )
+}
+
+/// Of a reference: group and version by the grammar of Kubernetes, since both become parts of a path.
+pub(in crate::api) fn api_version() -> Rule {
+    rule(
+        "apiVersion",
+        format!(
+            "self.apiVersion.indexOf('/') <= 253 && self.apiVersion.matches('{}')",
+            super::API_VERSION
+        ),
+        reasons::API_VERSION,
+    )
+}
+
+/// Of the settings of LabelPods: `condition` on each expression `e` of the selector.
+fn each_expression(condition: &str) -> String {
+    format!("(!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, {condition}))")
+}
+
+/// Of the settings of LabelPods: `condition` on each label of the selector, by its key `k`.
+fn each_label(condition: &str) -> String {
+    format!("(!has(self.selector.matchLabels) || self.selector.matchLabels.all(k, {condition}))")
+}
+
+pub(in crate::api) fn selector_keys() -> Rule {
+    let key = |key: &str| format!("{key}.indexOf('/') <= 253 && {key}.matches('{LABEL_KEY}')");
+    rule(
+        "selector",
+        format!("{} && {}", each_label(&key("k")), each_expression(&key("e.key"))),
+        reasons::SELECTOR_KEY,
+    )
+}
+
+pub(in crate::api) fn selector_values() -> Rule {
+    let label = format!("self.selector.matchLabels[k].matches('{LABEL_VALUE}')");
+    let expression = format!("!has(e.values) || e.values.all(v, v.matches('{LABEL_VALUE}'))");
+    rule(
+        "selector",
+        format!("{} && {}", each_label(&label), each_expression(&expression)),
+        reasons::SELECTOR_VALUE,
+    )
+}
+
+pub(in crate::api) fn selector_values_fit() -> Rule {
+    rule(
+        "selector",
+        each_expression("(e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0)"),
+        reasons::SELECTOR_VALUES,
+    )
+}
+
+/// Bounds of a selector, which its Rust type does not carry.
+pub(in crate::api) fn selector_bounds(selector: &mut Schema) {
+    let bound = |schema: Option<&mut Value>, bounds: Value| {
+        if let (Some(Value::Object(schema)), Value::Object(bounds)) = (schema, bounds) {
+            schema.extend(bounds);
+        }
+    };
+    let fields: Option<&mut Map<String, Value>> =
+        selector.get_mut("properties").and_then(Value::as_object_mut);
+    // A bound that cannot be set would be missing in `crds/`, which a test compares.
+    let Some(fields) = fields else { return };
+    let text = json!({ "maxLength": 63 });
+    let labels = fields.get_mut("matchLabels");
+    bound(labels, json!({ "maxProperties": LABEL_LIMIT }));
+    let value = fields
+        .get_mut("matchLabels")
+        .and_then(|labels| labels.get_mut("additionalProperties"));
+    bound(value, text.clone());
+    bound(
+        fields.get_mut("matchExpressions"),
+        json!({ "maxItems": EXPRESSION_LIMIT }),
+    );
+    let expression = fields
+        .get_mut("matchExpressions")
+        .and_then(|list| list.pointer_mut("/items/properties"));
+    let Some(Value::Object(expression)) = expression else {
+        return;
+    };
+    bound(expression.get_mut("key"), json!({ "maxLength": 317 }));
+    bound(expression.get_mut("operator"), json!({ "enum": OPERATORS }));
+    bound(expression.get_mut("values"), json!({ "maxItems": VALUE_LIMIT }));
+    let value = expression
+        .get_mut("values")
+        .and_then(|values| values.get_mut("items"));
+    bound(value, text);
 }

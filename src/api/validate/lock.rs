@@ -184,7 +184,7 @@ fn timings(
     if !sound {
         return None;
     }
-    Timings::resolve(given, stop, quorum.command_timeout, quorum.longest_lease)
+    Timings::resolve(given, stop, Some(quorum.command_timeout), quorum.longest_lease)
         .map_err(|cause| {
             let field = format!("spec.{}", cause.field().wire_name());
             let mut error = FieldError::new(field, cause.value().as_secs_f64(), cause.reason());

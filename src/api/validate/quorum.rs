@@ -9,7 +9,7 @@ use super::problems::{FieldError, Problems, Quoted};
 use crate::api::plan::{MasterPlan, QuorumPlan};
 use crate::api::reasons;
 use crate::api::redis_quorum::{Master, RedisQuorum, SecretRef, SharedLockNames};
-use crate::lease::timing::DEFAULT_LONGEST_LEASE;
+use crate::lease::timing::{DEFAULT_COMMAND_TIMEOUT, DEFAULT_LONGEST_LEASE};
 
 pub(super) const DEFAULT_KEY_PREFIX: &str = "redlock";
 const KEY_PREFIX_LIMIT: usize = 64;
@@ -74,7 +74,7 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
         name,
         masters: masters.into_iter().map(|(plan, _)| plan).collect(),
         key_prefix,
-        command_timeout: command_timeout.map(Duration::from_millis),
+        command_timeout: command_timeout.map_or(DEFAULT_COMMAND_TIMEOUT, Duration::from_millis),
         longest_lease: longest_lease.unwrap_or(DEFAULT_LONGEST_LEASE),
         first_start: spec.first_start,
         needs_credentials: auth_secret.is_some(),

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::graces::Graces;
-use super::name::{check_label, check_subdomain};
+use super::graces::{Grace, Graces};
+use super::name::{check_label, check_subdomain, is_api_version};
 use super::problems::{FieldError, Problems, Quoted};
+use super::selector::check_selector;
 use crate::api::leader_lock::Candidates;
 use crate::api::plan::{TargetPlan, TargetWork};
 use crate::api::reasons;
@@ -21,8 +22,6 @@ const LONGEST_SLOT_AGE: i64 = 7 * 86_400;
 const LONGEST_STOP: i64 = 86_400;
 /// Each target is a register on the masters and a row in the status.
 const TARGET_LIMIT: usize = 32;
-/// A group of 253 characters, a slash and a version of 63.
-const API_VERSION_LIMIT: usize = 317;
 const KIND_LIMIT: usize = 63;
 
 /// The targets that can be used; what is wrong with the others goes to `problems`.
@@ -57,7 +56,9 @@ pub(super) fn targets(
         }
         check_blocks(problems, &field, target);
         let stop = stop(problems, &field, target);
-        let derived = derived_stop(target, graces);
+        let grace = target.reference.as_ref().and_then(|object| graces.of(object));
+        let pods = pods_to_stop(target);
+        let derived = derived_stop(grace, pods);
         if let Some(work) = work(problems, &field, target) {
             plans.push(TargetPlan {
                 name: target.name.clone(),
@@ -65,6 +66,7 @@ pub(super) fn targets(
                 stop: stop.unwrap_or(derived.min(DEFAULT_STOP)),
                 stop_given: stop.is_some(),
                 too_short: Some(derived).filter(|derived| stop.is_none() && *derived > DEFAULT_STOP),
+                one_by_one: grace.filter(|grace| grace.one_by_one).map(|_| pods),
             });
         }
     }
@@ -109,11 +111,22 @@ fn stop(problems: &mut Problems, field: &str, target: &Target) -> Option<Duratio
     }
 }
 
-/// What the pod template asks for. No more than usual is given without a word: it would take from the time for renewals, and
-/// other clusters, which go by their own templates, would not wait so long.
-fn derived_stop(target: &Target, graces: &Graces) -> Duration {
-    let grace = target.reference.as_ref().and_then(|object| graces.of(object));
-    grace.map_or(DEFAULT_STOP, |grace| grace.saturating_add(STOP_BESIDE_GRACE))
+/// What the pod template asks for. More than the default is given only where `stopSeconds` says so: it would take from the
+/// time for renewals, and other clusters, which go by their own templates, would not wait so long.
+fn derived_stop(grace: Option<Grace>, pods: u32) -> Duration {
+    grace.map_or(DEFAULT_STOP, |grace| {
+        grace.of_pods(pods).saturating_add(STOP_BESIDE_GRACE)
+    })
+}
+
+/// As declared, so that it is the same in all clusters, and does not change while the target is started and stopped.
+fn pods_to_stop(target: &Target) -> u32 {
+    let settings = target.scale.clone().unwrap_or_default();
+    let (active, standby) = (
+        settings.active_replicas.unwrap_or(1),
+        settings.standby_replicas.unwrap_or(0),
+    );
+    u32::try_from(active.saturating_sub(standby)).map_or(1, |pods| pods.max(1))
 }
 
 fn work(problems: &mut Problems, field: &str, target: &Target) -> Option<TargetWork> {
@@ -191,6 +204,7 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
             reasons::ALL_PODS,
         ));
     }
+    check_selector(problems, &format!("{field}.labelPods.selector"), selector);
     Some(TargetWork::LabelPods {
         selector: selector.clone(),
     })
@@ -204,18 +218,21 @@ fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str])
         problems.add(FieldError::missing(format!("{field}.ref"), reason));
         return None;
     };
-    for (name, value, limit, example) in [
-        ("apiVersion", &object.api_version, API_VERSION_LIMIT, "apps/v1"),
-        ("kind", &object.kind, KIND_LIMIT, "Deployment"),
-    ] {
-        if value.is_empty() || value.chars().count() > limit {
-            let reason = format!("is empty or longer than {limit} characters: use such as {example}");
-            problems.add(FieldError::new(
-                format!("{field}.ref.{name}"),
-                Quoted(value),
-                reason,
-            ));
-        }
+    if !is_api_version(&object.api_version) {
+        let field = format!("{field}.ref.apiVersion");
+        problems.add(FieldError::new(
+            field,
+            Quoted(&object.api_version),
+            reasons::API_VERSION,
+        ));
+    }
+    if object.kind.is_empty() || object.kind.chars().count() > KIND_LIMIT {
+        let reason = format!("is empty or longer than {KIND_LIMIT} characters: use such as Deployment");
+        problems.add(FieldError::new(
+            format!("{field}.ref.kind"),
+            Quoted(&object.kind),
+            reason,
+        ));
     }
     problems.extend(
         check_subdomain(&format!("{field}.ref.name"), &object.name)

@@ -63,17 +63,19 @@ impl Core {
         warden.tell(Order::Stop(halt, done));
         entry.draining = Some(purpose.clone());
         let key = key.clone();
-        self.jobs.spawn(async move {
+        let end = move |stopped| {
             let drained = Drained {
-                // By the warden's time, which knows best whether it can still be taken back.
-                stopped: stopped.await.is_ok(),
                 token,
-                to,
-                plan,
+                to: to.clone(),
+                plan: plan.clone(),
                 bound,
+                stopped,
             };
-            Job::Drained(key, purpose, Box::new(drained))
-        });
+            Job::Drained(key.clone(), purpose.clone(), Box::new(drained))
+        };
+        // By the warden's time, which knows best whether it can still be taken back.
+        self.jobs
+            .start(end(false), async move { end(stopped.await.is_ok()) });
     }
 
     pub(super) fn on_drained(&mut self, key: &ObjectKey, purpose: Purpose, drained: &Drained) {

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MANAGER: &str = "redlock-operator-abstain";
 
 /// One that was begun.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Failover {
     token: FencingToken,
     to: ClusterId,
@@ -86,10 +86,13 @@ impl Core {
         if let Some(entry) = self.locks.get_mut(&key) {
             entry.draining = Some(Purpose::Unready);
         }
-        self.jobs.spawn(async move {
+        let failover = Box::new(Failover { token, to });
+        let broken = Err("the write broke off".to_owned());
+        let broken = Job::Abstains(key.clone(), failover.clone(), broken);
+        self.jobs.start(broken, async move {
             let end = time::timeout(PATIENCE, write).await;
             let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
-            Job::Abstains(key, Box::new(Failover { token, to }), end)
+            Job::Abstains(key, failover, end)
         });
     }
 
@@ -147,7 +150,7 @@ impl Core {
             let api = Api::namespaced(self.clients.urgent.clone(), &key.namespace);
             let write = write(api, entry.object.clone(), None);
             let key = key.clone();
-            self.jobs.spawn(async move {
+            self.jobs.start(Job::Over, async move {
                 if let Ok(Err(reason)) = time::timeout(PATIENCE, write).await {
                     tracing::debug!(object = %format!("LeaderLock {key}"), reason, "abstains for nothing");
                 }

@@ -86,7 +86,7 @@ impl Core {
     fn reply(&mut self, key: &ObjectKey, text: String, reply: HandOverAnswer) {
         self.answering.insert(key.clone(), text.clone());
         let (client, key) = (self.clients.urgent.clone(), key.clone());
-        self.jobs.spawn(async move {
+        self.jobs.start(Job::Answered(key.clone()), async move {
             answer(client, key.clone(), text, reply).await;
             Job::Answered(key)
         });

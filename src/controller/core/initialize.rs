@@ -48,9 +48,10 @@ impl Core {
                 entry.initializing = Initializing::Running;
                 let (masters, name) = (running.masters.clone(), name.to_owned());
                 tracing::info!(quorum = name, "first start: initialising the masters");
-                self.jobs.spawn(async move {
+                let broken = Job::Initialized(name.clone(), None);
+                self.jobs.start(broken, async move {
                     let end = masters::init(&masters).await;
-                    Job::Initialized(name, end)
+                    Job::Initialized(name, Some(end))
                 });
             }
             Initializing::No | Initializing::Remembering | Initializing::Running => {}
@@ -72,12 +73,20 @@ impl Core {
         }
     }
 
-    pub(super) fn on_initialized(&mut self, quorum: &str, end: Result<InitReport, InitError>) {
+    pub(super) fn on_initialized(&mut self, quorum: &str, end: Option<Result<InitReport, InitError>>) {
+        if let Some(entry) = self.quorums.get_mut(quorum) {
+            // It is remembered in the status, and not begun again.
+            entry.initializing = Initializing::No;
+        }
         match end {
-            Ok(report) => {
+            Some(Ok(report)) => {
                 tracing::info!(quorum, sealed = ?report.sealed, counter = report.counter, "masters initialised");
             }
-            Err(error) => {
+            None => tracing::warn!(
+                quorum,
+                "the first start broke off: masters are sealed after the ordinary wait"
+            ),
+            Some(Err(error)) => {
                 let error = error.to_string();
                 tracing::warn!(
                     quorum,

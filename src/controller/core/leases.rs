@@ -77,6 +77,10 @@ impl Core {
                     What::LeaseLost,
                     format!("{me} lost the majority of the masters, token {token}"),
                 ),
+                EndReason::ClockStepped => (
+                    What::LeaseLost,
+                    format!("{me} lost the lease: the clock of its machine stepped, token {token}"),
+                ),
                 EndReason::Refused => (
                     What::LeaseLost,
                     format!("{me} lost the lease: the masters refused to renew it, token {token}"),
@@ -100,7 +104,7 @@ impl Core {
         };
         let entry = self.locks.get(key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name)?;
-        if !quorum.reporter.as_ref()?.is_mine() {
+        if !quorum.reporter.as_ref()?.reports_locks() {
             return None;
         }
         let status = entry.object.status.clone().unwrap_or_default();

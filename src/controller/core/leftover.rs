@@ -19,6 +19,10 @@ impl Core {
     pub(super) fn stop_remains(&mut self, key: &ObjectKey, wanted: &Result<Arc<LockPlan>, Problem>) {
         let Some(entry) = self.locks.get(key) else { return };
         let Some(mut plan) = remains(&entry.object, &entry.templates.graces()) else {
+            // Not even its name can be read. Nothing is known to run, and its finalizer would keep it forever.
+            if entry.object.metadata.deletion_timestamp.is_some() {
+                self.set_finalizer(key, false);
+            }
             return;
         };
         // What another lock runs is not left over.

@@ -18,6 +18,7 @@ use crate::{
         object::ObjectKey,
         observe::Observation,
         problem::Reason,
+        roll::Origin,
         status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status},
         writer::{self, Item},
     },
@@ -26,6 +27,9 @@ use crate::{
     operator::relay::Change,
 };
 
+/// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
+/// only another release of the operator watches.
+const REPORTED: Duration = Duration::from_secs(5);
 /// So long nobody is seen to hold a lock until its status says so.
 const UNHELD: Duration = Duration::from_secs(1);
 
@@ -36,15 +40,9 @@ impl Core {
         }
         let key = observation.key();
         match (observation, key) {
-            (Observation::Seen(object), _) => self.see_lock(object, now),
-            (Observation::Malformed(_, error), Some(key))
-                if self.locks.unreadable.get(&key) != Some(&error) =>
-            {
-                let in_force = self.locks.get(&key).is_some();
-                tracing::warn!(object = %format!("LeaderLock {key}"), reason = error, last_valid_stays = in_force,
-                    "object cannot be read by this version");
-                self.locks.unreadable.insert(key.clone(), error);
-                self.touched_locks.insert(key);
+            (Observation::Seen(object), _) => self.see_lock(object, Origin::Watch, now),
+            (Observation::Malformed(metadata, error), Some(key)) => {
+                self.on_unreadable(key, &metadata, error);
             }
             (Observation::Synced, _) => self
                 .touched_locks
@@ -63,20 +61,25 @@ impl Core {
     pub(super) fn see_answer(&mut self, object: Box<LeaderLock>, now: Moment) {
         let known = self.locks.get(&ObjectKey::of(object.as_ref()));
         if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
-            self.see_lock(object, now);
+            self.see_lock(object, Origin::Answer, now);
         }
     }
 
     /// An object as it is now.
-    fn see_lock(&mut self, object: Box<LeaderLock>, now: Moment) {
+    fn see_lock(&mut self, object: Box<LeaderLock>, origin: Origin, now: Moment) {
         let key = ObjectKey::of(object.as_ref());
-        if self.locks.is_news(&key, &object) {
-            self.heed_others(&object);
-        }
-        let before = self.locks.get(&key).map(|entry| content(&entry.object));
-        let anew = before != Some(content(&object));
+        self.locks.unreadable.remove(&key);
         self.remember_token(&object);
         let token = self.own_token(&object);
+        if !self.locks.is_news(&key, &object, origin) {
+            if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
+                entry.own_tokens.remember(token);
+            }
+            return;
+        }
+        self.heed_others(&object);
+        let before = self.locks.get(&key).map(|entry| content(&entry.object));
+        let anew = before != Some(content(&object));
         self.locks.see(&key, *object, now);
         if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
             entry.own_tokens.remember(token);
@@ -153,10 +156,10 @@ impl Core {
             held_by_sibling: !held_here
                 && !agents
                 && holder.as_ref().is_some_and(|holder| holder.own_cluster),
-            reporter: reporter.is_some_and(|reporter| reporter.is_mine()),
+            reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
             unreported: reporter.map_or(Some(now.since(entry.first_seen)), |reporter| {
                 let contradicted = quorum.is_some_and(|quorum| quorum.contradicted);
-                reporter.absent_for(now).filter(|_| !contradicted)
+                reporter.locks_unreported(now).filter(|_| !contradicted)
             }),
             long: reporter.map_or(Duration::ZERO, |reporter| reporter.long()),
             unvisited: unvisited.then(|| now.since(entry.first_seen)),
@@ -170,7 +173,12 @@ impl Core {
             // Of a replica that has just started. Whatever the status says was more.
             (_, Some(problem)) if problem.reason == Reason::Opening && visited => return,
             // It says the same whoever writes it; but this replica may be the only one that cannot use the quorum.
-            (None | Some(Author::Anybody), Some(_)) if reported => return,
+            (None | Some(Author::Anybody), Some(_)) if reported && visited => return,
+            (None | Some(Author::Anybody), Some(_)) if reported && now.since(entry.first_seen) < REPORTED => {
+                let item = Item::Lock(key.clone());
+                self.writer.push_later(item, entry.first_seen + REPORTED);
+                return;
+            }
             (None | Some(Author::Anybody), Some(_)) => Author::Reporter,
             (Some(who), _) => who,
             (None, None) => {
@@ -217,7 +225,7 @@ impl Core {
         ) else {
             return;
         };
-        let shown = quorum.and_then(|quorum| quorum.shown.as_ref());
+        let health = quorum.and_then(|quorum| quorum.health.as_ref());
         let status = lock_status(&LockFacts {
             before: &before,
             generation,
@@ -225,8 +233,8 @@ impl Core {
             author: who,
             implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
             holder,
-            votes: shown.map_or((0, 0), |health| (health.voting, health.masters)),
-            no_majority: shown.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
+            masters: health.map_or(0, |health| health.masters),
+            no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: paused(&object),
             abstains: abstains_until(&object, entry.put.as_deref()),
             targets: entry.warden.as_ref().and_then(|warden| warden.last.as_ref()),
@@ -275,10 +283,11 @@ impl Core {
         let quorum = entry.put.as_ref().and_then(|plan| self.fleet.get(&plan.quorum));
         if let Some(quorum) = quorum {
             let (masters, key) = (quorum.masters.clone(), key.clone());
-            self.jobs.spawn(async move {
-                let largest = masters.largest_counter().await;
-                Job::Counter(key, written, largest)
-            });
+            self.jobs
+                .start(Job::Counter(key.clone(), written, None), async move {
+                    let largest = masters.largest_counter().await;
+                    Job::Counter(key, written, largest)
+                });
         }
         true
     }

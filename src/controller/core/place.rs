@@ -2,15 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Core, Job};
+use super::{
+    Core, Job,
+    departure::{Departing, Departure, departure},
+};
 use crate::{
     api::{
-        leader_lock::{Candidates, DeletionPolicy, LockState},
+        leader_lock::{Candidates, DeletionPolicy, Enforcement, LockState},
         plan::LockPlan,
     },
     clock,
     controller::{
-        events::timestamp,
         locks::LockEntry,
         object::ObjectKey,
         problem::{Problem, Reason},
@@ -91,10 +93,16 @@ fn place(facts: &Facts<'_>) -> Move {
         Err(_) => Move::Keep,
         Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
         // It gives the lock back at once: what runs must be stopped before.
-        Ok(plan) if gives_up(plan) && !gives_up(put) && !put.targets.is_empty() => Move::TakeAway,
+        Ok(plan) if gives_up(plan) && !gives_up(put) && (put.guards() || !put.targets.is_empty()) => {
+            Move::TakeAway
+        }
         Ok(plan) if facts.confirmed => Move::Put(plan.clone()),
         Ok(_) => Move::Keep,
     }
+}
+
+fn runs(warden: &Handle) -> bool {
+    warden.last.as_ref().is_none_or(|report| report.runs)
 }
 
 fn gives_up(plan: &LockPlan) -> bool {
@@ -149,7 +157,7 @@ impl Core {
                 declared: entry.put.as_ref().is_some_and(declared),
                 deleted: entry.object.metadata.deletion_timestamp.is_some(),
                 guarded,
-                in_charge: guarded && !awaited && self.in_charge(entry, patience),
+                in_charge: guarded && !awaited && self.in_charge(key, entry, patience),
             });
             let minded = entry.remains.is_some() && entry.object.metadata.deletion_timestamp.is_none();
             if guarded && entry.put.is_none() && !minded {
@@ -171,16 +179,15 @@ impl Core {
         self.answer_hand_over(key);
     }
 
-    /// A sibling that reports has a majority of the masters, and minds the locks.
-    fn in_charge(&self, entry: &LockEntry, patience: Duration) -> bool {
-        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
-        let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
+    /// Whether it is for this replica to stop what may run: unless a sibling with a majority of the masters has the lock in
+    /// hand.
+    fn in_charge(&self, key: &ObjectKey, entry: &LockEntry, patience: Duration) -> bool {
         // Nothing was looked at before the caches were filled.
         let since = self
             .ready
             .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
         let now = clock::now();
-        now.since(since) >= patience && !(self.siblings.any(now) && reported)
+        now.since(since) >= patience && self.asked_since(since, now) && !self.sibling_is_responsible(key, now)
     }
 
     pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) {
@@ -191,10 +198,8 @@ impl Core {
         };
         quorum.put_lock(&plan, &self.cluster);
         if let Some(entry) = self.locks.get_mut(key) {
-            if entry.put.as_ref() != Some(&plan) {
-                self.retimed.insert(plan.quorum.clone());
-            }
             entry.put = Some(plan);
+            entry.put_since.get_or_insert_with(clock::now);
             if entry.remains.take().is_some() {
                 // It did not know how the lock stands.
                 entry.warden = None;
@@ -221,28 +226,20 @@ impl Core {
     /// say; after that the lease is left to run out.
     fn take_away(&mut self, key: &ObjectKey) {
         let now = clock::now();
-        let Some(entry) = self.locks.get_mut(key) else {
+        let Some(departing) = self.departing(key, now) else {
             return;
         };
-        let Some(put) = entry.put.clone().or_else(|| entry.remains.clone()) else {
-            return;
-        };
-        let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let orphan = deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan;
-        // Where nothing is ever switched, there is nothing to wait for either.
-        let stops = put.switches() && !orphan;
-        if stops && entry.warden.is_none() {
-            // Put a moment ago: whoever is to stop what runs is not there yet.
+        let departure = departure(departing);
+        if departure == Departure::Wait {
             self.wardens_due.insert(key.clone());
             return;
         }
-        let switches = put.candidates == Candidates::Operator && self.held_by_us(key, now);
-        if deleted && stops && switches && !self.holds(key, now) {
-            // It stops what runs and removes the finalizer, which here would take the object from under its hands.
-            self.wardens_due.insert(key.clone());
-            return;
-        }
+        // The warden must know whether it may call the end clean before it is ordered to stop.
+        self.apply_targets(key);
         let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let Some(put) = entry.put.as_ref().or(entry.remains.as_ref()) else {
             return;
         };
         let until = now + put.timings.stop + put.timings.lease_duration;
@@ -250,8 +247,8 @@ impl Core {
             until,
             stopped: false,
         });
-        match &entry.warden {
-            Some(warden) if stops => {
+        match (departure, &entry.warden) {
+            (Departure::Stop, Some(warden)) => {
                 let (done, stopped) = tokio::sync::oneshot::channel();
                 let halt = Halt {
                     by: until,
@@ -259,14 +256,38 @@ impl Core {
                 };
                 warden.tell(Order::Stop(halt, done));
                 let key = key.clone();
-                self.jobs.spawn(async move {
+                self.jobs.start(Job::Stopped(key.clone(), false), async move {
                     let end = tokio::time::timeout(until.left(now), stopped).await;
                     Job::Stopped(key, matches!(end, Ok(Ok(_))))
                 });
             }
-            // What is orphaned runs on: nobody may begin beside it before the lease has run out.
-            _ => self.on_stopped(key, !orphan),
+            (departure, _) => self.on_stopped(key, departure == Departure::Leave { stopped: true }),
         }
+    }
+
+    /// What is known of a lock that is to be taken away; `None` if it is not contended for.
+    fn departing(&self, key: &ObjectKey, now: Moment) -> Option<Departing> {
+        let entry = self.locks.get(key)?;
+        let put = entry.put.as_ref().or(entry.remains.as_ref())?;
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let guarded = super::targets::has_finalizer(&entry.object);
+        // The first look at the masters, and the first answers of the siblings, come a moment after the lock is put.
+        let looked = entry.put_since.is_none_or(|since| {
+            now.since(since) >= UNCONFIRMED
+                && self.asked_since(since, now)
+                && !self.sibling_is_responsible(key, now)
+        });
+        let held_by_sibling = self.held_by_us(key, now) && !self.holds(key, now);
+        Some(Departing {
+            deleted,
+            orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
+            guarded,
+            unreadable: self.locks.unreadable.contains_key(key),
+            enforced: put.enforcement == Enforcement::Enforce,
+            targets: !put.targets.is_empty(),
+            runs: entry.warden.as_ref().map(runs),
+            for_sibling: put.candidates == Candidates::Operator && (held_by_sibling || (guarded && !looked)),
+        })
     }
 
     pub(super) fn on_stopped(&mut self, key: &ObjectKey, stopped: bool) {
@@ -279,7 +300,7 @@ impl Core {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the lock goes, its lease runs out");
         }
-        (entry.warden, entry.remains) = (None, None);
+        (entry.warden, entry.remains, entry.put_since) = (None, None, None);
         let farewell = if stopped {
             Farewell::Release
         } else {
@@ -294,11 +315,12 @@ impl Core {
         if let Some(plan) = put {
             self.withdraw(key, &plan, farewell);
         }
-        if self
-            .locks
-            .get(key)
-            .is_some_and(|entry| super::targets::has_finalizer(&entry.object))
-        {
+        // An object that stays guards what was not stopped; one that is deleted does not wait for longer.
+        let done = |entry: &LockEntry| {
+            let deleted = entry.object.metadata.deletion_timestamp.is_some();
+            (stopped || deleted) && super::targets::has_finalizer(&entry.object)
+        };
+        if self.locks.get(key).is_some_and(done) {
             self.set_finalizer(key, false);
         }
     }
@@ -307,12 +329,12 @@ impl Core {
     pub(super) fn forget_lock(&mut self, key: &ObjectKey) {
         // A name or quorum that another object waits for may be free now.
         self.touched_locks.insert(key.clone());
+        let unreadable = self.locks.unreadable.contains_key(key);
         let Some(entry) = self.locks.forget(key) else {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let runs = |warden: &Handle| warden.last.as_ref().is_none_or(|report| report.runs);
-        let farewell = if entry.warden.as_ref().is_some_and(runs) {
+        let farewell = if unreadable || entry.warden.as_ref().is_some_and(runs) {
             Farewell::Abandon
         } else {
             Farewell::Release
@@ -327,7 +349,6 @@ impl Core {
         let Some(quorum) = self.fleet.get_mut(&plan.quorum) else {
             return;
         };
-        self.retimed.insert(plan.quorum.clone());
         let named = quorum.names.get(&plan.lock_name);
         if named.is_none_or(|(namespace, name)| namespace == key.namespace && name == key.name) {
             quorum.remove_lock(&plan.lock_name, farewell);

@@ -29,7 +29,30 @@ const RESTORED: Duration = Duration::from_secs(60);
 /// A cluster that was not heard of for so long is not listed any more.
 const FORGOTTEN: i64 = 600;
 
+/// A replica that starts has its first majority within a second, unless the masters are being sealed for the first time.
+/// That takes 65 s by default, and is no trouble of the replica.
+const FIRST_MAJORITY: Duration = Duration::from_secs(60);
+
 impl Core {
+    /// Reports once why this replica does not get ready. The statuses show what its siblings see, which may be well.
+    pub(super) fn tell_unready(&mut self, now: Moment) {
+        if self.asking.told_unready || self.ready.is_none_or(|ready| now.since(ready) < FIRST_MAJORITY) {
+            return;
+        }
+        self.asking.told_unready = true;
+        let readiness = self.state.readiness();
+        if readiness.ready {
+            return;
+        }
+        tracing::warn!(reason = readiness.message, "this replica does not get ready");
+        for entry in readiness.unseen.iter().filter_map(|name| self.quorums.get(name)) {
+            let note = format!("replica {} is not ready: {}", self.identity, readiness.message);
+            let object = entry.object.object_ref(&());
+            let what = What::Warned("ReplicaNotReady");
+            self.events.tell(Happening { what, object, note });
+        }
+    }
+
     /// What changes with time alone.
     pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
         let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
@@ -41,8 +64,8 @@ impl Core {
         };
         let turn = reporter.look(&running.elector, now);
         let clash = reporter.clash().cloned();
-        let mine = reporter.is_mine();
-        if reporter.absent_for(now).is_none() {
+        let mine = reporter.reports_quorum();
+        if reporter.quorum_unreported(now).is_none() {
             (entry.caretaker, entry.contradicted) = (mine, false);
         }
         let before = entry.health.clone();
@@ -61,7 +84,7 @@ impl Core {
             .map(str::to_owned)
             .collect();
         let why = health.no_majority();
-        let shown = entry.look(health, now);
+        let crossed = entry.look(health);
         if turn.name {
             self.touched_quorums.insert(name.to_owned());
         }
@@ -69,23 +92,22 @@ impl Core {
         if beat {
             entry.ask_at = Some(now + HEARTBEAT);
         }
-        if turn.reporter || (turn.name && clash.is_none()) || shown {
+        if turn.locks || (turn.name && clash.is_none()) || crossed {
             self.write_locks_of(name);
         }
         if turn.name {
             self.touch_locks_of(name);
         }
-        let absent = self
-            .quorums
-            .get(name)
-            .and_then(|entry| entry.reporter.as_ref()?.absent_for(now));
-        if news || turn.reporter || turn.name || absent.is_some() {
+        let reporter = self.quorums.get(name).and_then(|entry| entry.reporter.as_ref());
+        let absent = reporter.and_then(|reporter| reporter.quorum_unreported(now));
+        let locks_absent = reporter.and_then(|reporter| reporter.locks_unreported(now));
+        if news || turn.quorum || turn.name || absent.is_some() {
             self.writer.push(Item::Quorum(name.to_owned()));
         }
         if beat {
             self.ask_for_clusters(name);
         }
-        if let Some(absent) = absent {
+        if let Some(absent) = locks_absent {
             self.unreported(name, absent);
         }
         if let Some(entry) = self.quorums.get_mut(name)
@@ -113,7 +135,7 @@ impl Core {
             return;
         };
         let (masters, name) = (running.masters.clone(), name.to_owned());
-        self.jobs.spawn(async move {
+        self.jobs.start(Job::Over, async move {
             let reporters = masters.clusters(WALK).await;
             Job::Clusters(name, reporters)
         });
@@ -182,7 +204,9 @@ impl Core {
     /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
     pub(super) fn write_quorum(&mut self, name: &str) {
         let now = crate::clock::now();
-        let masters = self.fleet.get(name).map(|running| running.masters.status());
+        let running = self.fleet.get(name);
+        let masters = running.map(|running| running.masters.status());
+        let quorum_id = running.and_then(|running| Some(running.masters.quorum_id()?.to_string()));
         let stamp = timestamp();
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
@@ -192,7 +216,7 @@ impl Core {
             // Somebody else was quicker to remember it, and goes on.
             entry.initializing = Initializing::No;
         }
-        let mine = entry.reporter.as_ref().is_some_and(Reporter::is_mine);
+        let mine = entry.reporter.as_ref().is_some_and(Reporter::reports_quorum);
         let opening = matches!(&entry.problem, Some(problem) if problem.reason == Reason::Opening);
         if opening
             && before
@@ -218,13 +242,15 @@ impl Core {
             problem: entry.problem.as_ref(),
             health: entry.health.as_ref().filter(|_| masters.is_some()),
             masters: masters.as_deref().unwrap_or_default(),
+            quorum_id,
             reporters,
             initialized: entry.initialized.clone(),
             now: stamp,
         });
         let conditions_same = status.conditions == before.conditions
             && status.observed_generation == before.observed_generation
-            && status.initialized_time == before.initialized_time;
+            && status.initialized_time == before.initialized_time
+            && status.quorum_id == before.quorum_id;
         // Latencies differ at every look: they travel with the heartbeat.
         if conditions_same && !beat {
             return;

@@ -1,6 +1,6 @@
 //! The core's work on quorums: what their objects ask for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use super::{Core, Seen};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
         observe::Observation,
         problem::{Problem, Reason},
         reporter::Reporter,
+        roll::Origin,
         secrets::Found,
         writer::Item,
     },
     lease::{ClusterId, Moment},
-    masters::ConfigError,
-    operator::config::command_timeout,
+    masters::{ConfigError, QuorumId},
 };
 
 impl Core {
@@ -29,22 +29,7 @@ impl Core {
         }
         let key = observation.key();
         match (observation, key) {
-            (Observation::Seen(object), Some(ObjectKey { name, .. })) => {
-                let generation = |object: &RedisQuorum| {
-                    (
-                        object.metadata.uid.clone(),
-                        object.metadata.generation,
-                        object.metadata.annotations.clone(),
-                    )
-                };
-                let before = self.quorums.get(&name).map(|entry| generation(&entry.object));
-                let anew = before != Some(generation(&object));
-                self.quorums.see(&name, *object);
-                if anew {
-                    self.touched_quorums.insert(name.clone());
-                }
-                self.writer.push(Item::Quorum(name));
-            }
+            (Observation::Seen(object), _) => self.see_quorum(*object, Origin::Watch),
             (Observation::Malformed(_, error), Some(ObjectKey { name, .. }))
                 if self.quorums.unreadable.get(&name) != Some(&error) =>
             {
@@ -63,6 +48,25 @@ impl Core {
             }
             _ => {}
         }
+    }
+
+    /// An object as it is now.
+    pub(super) fn see_quorum(&mut self, object: RedisQuorum, origin: Origin) {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let generation = |object: &RedisQuorum| {
+            (
+                object.metadata.uid.clone(),
+                object.metadata.generation,
+                object.metadata.annotations.clone(),
+            )
+        };
+        let before = self.quorums.get(&name).map(|entry| generation(&entry.object));
+        let anew = before != Some(generation(&object));
+        self.quorums.see(&name, object, origin);
+        if anew {
+            self.touched_quorums.insert(name.clone());
+        }
+        self.writer.push(Item::Quorum(name));
     }
 
     fn forget_quorum(&mut self, name: &str) {
@@ -159,7 +163,6 @@ impl Core {
             self.touched_later.insert(name.to_owned());
             return Ok(None);
         }
-        let timeout = self.timeout_of(&plan);
         let in_use = self.with_urls_in_use(name, &plan);
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.awaits_other = false;
@@ -167,7 +170,7 @@ impl Core {
         if let Some(running) = self.fleet.get_mut(name) {
             let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
             running.rekey(access).map_err(refused)?;
-            running.adjust(&in_use, timeout);
+            running.adjust(&in_use);
             self.start_reporter(name, &plan, now);
             return match self.change_urls(name, &plan, now) {
                 Some(problem) => Err(problem),
@@ -177,8 +180,13 @@ impl Core {
         if self.fleet.is_closing(name) {
             return Ok(None);
         }
+        let status = self
+            .quorums
+            .get(name)
+            .and_then(|entry| entry.object.status.as_ref());
+        let stored = status.and_then(|status| QuorumId::parse(status.quorum_id.as_deref()?));
         self.fleet
-            .open(&in_use, timeout, access)
+            .open(&in_use, access, stored)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
         self.start_reporter(name, &plan, now);
         for key in self.locks.of_quorum(name) {
@@ -199,27 +207,20 @@ impl Core {
         };
         if entry.reporter.is_none() {
             let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            entry.reporter = Reporter::start(&running.elector, &self.cluster, timeout, longest, now).ok();
+            let me = (&self.cluster, &self.scope);
+            entry.reporter = Reporter::start(&running.elector, me, timeout, longest, now).ok();
         }
     }
 
-    fn timeout_of(&self, plan: &QuorumPlan) -> Duration {
-        let locks = self.locks.of_quorum(&plan.name);
-        let put = locks.filter_map(|key| self.locks.get(key)?.put.as_deref());
-        command_timeout(plan, put)
-    }
-
-    /// A lock that is more impatient than those before has every command given up earlier.
-    pub(super) fn retime(&mut self) {
-        while let Some(name) = self.retimed.pop_first() {
-            let Some(plan) = self.fleet.get(&name).map(|running| running.plan.clone()) else {
-                continue;
-            };
-            let timeout = self.timeout_of(&plan);
-            if let Some(running) = self.fleet.get_mut(&name) {
-                running.adjust(&plan, timeout);
-            }
-        }
+    /// The quorums that a lock names, and that this replica must be able to use before it takes the place of another: what
+    /// is wrong with the object itself is wrong for every replica.
+    pub(super) fn needed_quorums(&self) -> BTreeSet<String> {
+        let usable = |name: &String| {
+            let problem = self.quorums.get(name).and_then(|entry| entry.problem.as_ref());
+            problem.is_none_or(|problem| !problem.reason.is_of_the_object())
+                && self.locks.of_quorum(name).next().is_some()
+        };
+        self.quorums.names().into_iter().filter(usable).collect()
     }
 
     pub(super) fn quorum_problems(&self) -> Vec<String> {

@@ -25,16 +25,26 @@ const ENDING: Duration = Duration::from_millis(1_600);
 const FINALIZERS: Duration = Duration::from_secs(2);
 
 impl Core {
-    /// Passes every lock on: to siblings where targets run and one is ready, else stopped first; the others released.
+    /// Passes every lock on: to siblings where targets run and one of them sees a majority of the masters and contends,
+    /// else stopped first; the others released.
     /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
     pub(in crate::controller) async fn stop(&mut self) {
         self.state.in_use.store(Arc::new(self.in_use(true)));
+        let put = self
+            .locks
+            .with_targets()
+            .filter_map(|(_, entry, _)| entry.put.as_deref());
+        let successors = self.successors(put, clock::now()).await;
         let now = clock::now();
         let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
         let mut keep = |plan: &LockPlan| {
             let locks = reserve.entry(plan.quorum.clone()).or_default();
             locks.insert(plan.lock_name.clone());
         };
+        // A sibling of another version may have started targets that this one cannot read.
+        let unreadable = self.locks.unreadable.keys();
+        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.put.as_deref());
+        unreadable.for_each(&mut keep);
         let (mut stopped, mut asked) = (Vec::new(), Vec::new());
         for (key, entry, warden) in self.locks.with_targets() {
             let Some(plan) = &entry.put else { continue };
@@ -43,7 +53,8 @@ impl Core {
             if !looks_after || plan.enforcement == Enforcement::Observe {
                 continue;
             }
-            if self.siblings.any(now) {
+            let observed = plan.candidates == Candidates::Agents;
+            if successors.has_successor(&plan.quorum, &plan.lock_name, observed) {
                 keep(plan);
                 continue;
             }
@@ -60,7 +71,7 @@ impl Core {
         if !stopped.is_empty() {
             tracing::info!(
                 locks = stopped.len(),
-                "no sibling is ready: stops the targets first"
+                "no ready sibling can take the locks over: stops the targets first"
             );
             let ends = futures_util::future::join_all(stopped).await;
             let mut confirmed = Vec::new();
@@ -75,9 +86,13 @@ impl Core {
             }
             // The last replica takes its finalizers along: nobody would be there to remove them.
             for key in confirmed {
+                if let Some(entry) = self.locks.get_mut(&key) {
+                    // This is the last try.
+                    entry.guard_backoff.reset();
+                }
                 self.set_finalizer(&key, false);
             }
-            let removed = async { while self.jobs.join_next().await.is_some() {} };
+            let removed = async { while self.jobs.ended().await.is_some() {} };
             if time::timeout(FINALIZERS, removed).await.is_err() {
                 tracing::warn!("not every finalizer could be removed in time");
             }

@@ -7,11 +7,13 @@ use serde_json::json;
 use super::{
     Core, Job, Seen,
     happened::{Off, happened},
+    unreadable::drop_finalizer,
 };
 use crate::{
     api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
     clock,
     controller::{
+        backoff,
         events::What,
         object::ObjectKey,
         warden::{self, Handle, Hands, Order, Post, Report},
@@ -29,6 +31,7 @@ const PAUSED: &str = "redlock.dev/paused";
 impl Core {
     /// Starts, changes or dismisses the warden of a lock that is contended for.
     pub(super) fn apply_targets(&mut self, key: &ObjectKey) {
+        let unreadable = self.locks.unreadable.contains_key(key);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
@@ -41,15 +44,18 @@ impl Core {
             entry.warden = None;
             return;
         };
-        let hands = hands(&entry.object, &plan);
+        let hands = Hands {
+            unreadable,
+            ..hands(&entry.object, &plan)
+        };
         if let Some(warden) = entry.warden.as_ref().filter(|warden| !warden.is_broken()) {
             warden.tell(Order::Plan(plan, hands));
             return;
         }
         let detached = entry.put.is_none();
-        let (elector, standing, unknown) = if detached {
+        let (elector, masters, standing, unknown) = if detached {
             let (elector, unknown) = Elector::detached();
-            (elector, unknown.subscribe(), Some(unknown))
+            (elector, None, unknown.subscribe(), Some(unknown))
         } else {
             let Some(quorum) = self.fleet.get(&plan.quorum) else {
                 return;
@@ -59,7 +65,12 @@ impl Core {
                 self.wardens_due.insert(key.clone());
                 return;
             };
-            (quorum.elector.clone(), standing, None)
+            (
+                quorum.elector.clone(),
+                Some(quorum.masters.clone()),
+                standing,
+                None,
+            )
         };
         let post = Post {
             key: key.clone(),
@@ -72,6 +83,8 @@ impl Core {
             elector,
             telemetry: self.state.telemetry.clone(),
             standing,
+            masters,
+            said: self.asking.said.subscribe(),
             own_tokens: entry.own_tokens.clone(),
         };
         let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);
@@ -80,7 +93,7 @@ impl Core {
     }
 
     /// How the targets of a lock are now.
-    pub(super) fn on_report(&mut self, report: Report) {
+    pub(super) fn on_report(&mut self, mut report: Report) {
         let key = report.key.clone();
         let now = clock::now();
         let held = self.held_by_us(&key, now);
@@ -90,9 +103,7 @@ impl Core {
         let Some(warden) = &mut entry.warden else { return };
         let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
-        let unwritten = !held && reporter.is_some_and(|reporter| reporter.absent_for(now).is_some());
-        let guarded = has_finalizer(&entry.object);
-        let going = entry.object.metadata.deletion_timestamp.is_some();
+        let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
         if let Some((reason, text)) = &report.trouble
             && warden
                 .last
@@ -101,20 +112,19 @@ impl Core {
         {
             tracing::warn!(object = %format!("LeaderLock {key}"), reason, text, "targets are not as they should be");
         }
-        let (wants_guard, runs) = (report.wants_guard, report.runs);
-        let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
         let off = off(&entry.object, entry.put.as_deref());
         let mut happened = happened(warden.last.as_ref(), &report, off);
         if unwritten && off.is_none() {
             happened.extend(entry.settled.stopped_unwritten(&report));
         }
-        happened.extend(report.notes.iter().map(|note| {
+        // Each note is emitted once: the report is kept, and looked at again, without them.
+        happened.extend(std::mem::take(&mut report.notes).into_iter().map(|note| {
             let what = if note.warning {
                 What::Warned(note.reason)
             } else {
                 What::Told(note.reason)
             };
-            (what, note.text.clone())
+            (what, note.text)
         }));
         if warden.last.as_ref().is_none_or(|last| last.has != report.has) {
             // Others may wait for what it has no more.
@@ -122,12 +132,31 @@ impl Core {
         }
         warden.last = Some(report);
         self.events.tell_all(&entry.object, happened);
-        if wants_guard && !guarded && !going {
-            self.set_finalizer(&key, true);
-        } else if guarded && !runs && (!held || none) && !going {
-            self.set_finalizer(&key, false);
-        }
+        self.adjust_finalizer(&key, held);
         self.writer.push(Item::Lock(key));
+    }
+
+    /// Adds or removes the finalizer, as the last report on the targets of a lock asks.
+    fn adjust_finalizer(&mut self, key: &ObjectKey, held: bool) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let Some(report) = entry.warden.as_ref().and_then(|warden| warden.last.as_ref()) else {
+            return;
+        };
+        let guarded = has_finalizer(&entry.object);
+        let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
+        if entry.object.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        if report.wants_guard && !guarded {
+            self.set_finalizer(key, true);
+        } else if guarded
+            && !report.runs
+            && (!held || none)
+            && !self.sibling_is_responsible(key, clock::now())
+        {
+            // Else the sibling that sees who holds the lock may be about to start it.
+            self.set_finalizer(key, false);
+        }
     }
 
     /// This replica holds the lock.
@@ -136,20 +165,22 @@ impl Core {
         standing.is_some_and(|standing| standing.borrow().authority_at(now).is_some())
     }
 
-    /// A replica of this cluster holds the lock, as far as this one sees.
+    /// A replica of this cluster holds the lock, as far as this one sees, or a sibling proves.
     pub(super) fn held_by_us(&self, key: &ObjectKey, now: Moment) -> bool {
-        self.standing(key).is_some_and(|standing| {
+        let seen = self.standing(key).is_some_and(|standing| {
             let standing = standing.borrow();
             let own = |holder: &Holder| holder.cluster.uid() == self.cluster.uid();
             standing.authority_at(now).is_some() || standing.holder_at(now).is_some_and(own)
-        })
+        });
+        seen || self.is_proven_held(key, now)
     }
 
     pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool) {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        if entry.changing_finalizer {
+        if entry.changing_finalizer || !entry.guard_backoff.is_over(clock::now()) {
+            // What is wanted then is looked at again.
             return;
         }
         entry.changing_finalizer = true;
@@ -163,7 +194,8 @@ impl Core {
             "metadata": { "name": key.name, "uid": entry.object.metadata.uid, "finalizers": finalizers },
         });
         let pace = self.pace.clone();
-        self.jobs.spawn(async move {
+        let broken = Job::Finalizer(key.clone(), Err("the write broke off".to_owned()));
+        self.jobs.start(broken, async move {
             // One is needed before each start. What goes does not wait: the last replica of a cluster takes it along.
             if present {
                 pace.sent().await;
@@ -188,6 +220,10 @@ impl Core {
             let end = match end {
                 Ok(object) => Ok(Some(Box::new(object))),
                 Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+                // It was written, and this version cannot read what it is a part of.
+                Err(kube::Error::SerdeError(_)) if !present => {
+                    drop_finalizer(&api, &key.name).await.map(|()| None)
+                }
                 Err(error) => Err(deepest(&error)),
             };
             Job::Finalizer(key, end)
@@ -198,6 +234,12 @@ impl Core {
         let now = clock::now();
         if let Some(entry) = self.locks.get_mut(key) {
             entry.changing_finalizer = false;
+            match &end {
+                Ok(_) => entry.guard_backoff.reset(),
+                Err(_) => {
+                    entry.guard_backoff.fail(backoff::LONGEST, now, fastrand::f64());
+                }
+            }
         }
         match end {
             Ok(Some(mut object)) => {
@@ -208,7 +250,7 @@ impl Core {
             }
             Ok(None) => {}
             Err(reason) => {
-                tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; tried again");
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; retried");
                 self.finalizers_due.insert(key.clone());
             }
         }
@@ -229,19 +271,30 @@ impl Core {
             tracing::error!(object = %format!("LeaderLock {key}"), "what switches the targets broke; started anew");
             self.touched_locks.insert(key);
         }
+        self.look_at_finalizers();
+    }
+}
+
+impl Core {
+    /// Tries again what failed, once its back-off is over, and does what was wanted while a write was under way.
+    fn look_at_finalizers(&mut self) {
+        let now = clock::now();
         for key in std::mem::take(&mut self.finalizers_due) {
             let Some(entry) = self.locks.get(&key) else {
                 continue;
             };
-            if entry
+            if !entry.guard_backoff.is_over(now) {
+                self.finalizers_due.insert(key);
+            } else if entry
                 .leaving
-                .is_some_and(|leaving| leaving.stopped || leaving.until <= clock::now())
+                .is_some_and(|leaving| leaving.stopped || leaving.until <= now)
             {
                 if has_finalizer(&entry.object) {
                     self.set_finalizer(&key, false);
                 }
-            } else if let Some(report) = entry.warden.as_ref().and_then(|warden| warden.last.clone()) {
-                self.on_report(report);
+            } else {
+                let held = self.held_by_us(&key, now);
+                self.adjust_finalizer(&key, held);
             }
         }
     }
@@ -278,5 +331,6 @@ fn hands(object: &LeaderLock, plan: &LockPlan) -> Hands {
     Hands {
         off: off(object, Some(plan)).is_some(),
         guarded: has_finalizer(object),
+        unreadable: false,
     }
 }

@@ -100,15 +100,19 @@ impl Core {
             } else {
                 OldServer::MustAnswer
             };
-            self.jobs.spawn(async move {
-                let outcome = masters.retire(&named, (&old, &new), stated).await;
-                let outcome = outcome.map_err(|error| error.to_string());
-                Job::Retired {
-                    quorum: name,
-                    master: named,
-                    urls: (old, new),
+            let end = {
+                let (named, urls) = (named.clone(), (old.clone(), new.clone()));
+                move |outcome| Job::Retired {
+                    quorum: name.clone(),
+                    master: named.clone(),
+                    urls: urls.clone(),
                     outcome,
                 }
+            };
+            let broken = end(Err("the check of the two servers broke off; retried".to_owned()));
+            self.jobs.start(broken, async move {
+                let outcome = masters.retire(&named, (&old, &new), stated).await;
+                end(outcome.map_err(|error| error.to_string()))
             });
         }
         let waits = || {

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// The longest message that the API server takes is 32,768 bytes; nobody reads that much.
+/// Of a message, in bytes. The API server accepts 32,768 characters, and a status is written for each lock.
 const MESSAGE: usize = 1_024;
 
 /// Gathers the conditions of one object.
@@ -54,16 +54,11 @@ impl<'a> Conditions<'a> {
         let status = truth.into().name();
         let before = self.before(kind).filter(|before| before.status == status);
         let since = before.map_or(Time(self.now), |before| before.last_transition_time.clone());
-        let message = if message.len() > MESSAGE {
-            message.chars().take(MESSAGE / 4).chain(['…']).collect()
-        } else {
-            message
-        };
         self.list.push(Condition {
             type_: kind.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message,
+            message: cut(message),
             observed_generation: Some(self.generation),
             last_transition_time: since,
         });
@@ -73,7 +68,22 @@ impl<'a> Conditions<'a> {
         self.before.iter().find(|condition| condition.type_ == kind)
     }
 
+    /// All that were set. A condition of a type that the operator does not set is another controller's and stays: the list
+    /// is a map by type, and a merge patch replaces it as a whole.
     pub(super) fn into_list(self) -> Vec<Condition> {
-        self.list
+        let mut list = self.list;
+        let foreign = |other: &&Condition| !list.iter().any(|own| own.type_ == other.type_);
+        let foreign: Vec<Condition> = self.before.iter().filter(foreign).cloned().collect();
+        list.extend(foreign);
+        list
     }
+}
+
+fn cut(mut message: String) -> String {
+    const MORE: char = '…';
+    if message.len() > MESSAGE {
+        message.truncate(message.floor_char_boundary(MESSAGE - MORE.len_utf8()));
+        message.push(MORE);
+    }
+    message
 }

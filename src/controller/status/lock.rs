@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
-use super::condition::{Conditions, Truth};
+use super::{
+    condition::{Conditions, Truth},
+    holder::{self, HolderFacts, called, taken},
+    progress::Progress,
+};
 use crate::{
     api::{
         leader_lock::{Enforcement, OnQuorumLoss},
@@ -61,20 +65,6 @@ pub(in crate::controller) fn author(standing: &LockStanding) -> Option<Author> {
     (first || unreported >= standing.long).then_some(Author::Anybody)
 }
 
-/// Who holds the lock now.
-#[derive(Clone, Debug)]
-pub(in crate::controller) struct HolderFacts {
-    pub(in crate::controller) identity: String,
-    pub(in crate::controller) cluster: String,
-    /// Of this cluster.
-    pub(in crate::controller) own_cluster: bool,
-    pub(in crate::controller) token: Option<u64>,
-    /// Known of an own lease only.
-    pub(in crate::controller) acquired: Option<Timestamp>,
-    /// From the end of the lease before to this one, and whether it was given back.
-    pub(in crate::controller) takeover: Option<(Duration, bool)>,
-}
-
 /// What a status is made of.
 #[derive(Debug)]
 pub(in crate::controller) struct LockFacts<'a> {
@@ -85,8 +75,9 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// No master gave the token that the status has.
     pub(in crate::controller) implausible: bool,
     pub(in crate::controller) holder: Option<HolderFacts>,
-    /// Masters that vote, of all.
-    pub(in crate::controller) votes: (usize, usize),
+    /// Masters of the quorum; 0 before they were first looked at. How many of them vote is in the status of the
+    /// RedisQuorum only: here, one master that comes and goes would cost a write for every lock.
+    pub(in crate::controller) masters: usize,
     /// Why there is no majority.
     pub(in crate::controller) no_majority: Option<String>,
     pub(in crate::controller) paused: Option<&'a str>,
@@ -111,7 +102,6 @@ pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockSta
         Err(problem) => refused(facts, problem, &mut status, &mut conditions),
         Ok(plan) => {
             status.timings = Some(effective(plan));
-            status.quorum = Some(format!("{}/{}", facts.votes.0, facts.votes.1));
             if facts.author == Author::Anybody {
                 unknown(facts, &mut status, &mut conditions);
             } else {
@@ -131,24 +121,41 @@ fn refused(
 ) {
     let (reason, message) = (problem.reason.name(), &problem.message);
     let (role, held) = if problem.reason.leaves_in_force() {
+        in_force(facts, status);
         let text = "not looked at; what the object asked for while it was valid stays in force";
         (Role::Unknown, text)
     } else {
         (Role::Standby, "this cluster does not take part")
     };
     status.role = Some(role);
-    conditions.set("Ready", false, reason, message.clone());
+    let progress = Progress::problem(problem.reason.is_of_the_object(), reason, message);
+    progress.ready(conditions);
     conditions.set("Held", Truth::Unknown, reason, held.into());
     let available = match &facts.no_majority {
-        _ if facts.votes.1 == 0 => Truth::Unknown,
+        _ if facts.masters == 0 => Truth::Unknown,
         Some(_) => Truth::False,
         None => Truth::True,
     };
     conditions.set("QuorumAvailable", available, reason, "see Ready".into());
     conditions.set("Enforced", false, reason, "see Ready".into());
-    let stalled = problem.reason.is_of_the_object();
-    conditions.set("Reconciling", !stalled, reason, message.clone());
-    conditions.set("Stalled", stalled, reason, message.clone());
+    progress.abnormal(conditions);
+}
+
+/// What was valid before is still contended for, by the replicas that knew it then. Only these see who holds the lock;
+/// one that was started since leaves in the status what they wrote.
+fn in_force(facts: &LockFacts<'_>, status: &mut LeaderLockStatus) {
+    let before = facts.before;
+    match &facts.holder {
+        Some(seen) => {
+            let holds = facts.author == Author::Holder;
+            holder::show(seen, holds, before, status, facts.now);
+        }
+        None => holder::keep(before, status),
+    }
+    status.timings.clone_from(&before.timings);
+    status.targets = facts
+        .targets
+        .map_or_else(|| before.targets.clone(), |report| report.targets.clone());
 }
 
 fn unknown(facts: &LockFacts<'_>, status: &mut LeaderLockStatus, conditions: &mut Conditions<'_>) {
@@ -157,23 +164,18 @@ fn unknown(facts: &LockFacts<'_>, status: &mut LeaderLockStatus, conditions: &mu
         .clone()
         .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
     let reason = "NoMajority";
+    let progress = Progress::in_progress(reason, why.clone());
     status.role = Some(Role::Unknown);
-    conditions.set("Ready", false, reason, why.clone());
+    progress.ready(conditions);
     conditions.set(
         "Held",
         Truth::Unknown,
         reason,
         "nobody here can tell who holds the lock".into(),
     );
-    conditions.set("QuorumAvailable", false, reason, why.clone());
+    conditions.set("QuorumAvailable", false, reason, why);
     conditions.set("Enforced", Truth::Unknown, reason, "see QuorumAvailable".into());
-    conditions.set("Reconciling", true, reason, why);
-    conditions.set(
-        "Stalled",
-        false,
-        reason,
-        "goes on by itself when a majority votes".into(),
-    );
+    progress.abnormal(conditions);
 }
 
 fn known(
@@ -185,55 +187,61 @@ fn known(
     let before = facts.before;
     let holds = facts.author == Author::Holder;
     let here = facts.holder.as_ref().is_some_and(|holder| holder.own_cluster);
-    status.role = Some(role(facts, here));
+    let role = role(facts, here);
+    status.role = Some(role);
     status.targets = facts
         .targets
         .map_or_else(Vec::new, |report| report.targets.clone());
     let mut held_message = "nobody holds the lock".to_owned();
     if let Some(holder) = &facts.holder {
-        let same = before.holder_identity.as_deref() == Some(&holder.identity)
-            && before.holder_cluster.as_deref() == Some(&holder.cluster)
-            && (!holds || before.fencing_token == holder.token.map(whole));
-        status.holder_identity = Some(holder.identity.clone());
-        status.holder_cluster = Some(holder.cluster.clone());
-        status.fencing_token = holder.token.map(whole).or(status.fencing_token);
-        if same {
-            (status.acquire_time, status.renew_time) =
-                (before.acquire_time.clone(), before.renew_time.clone());
-            let said = conditions.before("Held").filter(|held| held.status == "True");
-            held_message = said.map_or_else(|| taken(holder, before), |held| held.message.clone());
-        } else {
-            status.acquire_time = holder.acquired.map(MicroTime);
-            status.renew_time = Some(MicroTime(facts.now));
-            // The first holder of all changes nothing over.
-            let first = before.lease_transitions.is_none();
-            status.lease_transitions = Some(before.lease_transitions.map_or(0, |n| n + i64::from(!first)));
-            held_message = taken(holder, before);
-        }
+        let same = holder::show(holder, holds, before, status, facts.now);
+        let said = conditions.before("Held");
+        let said = said.filter(|held| same && held.status == "True");
+        held_message = said.map_or_else(|| taken(holder, before), |held| held.message.clone());
     }
-    status.lease_transitions = status.lease_transitions.or(facts.holder.as_ref().map(|_| 0));
-    let role = if here { "Active" } else { "Standby" };
-    let trouble = facts.targets.and_then(|report| report.trouble.as_ref());
+    let progress = progress(facts, plan, here, role);
+    progress.ready(conditions);
+    conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
     match &facts.no_majority {
         None => {
-            match trouble {
-                Some((reason, text)) => conditions.set("Ready", false, reason, text.clone()),
-                None => conditions.set("Ready", true, role, ready(facts)),
-            }
-            conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
-            let text = format!("a majority of the {} masters votes", facts.votes.1);
+            let text = format!("a majority of the {} masters votes", facts.masters);
             conditions.set("QuorumAvailable", true, "MajorityVotes", text);
         }
-        Some(why) => {
-            conditions.set("Ready", false, "NoMajority", why.clone());
-            conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
-            conditions.set("QuorumAvailable", false, "NoMajority", why.clone());
-        }
+        Some(why) => conditions.set("QuorumAvailable", false, "NoMajority", why.clone()),
     }
     enforced(facts, plan, conditions);
-    let text = || "as declared".to_owned();
-    conditions.set("Reconciling", false, role, text());
-    conditions.set("Stalled", false, role, text());
+    progress.abnormal(conditions);
+}
+
+/// Of a lock that is contended for, or looked at.
+fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> Progress {
+    if let Some(why) = &facts.no_majority {
+        return Progress::in_progress("NoMajority", why);
+    }
+    if switches(facts, plan) {
+        match facts.targets {
+            None => return Progress::in_progress("NotLooked", "the targets were not looked at yet"),
+            Some(report) => {
+                if let Some((reason, text)) = &report.trouble {
+                    return Progress::trouble(reason, text);
+                }
+            }
+        }
+        match role {
+            Role::Activating => return Progress::in_progress("Activating", "the targets are being started"),
+            Role::Stopping => return Progress::in_progress("Stopping", "the targets are being stopped"),
+            _ if facts.targets.is_some_and(|report| !report.settled) => {
+                return Progress::in_progress("Switching", "targets are being switched");
+            }
+            Role::Active | Role::Standby | Role::Unknown => {}
+        }
+    }
+    Progress::current(if here { "Active" } else { "Standby" }, ready(facts))
+}
+
+/// There are targets, and they are to be switched now.
+fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
+    plan.switches() && facts.paused.is_none()
 }
 
 fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
@@ -288,22 +296,17 @@ fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<
 }
 
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {
-    let none = facts.plan.is_ok_and(|plan| plan.targets.is_empty());
-    let active = facts.targets.map_or(none, |report| {
-        report.targets.iter().all(|t| t.observed == TargetState::Active)
-    });
+    // Where nothing is switched, nothing is on its way.
+    let switched = facts.plan.is_ok_and(|plan| switches(facts, plan));
+    let active = facts
+        .targets
+        .is_some_and(|report| report.targets.iter().all(|t| t.observed == TargetState::Active));
     let stopping = facts.targets.is_some_and(|report| {
         !report.settled && report.targets.iter().any(|t| t.desired == TargetState::Standby)
     });
     match here {
-        _ if stopping => Role::Stopping,
-        true if facts
-            .plan
-            .is_ok_and(|plan| plan.enforcement == Enforcement::Observe) =>
-        {
-            Role::Active
-        }
-        true if active => Role::Active,
+        _ if stopping && switched => Role::Stopping,
+        true if active || !switched => Role::Active,
         true => Role::Activating,
         // Left running without the lock: onQuorumLoss: KeepRunning.
         false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,
@@ -344,36 +347,6 @@ fn abstains(facts: &LockFacts<'_>) -> String {
     })
 }
 
-fn called(cluster: &str, identity: &str) -> String {
-    format!("{cluster}/{identity}")
-}
-
-/// As in "eu-1/redlock-7c9f took the lock from eu-2/redlock-1 4 ms after its lease ended, token 1763719203551".
-pub(in crate::controller) fn taken(holder: &HolderFacts, before: &LeaderLockStatus) -> String {
-    let name = called(&holder.cluster, &holder.identity);
-    let token = holder
-        .token
-        .map_or_else(String::new, |token| format!(", token {token}"));
-    let from = match (&before.holder_cluster, &before.holder_identity) {
-        (Some(cluster), Some(identity)) if *cluster != holder.cluster || *identity != holder.identity => {
-            format!(" from {}", called(cluster, identity))
-        }
-        _ => String::new(),
-    };
-    match holder.takeover {
-        Some((gap, released)) => {
-            let end = if released {
-                "it was released"
-            } else {
-                "its lease ended"
-            };
-            let milliseconds = (gap.as_secs_f64() * 1e4).round() / 10.0;
-            format!("{name} took the lock{from} {milliseconds} ms after {end}{token}")
-        }
-        None => format!("{name} took the lock{from}{token}"),
-    }
-}
-
 fn effective(plan: &LockPlan) -> EffectiveTimings {
     let milliseconds = |length: Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
     EffectiveTimings {
@@ -382,8 +355,4 @@ fn effective(plan: &LockPlan) -> EffectiveTimings {
         retry_period_milliseconds: milliseconds(plan.timings.retry_period),
         stop_milliseconds: milliseconds(plan.timings.stop),
     }
-}
-
-fn whole(token: u64) -> i64 {
-    i64::try_from(token).unwrap_or(i64::MAX)
 }

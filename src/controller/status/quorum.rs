@@ -2,7 +2,10 @@
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::condition::{Conditions, Truth};
+use super::{
+    condition::{Conditions, Truth},
+    progress::Progress,
+};
 use crate::{
     api::quorum_status::{MasterStatus as Shown, RedisQuorumStatus, ReporterStatus},
     controller::problem::Problem,
@@ -54,6 +57,21 @@ impl Health {
         }
     }
 
+    #[cfg(test)]
+    pub(in crate::controller) fn sample(voting: usize, masters: usize) -> Self {
+        let silent = |name| {
+            let (reason, text) = ("Silent", "no answer".to_owned());
+            (format!("m{name}"), Cause { reason, text })
+        };
+        Self {
+            voting,
+            masters,
+            missing: (voting..masters).map(silent).collect(),
+            not_renewed: Vec::new(),
+            unsafe_masters: Vec::new(),
+        }
+    }
+
     pub(in crate::controller) fn has_majority(&self) -> bool {
         self.masters > 0 && self.voting > self.masters / 2
     }
@@ -71,12 +89,17 @@ impl Health {
         })
     }
 
-    /// The same for a lock: without what differs from try to try, which would be written of every lock.
+    /// The same for the status of a lock. It names no number of votes and no cause: each of them would be written once
+    /// for every lock whenever it changes.
     pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<String> {
         (!self.has_majority()).then(|| {
-            let (voting, masters, needed) = (self.voting, self.masters, self.masters / 2 + 1);
-            format!("{voting} of {masters} masters vote, {needed} are needed; RedisQuorum {quorum} says why")
+            let (masters, needed) = (self.masters, self.masters / 2 + 1);
+            format!("fewer than {needed} of {masters} masters vote; see the status of RedisQuorum {quorum}")
         })
+    }
+
+    fn votes(&self) -> String {
+        format!("{} of {} masters vote", self.voting, self.masters)
     }
 
     fn list(&self) -> String {
@@ -127,10 +150,12 @@ fn is_unsafe(unfit: &Unfit) -> bool {
     matches!(
         unfit,
         Unfit::Replica(_)
+            | Unfit::HasReplicas(_)
             | Unfit::ClusterMode
             | Unfit::Retired(_)
             | Unfit::Duplicate
             | Unfit::OtherFingerprint(_)
+            | Unfit::OtherQuorum { .. }
             | Unfit::EvictionPolicy(_)
             | Unfit::Evicted(_)
             | Unfit::TooOld(_)
@@ -150,10 +175,12 @@ fn cause(master: &MasterStatus) -> Cause {
         let reason = match unfit {
             Unfit::TooOld(_) => "ServerTooOld",
             Unfit::Replica(_) => "IsReplica",
+            Unfit::HasReplicas(_) => "HasReplicas",
             Unfit::ClusterMode => "ClusterMode",
             Unfit::Retired(_) => "Retired",
             Unfit::Duplicate => "SameServer",
             Unfit::OtherFingerprint(_) => "OtherFingerprint",
+            Unfit::OtherQuorum { .. } => "OtherQuorum",
             Unfit::EvictionPolicy(_) => "EvictionPolicy",
             Unfit::Evicted(_) => "Evicted",
             Unfit::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
@@ -183,6 +210,8 @@ pub(in crate::controller) struct QuorumFacts<'a> {
     /// Of a quorum that runs.
     pub(in crate::controller) health: Option<&'a Health>,
     pub(in crate::controller) masters: &'a [MasterStatus],
+    /// The id of the quorum, once this process knows it.
+    pub(in crate::controller) quorum_id: Option<String>,
     pub(in crate::controller) reporters: Vec<ReporterStatus>,
     pub(in crate::controller) initialized: Option<Time>,
     pub(in crate::controller) now: Timestamp,
@@ -192,20 +221,23 @@ pub(in crate::controller) struct QuorumFacts<'a> {
 pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuorumStatus {
     let before = facts.before;
     let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
-    match (facts.health, facts.problem) {
-        (None, problem) => {
-            let (reason, text) = problem.map_or(("Opening", "being opened".to_owned()), |problem| {
-                (problem.reason.name(), problem.message.clone())
-            });
-            conditions.set("Ready", false, reason, text);
+    let progress = progress(facts);
+    progress.ready(&mut conditions);
+    match facts.health {
+        None => {
+            let reason = facts.problem.map_or("Opening", |problem| problem.reason.name());
             conditions.set("Degraded", Truth::Unknown, reason, "see Ready".into());
             conditions.set("Safe", Truth::Unknown, reason, "see Ready".into());
         }
-        (Some(health), problem) => running(health, problem, &mut conditions),
+        Some(health) => running(health, &mut conditions),
     }
-    stalled(facts, &mut conditions);
+    progress.abnormal(&mut conditions);
     RedisQuorumStatus {
         observed_generation: Some(facts.generation),
+        votes: facts
+            .health
+            .map(|health| format!("{}/{}", health.voting, health.masters)),
+        quorum_id: facts.quorum_id.clone().or_else(|| before.quorum_id.clone()),
         masters: if facts.masters.is_empty() {
             before.masters.clone()
         } else {
@@ -220,16 +252,8 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
     }
 }
 
-fn running(health: &Health, problem: Option<&Problem>, conditions: &mut Conditions<'_>) {
-    let votes = format!("{} of {} masters vote", health.voting, health.masters);
-    match (health.no_majority(), problem) {
-        (Some(why), _) => conditions.set("Ready", false, health.reason(), why),
-        // What was there stays in force: it works, and is not what the object asks for.
-        (None, Some(problem)) => {
-            conditions.set("Ready", false, problem.reason.name(), problem.message.clone())
-        }
-        (None, None) => conditions.set("Ready", true, "MajorityVotes", votes.clone()),
-    }
+fn running(health: &Health, conditions: &mut Conditions<'_>) {
+    let votes = health.votes();
     if health.missing.is_empty() && health.not_renewed.is_empty() {
         conditions.set("Degraded", false, "AllVote", votes);
     } else {
@@ -248,21 +272,21 @@ fn running(health: &Health, problem: Option<&Problem>, conditions: &mut Conditio
     }
 }
 
-/// For tools that wait for an object.
-fn stalled(facts: &QuorumFacts<'_>, conditions: &mut Conditions<'_>) {
-    let working = facts.health.is_some_and(Health::has_majority);
-    match facts.problem {
-        Some(problem) => {
-            let of_the_object = problem.reason.is_of_the_object();
-            let reason = problem.reason.name();
-            conditions.set("Reconciling", !of_the_object, reason, problem.message.clone());
-            conditions.set("Stalled", of_the_object, reason, problem.message.clone());
+/// How far the object is from what it asks for.
+fn progress(facts: &QuorumFacts<'_>) -> Progress {
+    match (facts.problem, facts.health) {
+        // What was there stays in force: it works, and is not what the object asks for.
+        (Some(problem), health) => {
+            let lost = health.and_then(Health::no_majority);
+            let messages: Vec<String> = [problem.message.clone()].into_iter().chain(lost).collect();
+            let stuck = problem.reason.is_of_the_object();
+            Progress::problem(stuck, problem.reason.name(), messages.join("; "))
         }
-        None => {
-            let reason = if working { "MajorityVotes" } else { "NoMajority" };
-            conditions.set("Reconciling", !working, reason, "see Ready".into());
-            conditions.set("Stalled", false, reason, "see Ready".into());
-        }
+        (None, None) => Progress::in_progress("Opening", "being opened"),
+        (None, Some(health)) => match health.no_majority() {
+            Some(why) => Progress::in_progress(health.reason(), why),
+            None => Progress::current("MajorityVotes", health.votes()),
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Warden,
-    goal::{Facts, Other},
+    goal::{Facts, Other, Siblings, has_room},
 };
 use crate::{
     api::leader_lock::{Candidates, LockState, OnQuorumLoss},
@@ -28,6 +28,7 @@ impl Warden {
             }
             self.last_until = Some(authority.valid_until);
             (self.lost, self.sibling_until) = (None, None);
+            self.blind.passed_on = false;
         } else if let Some(until) = self.last_until.take() {
             self.lost = Some(until);
         }
@@ -45,18 +46,20 @@ impl Warden {
             self.lost = None;
             self.sibling_until = holder.map(|holder| holder.ends);
         }
+        let siblings = self.heed_siblings(&standing, now);
         self.halts.expire(authority.map(|authority| authority.token), now);
         let elsewhere = |holder: &Holder| {
             holder.cluster.uid() != self.post.cluster.uid() && Some(holder.token) > self.seen_token
         };
         Facts {
-            passed_on: standing.last_holder.as_ref().is_some_and(elsewhere),
+            passed_on: self.blind.passed_on || standing.last_holder.as_ref().is_some_and(elsewhere),
             held_until: authority.map(|authority| authority.valid_until),
             start_after: self.start_after,
             from_elsewhere: self.from_elsewhere,
             other,
             lost: self.lost,
             sibling_until: self.sibling_until,
+            siblings,
             observes: self.observes(),
             began: self.began,
             ordered: self.halts.by(),
@@ -68,6 +71,19 @@ impl Warden {
                 LockState::Enabled | LockState::Frozen => self.post.plan.on_quorum_loss,
             },
         }
+    }
+
+    /// The lease that a sibling proves counts as one that this replica has seen.
+    fn heed_siblings(&mut self, standing: &Standing, now: Moment) -> Siblings {
+        let (siblings, token) = self.siblings(standing, now);
+        if let Siblings::Held(until) = siblings {
+            self.sibling_until = self.sibling_until.max(Some(until));
+            let taken_over = token > self.seen_token;
+            if taken_over || has_room(self.post.plan.takeover_delay, self.post.plan.timings.stop) {
+                self.lost = None;
+            }
+        }
+        siblings
     }
 
     /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.

@@ -1,4 +1,5 @@
-//! Somebody starts what is stopped here, again and again. Pure.
+//! Another writer undoes what the lock asks for, again and again: starts what is stopped here, or stops what is started.
+//! Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,8 +10,8 @@ use crate::lease::Moment;
 const LIMIT: usize = 5;
 /// A conflict is over when it has been quiet for so long that fewer are left of it.
 const WINDOW: Duration = Duration::from_secs(600);
-/// The first pause of a conflict, doubled with each further time. Nothing is stopped meanwhile: short, for the sake of
-/// the work that must not run here; and not none, for the API server's.
+/// The first pause of a conflict, doubled with each further time. Nothing is stopped or started meanwhile: short, for the
+/// sake of the work that must not run here; and not none, for the API server's.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -29,7 +30,7 @@ impl Fights {
         self.0.len() > LIMIT
     }
 
-    /// Until when the next stop waits.
+    /// Until when the next stop or start waits.
     pub(super) fn rests_until(&mut self, now: Moment) -> Option<Moment> {
         self.forget(now);
         let doublings = u32::try_from(self.0.len().checked_sub(LIMIT + 1)?).unwrap_or(u32::MAX);

@@ -21,6 +21,8 @@ pub(super) struct Facts {
     pub(super) lost: Option<Moment>,
     /// The end of the last lease of a sibling that was seen.
     pub(super) sibling_until: Option<Moment>,
+    /// What the siblings say, where this replica cannot see the masters itself.
+    pub(super) siblings: Siblings,
     /// Others contend, and this replica only looks at who holds the lock.
     pub(super) observes: bool,
     /// When this replica began to look at the lock.
@@ -38,6 +40,22 @@ pub(super) enum Other {
     Elsewhere,
 }
 
+/// What the siblings say of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Siblings {
+    /// This replica has a majority of the masters: what it sees itself counts.
+    Unasked,
+    /// It has none, and nothing that cannot be undone is done before the siblings have answered, or until then.
+    Awaited(Moment),
+    /// None of them has a majority, or none answers.
+    Silent,
+    /// A replica of this cluster holds the lock until then, or longer.
+    Held(Moment),
+    /// Nobody held it when they were asked, and one of them contends for it.
+    Free(Moment),
+    Elsewhere,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     Run,
@@ -52,10 +70,51 @@ const FIRST_ROUND: Duration = Duration::from_secs(1);
 /// Kept free before another cluster may begin.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// So long after the question a sibling that contends for a free lock is relied upon to do what there is to do. Another
+/// cluster that wins the lock in the moment of the question begins after the takeover delay, which is by default 5 s longer
+/// than a stop takes: 2 s for this, 1 s for the margin, and up to 2 s for what the sibling saw before.
+const RELIED_UPON: Duration = Duration::from_secs(2);
+
+/// Whether there is time for a stop between the end of a lease and the start of another cluster. Without it the holder
+/// cannot leave its targets to a sibling, which may fail, too.
+pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
+    takeover_delay >= stop + MARGIN
+}
+
 pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     if let Some(by) = facts.ordered {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }
+    if facts.held_until.is_some() {
+        return alone(facts, now);
+    }
+    let leaves = facts.lost.is_none() || has_room(facts.takeover_delay, facts.stop);
+    match facts.siblings {
+        Siblings::Held(until) if leaves && now < until => Goal::Keep(Some(until)),
+        Siblings::Free(asked) if leaves && now < asked + RELIED_UPON => Goal::Keep(Some(asked + RELIED_UPON)),
+        Siblings::Elsewhere => {
+            let other = Some(Other::Elsewhere);
+            alone(&Facts { other, ..*facts }, now)
+        }
+        Siblings::Awaited(until) => awaiting(facts, until, now),
+        Siblings::Unasked | Siblings::Silent | Siblings::Held(_) | Siblings::Free(_) => alone(facts, now),
+    }
+}
+
+/// Until the siblings have answered: what has to be stopped by a certain time is not held up.
+fn awaiting(facts: &Facts, until: Moment, now: Moment) -> Goal {
+    let until = match facts.lost {
+        Some(lost) => until.min(lost - (facts.stop + MARGIN / 2)),
+        None => until,
+    };
+    match alone(facts, now) {
+        Goal::Stop(by) if now < until && (by.is_none() || facts.lost.is_some()) => Goal::Keep(Some(until)),
+        goal => goal,
+    }
+}
+
+/// By what this replica sees itself, or saw last.
+fn alone(facts: &Facts, now: Moment) -> Goal {
     if facts.observes {
         return match facts.other {
             Some(Other::Sibling) => Goal::Run,
@@ -113,188 +172,4 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
-    }
-
-    fn facts() -> Facts {
-        Facts {
-            held_until: None,
-            start_after: at(0),
-            from_elsewhere: true,
-            other: None,
-            passed_on: false,
-            lost: None,
-            sibling_until: None,
-            observes: false,
-            began: at(100),
-            ordered: None,
-            takeover_delay: Duration::from_secs(40),
-            stop: Duration::from_secs(35),
-            on_quorum_loss: OnQuorumLoss::Stop,
-        }
-    }
-
-    #[test]
-    fn what_the_holder_may_start_runs() {
-        let held = Facts {
-            held_until: Some(at(130)),
-            ..facts()
-        };
-        assert_eq!(goal(&held, at(110)), Goal::Run);
-        let delayed = Facts {
-            start_after: at(140),
-            ..held
-        };
-        assert_eq!(goal(&delayed, at(139)), Goal::Stop(None), "by hand, say");
-        assert_eq!(goal(&delayed, at(140)), Goal::Run);
-        let unknown = Facts {
-            from_elsewhere: false,
-            ..delayed
-        };
-        assert_eq!(
-            goal(&unknown, at(139)),
-            Goal::Keep(Some(at(140))),
-            "perhaps its own"
-        );
-        // The lease is renewed meanwhile: its end is no bound.
-        let ordered = Facts {
-            ordered: Some(at(150)),
-            ..held
-        };
-        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
-    }
-
-    #[test]
-    fn a_lost_lock_is_stopped_before_its_lease_ends() {
-        let lost = Facts {
-            lost: Some(at(125)),
-            ..facts()
-        };
-        assert_eq!(goal(&lost, at(101)), Goal::Stop(Some(at(125))));
-        let elsewhere = Facts {
-            other: Some(Other::Elsewhere),
-            ..lost
-        };
-        assert_eq!(goal(&elsewhere, at(120)), Goal::Stop(Some(at(125))));
-        // It adopts what runs.
-        let sibling = Facts {
-            other: Some(Other::Sibling),
-            ..lost
-        };
-        assert_eq!(goal(&sibling, at(120)), Goal::Keep(None));
-    }
-
-    #[test]
-    fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
-        let kept = Facts {
-            on_quorum_loss: OnQuorumLoss::KeepRunning,
-            ..facts()
-        };
-        let lost = Some(at(125));
-        let (sibling, elsewhere) = (Some(Other::Sibling), Some(Other::Elsewhere));
-        for (lost, other, passed_on, wanted) in [
-            (None, None, false, Goal::Keep(None)),
-            (lost, None, false, Goal::Keep(None)),
-            (lost, sibling, false, Goal::Keep(None)),
-            (lost, elsewhere, true, Goal::Stop(None)),
-            (None, elsewhere, true, Goal::Stop(None)),
-            (lost, None, true, Goal::Stop(None)),
-            (None, None, true, Goal::Stop(None)),
-            (None, sibling, true, Goal::Keep(None)),
-        ] {
-            let facts = Facts {
-                lost,
-                other,
-                passed_on,
-                ..kept
-            };
-            assert_eq!(goal(&facts, at(500)), wanted, "{lost:?} {other:?} {passed_on}");
-        }
-        let ordered = Facts {
-            ordered: Some(at(510)),
-            ..kept
-        };
-        assert_eq!(goal(&ordered, at(500)), Goal::Stop(Some(at(510))));
-    }
-
-    #[test]
-    fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
-        let sibling = Facts {
-            other: Some(Other::Sibling),
-            ..facts()
-        };
-        assert_eq!(goal(&sibling, at(101)), Goal::Keep(None));
-        let seen = Facts {
-            sibling_until: Some(at(120)),
-            ..sibling
-        };
-        assert_eq!(goal(&seen, at(101)), Goal::Keep(Some(at(120))), "nobody may tell");
-        let ended = Facts {
-            sibling_until: Some(at(120)),
-            ..facts()
-        };
-        assert_eq!(
-            goal(&ended, at(121)),
-            Goal::Keep(Some(at(124))),
-            "120 + 40 - 35 - 1"
-        );
-        assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(160))), "120 + 40");
-        assert_eq!(goal(&ended, at(160)), Goal::Stop(None), "by hand, hours later");
-    }
-
-    #[test]
-    fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
-        // LabelPods: no stop time, 5 s of delay.
-        let ended = Facts {
-            sibling_until: Some(at(120)),
-            stop: Duration::ZERO,
-            takeover_delay: Duration::from_secs(5),
-            ..facts()
-        };
-        assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
-        assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
-        // Told that another cluster does not wait, this one does not either.
-        let at_once = Facts {
-            takeover_delay: Duration::ZERO,
-            ..ended
-        };
-        assert_eq!(goal(&at_once, at(120)), Goal::Stop(None));
-    }
-
-    #[test]
-    fn who_observes_follows_what_is_seen_and_no_longer() {
-        let seen = |other, sibling_until| Facts {
-            observes: true,
-            other,
-            sibling_until,
-            on_quorum_loss: OnQuorumLoss::KeepRunning,
-            ..facts()
-        };
-        for (other, until, now, expected) in [
-            (Some(Other::Sibling), Some(at(120)), 100, Goal::Run),
-            (Some(Other::Elsewhere), None, 100, Goal::Stop(None)),
-            // Ended, or not seen any more: without any delay.
-            (None, Some(at(120)), 120, Goal::Stop(None)),
-            // Not looked yet.
-            (None, None, 100, Goal::Keep(Some(at(101)))),
-            (None, None, 101, Goal::Stop(None)),
-        ] {
-            assert_eq!(goal(&seen(other, until), at(now)), expected);
-        }
-        let ordered = Facts {
-            ordered: Some(at(150)),
-            ..seen(Some(Other::Sibling), None)
-        };
-        assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
-    }
-
-    #[test]
-    fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
-        assert_eq!(goal(&facts(), at(100)), Goal::Keep(Some(at(101))));
-        assert_eq!(goal(&facts(), at(101)), Goal::Stop(None));
-    }
-}
+mod tests;

@@ -13,9 +13,10 @@ use crate::{
         lock_status::TargetStatus,
         plan::{LockPlan, TargetWork},
     },
-    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace},
+    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace, said::Round},
     elector::{Elector, Standing},
     lease::{ClusterId, FencingToken, Moment},
+    masters::Masters,
     targets::{Note, Shared},
     telemetry::Telemetry,
 };
@@ -48,6 +49,8 @@ pub(in crate::controller) struct Hands {
     pub(in crate::controller) off: bool,
     /// The object cannot vanish before what runs is stopped: its finalizer is there.
     pub(in crate::controller) guarded: bool,
+    /// The present spec cannot be read, and may declare more targets than the plan: no end may be called clean.
+    pub(in crate::controller) unreadable: bool,
 }
 
 /// How the targets are.
@@ -111,6 +114,10 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) standing: watch::Receiver<Standing>,
+    /// Of its quorum; none where no masters can be asked.
+    pub(in crate::controller) masters: Option<Masters>,
+    /// What the siblings said last.
+    pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
     /// Of this cluster's holders: by the object's statuses, then by what this warden marked.
     pub(in crate::controller) own_tokens: OwnTokens,
 }

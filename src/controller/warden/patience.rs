@@ -25,9 +25,16 @@ impl Warden {
 fn too_short(target: &TargetPlan) -> Option<String> {
     let wanted = target.too_short?;
     let (name, stop) = (&target.name, target.stop.as_secs());
+    let ordered = match target.one_by_one {
+        Some(pods) if pods > 1 => format!(
+            ", since its {pods} pods end one after the other (podManagementPolicy: OrderedReady; with Parallel they end at \
+             the same time)"
+        ),
+        Some(_) | None => String::new(),
+    };
     Some(format!(
-        "target {name}: its pod template asks for a stop of {0} s, and it is given {stop} s: set stopSeconds: {0}, in all \
-         clusters, with a lease of {1} s or more (that is what it gets without leaseDurationSeconds)",
+        "target {name}: its pod template asks for a stop of {0} s{ordered}, but its stop time is {stop} s: set stopSeconds: \
+         {0} in all clusters, with a lease of {1} s or more (the default without leaseDurationSeconds)",
         wanted.as_secs(),
         Timings::derive(wanted).lease_duration.as_secs()
     ))
@@ -53,13 +60,22 @@ mod tests {
             stop: Duration::from_secs(35),
             stop_given: false,
             too_short: None,
+            one_by_one: None,
         };
         assert_eq!(too_short(&target), None);
         target.too_short = Some(Duration::from_secs(65));
         assert_eq!(
             too_short(&target).unwrap(),
-            "target web: its pod template asks for a stop of 65 s, and it is given 35 s: set stopSeconds: 65, in all \
-             clusters, with a lease of 90 s or more (that is what it gets without leaseDurationSeconds)"
+            "target web: its pod template asks for a stop of 65 s, but its stop time is 35 s: set stopSeconds: 65 in all \
+             clusters, with a lease of 90 s or more (the default without leaseDurationSeconds)"
+        );
+        target.one_by_one = Some(3);
+        let text = too_short(&target).unwrap();
+        assert!(
+            text.contains(
+                "65 s, since its 3 pods end one after the other (podManagementPolicy: OrderedReady"
+            ),
+            "{text}"
         );
         target.too_short = Some(Duration::MAX);
         assert!(too_short(&target).is_some(), "no length is too long to say");

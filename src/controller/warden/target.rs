@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::time;
 
 use super::{fights::Fights, ready::Found};
@@ -33,8 +34,10 @@ pub(super) struct Switch {
     site: Site,
     pace: Arc<Pace>,
     turn: Option<(Lane, Moment)>,
+    /// Another writer starts what is stopped here, and stops what is started here.
     fights: Fights,
-    /// What is written when somebody fights.
+    revivals: Fights,
+    /// What the other writer did last.
     contest: String,
     /// It was found stopped, and not started since.
     stopped: bool,
@@ -59,6 +62,7 @@ impl Switch {
             pace,
             turn: None,
             fights: Fights::default(),
+            revivals: Fights::default(),
             contest: String::new(),
             stopped: false,
             series: None,
@@ -157,6 +161,13 @@ impl Switch {
 
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {
         self.stopped = false;
+        if self.revivals.rests_until(clock::now()).is_some() {
+            if !self.waits(Lane::Start) {
+                self.look_now().await;
+            }
+            self.tell(Some(false));
+            return self.conflict(Lane::Start);
+        }
         if !self.action.runs_untouched() {
             if self.waits(Lane::Start) {
                 return Step::Working(self.observed);
@@ -182,7 +193,7 @@ impl Switch {
             self.look_now().await;
             if self.observed != TargetState::Standby {
                 self.tell(Some(false));
-                return self.conflict();
+                return self.conflict(Lane::Stop);
             }
         }
         // What takes no time has no end, unless somebody waits for the stop. A label that is given an end is taken off
@@ -207,17 +218,24 @@ impl Switch {
         self.stopped = stopped;
         if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
             self.tell(Some(false));
-            return self.conflict();
+            return self.conflict(Lane::Stop);
         }
         step
     }
 
-    fn conflict(&self) -> Step {
-        let text = format!(
-            "target {}: {} again and again while this cluster stands by; it is stopped again, ever more slowly, \
-             until that ends",
-            self.name, self.contest
-        );
+    fn conflict(&self, lane: Lane) -> Step {
+        let (name, contest) = (&self.name, &self.contest);
+        let text = match lane {
+            Lane::Start => format!(
+                "target {name}: {contest} again and again while this cluster holds the lock; it is started again, ever \
+                 more slowly, until that ends; to keep it off on purpose, annotate the lock with redlock.dev/paused, or \
+                 set its state: SteppedDown"
+            ),
+            Lane::Stop => format!(
+                "target {name}: {contest} again and again while this cluster stands by; it is stopped again, ever more \
+                 slowly, until that ends"
+            ),
+        };
         Step::trouble(self.observed, "EnforcementConflict", text)
     }
 
@@ -253,12 +271,17 @@ impl Switch {
             }
             Step::Contested(what) => {
                 self.observed = TargetState::Changing;
-                self.fights.add(clock::now());
-                let text = format!(
-                    "target {}: {what} while this cluster stands by; stopped again",
-                    self.name
-                );
-                self.site.warn("StoppedAgain", text);
+                let name = &self.name;
+                if goal == TargetState::Active {
+                    self.revivals.add(clock::now());
+                    let text =
+                        format!("target {name}: {what} while this cluster holds the lock; started again");
+                    self.site.warn("StartedAgain", text);
+                } else {
+                    self.fights.add(clock::now());
+                    let text = format!("target {name}: {what} while this cluster stands by; stopped again");
+                    self.site.warn("StoppedAgain", text);
+                }
                 self.contest = what;
                 Step::Working(self.observed)
             }
@@ -268,4 +291,12 @@ impl Switch {
             }
         }
     }
+}
+
+/// Stops what is not declared any more. True if nothing of it is left.
+pub(super) async fn stop_all(removed: &mut Vec<Switch>, by: Option<Moment>, promised: bool) -> bool {
+    let steps = join_all(removed.iter_mut().map(|switch| switch.stop(by, promised))).await;
+    let mut done = steps.iter().map(Step::is_stopped);
+    removed.retain(|_| !done.next().unwrap_or(false));
+    removed.is_empty()
 }

@@ -82,6 +82,7 @@ async fn seal(names: &[String], urls: &[String]) -> Result<(), DemoError> {
         command_timeout: COMMAND_TIMEOUT,
         longest_lease: Duration::from_secs(LEASE_SECONDS),
         acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+        quorum: None,
         reseal: false,
     };
     let (masters, _notices, tasks) = Masters::open(&config, None)?;

@@ -91,7 +91,7 @@ impl Slot {
                 EndReason::Released | EndReason::Reserved | EndReason::SteppedDown => {
                     tracing::info!(lock = %self.lock, token, ?reason, "lease given up");
                 }
-                EndReason::Expired | EndReason::QuorumLost | EndReason::Refused => {
+                EndReason::Expired | EndReason::QuorumLost | EndReason::Refused | EndReason::ClockStepped => {
                     tracing::warn!(lock = %self.lock, token, ?reason, "lease lost");
                 }
             }
@@ -100,6 +100,7 @@ impl Slot {
         let (mut new, mut changed) = (false, ended.is_some());
         self.publish(|standing| {
             changed |= standing.holder.is_some() != holder.is_some();
+            standing.clock_stepped |= ended == Some(EndReason::ClockStepped);
             new = standing.standby(holder.clone());
         });
         if new || changed {

@@ -8,9 +8,8 @@ use crate::{
     api::{RedisQuorum, plan::QuorumPlan, redis_quorum::SecretRef},
     inspect::Session,
     lease::ClusterId,
-    masters::{Credentials, MastersConfig, Tls},
+    masters::{Credentials, MastersConfig, QuorumId, Tls},
     operator::{
-        COMMAND_TIMEOUT,
         access::{Access, Data, SecretError, certificates, credentials},
         masters_config,
     },
@@ -36,15 +35,12 @@ impl Cluster {
     ) -> Result<MastersConfig, ClusterError> {
         let plan = plan(quorum)?;
         let access = self.access(&plan, given).await?;
-        let timeout = plan.command_timeout.unwrap_or(COMMAND_TIMEOUT);
         let access = (access.credentials, access.tls);
-        Ok(masters_config(
-            &plan,
-            timeout,
-            access,
-            given.cluster.clone(),
-            false,
-        ))
+        let status = quorum.status.as_ref();
+        Ok(MastersConfig {
+            quorum: status.and_then(|status| QuorumId::parse(status.quorum_id.as_deref()?)),
+            ..masters_config(&plan, access, given.cluster.clone(), false)
+        })
     }
 
     /// Connects to the masters of a quorum, as far as they can be reached from here.

@@ -63,7 +63,8 @@ impl Check {
 
 pub(super) struct Seen<'a> {
     pub(super) status: &'a MasterStatus,
-    pub(super) round_trips: Option<&'a [Duration]>,
+    /// `None` for each request without an answer.
+    pub(super) round_trips: &'a [Option<Duration>],
     pub(super) trial: Result<&'a (), &'a TrialError>,
     pub(super) seal_wait: Duration,
     pub(super) unix_now: Duration,
@@ -86,7 +87,7 @@ pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
         sealed(facts, seen),
         persistence(facts),
         clock(seen.status),
-        latency(seen),
+        latency(seen.round_trips, seen.command_timeout, seen.lease_duration),
     ]);
     checks
 }
@@ -151,6 +152,11 @@ fn role(facts: &Facts) -> Check {
     if facts.cluster_mode {
         let hint = "each master must be a server of its own: cluster-enabled no";
         return Check::but("role", Level::Bad, "it runs in cluster mode", hint);
+    }
+    if facts.replicas > 0 || facts.was_replicated() {
+        let unfit = Unfit::HasReplicas(facts.replicas);
+        let hint = "a promoted replica would be a second server under one name: REPLICAOF NO ONE on each replica, then restart this server";
+        return Check::but("role", Level::Bad, unfit.to_string(), hint);
     }
     Check::good("role", "master")
 }
@@ -222,6 +228,10 @@ fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
             let hint = "it belongs to another quorum: give that one's masters, or another --key-prefix";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
+        Some(unfit @ Unfit::OtherQuorum { .. }) => {
+            let hint = "check the url; to use this server as a master of this quorum, delete <key prefix>:meta on it: it is sealed again after its wait";
+            return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
+        }
         Some(unfit @ Unfit::Retired(_)) => {
             let hint = "another server is this master now: give its url; to use this one again, when nobody gives the url of the other one any more, delete <key prefix>:meta on it";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
@@ -232,7 +242,19 @@ fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
         }
         // Why it has no vote all the same is another line.
         Some(_) if facts.sealed() => return Check::good("sealed", "under its present run"),
-        None if facts.sealed() => return Check::good("sealed", "it may vote"),
+        None if facts.sealed() => {
+            let id = facts.quorum.as_ref().map(ToString::to_string).unwrap_or_default();
+            return match &seen.status.no_vote {
+                // Masters under different ids are seen here, one by one.
+                Some(why @ Unknown::QuorumUnknown) => Check::but(
+                    "sealed",
+                    Level::Warning,
+                    format!("sealed in quorum {id}; {why}"),
+                    "wait until a majority is sealed; if the ids of the masters differ, delete <key prefix>:meta on each master that has the wrong id",
+                ),
+                _ => Check::good("sealed", format!("it may vote, in quorum {id}")),
+            };
+        }
         _ => {}
     }
     let Some(since) = facts.probed_for(seen.unix_now) else {
@@ -275,31 +297,61 @@ fn clock(status: &MasterStatus) -> Check {
 }
 
 /// An attempt may take four command timeouts; a master that needs a quarter of one fits with everything that can
-/// happen, one that needs a whole one never votes.
-fn latency(seen: &Seen<'_>) -> Check {
-    let mut took = seen.round_trips.unwrap_or_default().to_vec();
+/// happen, one that needs a whole one never votes. One slow or lost answer out of many is a warning: a majority of the
+/// samples decides whether the master is usable.
+fn latency(round_trips: &[Option<Duration>], command_timeout: Duration, lease: Duration) -> Check {
+    let samples = round_trips.len();
+    let mut took: Vec<Duration> = round_trips.iter().flatten().copied().collect();
     took.sort_unstable();
-    let (Some(median), Some(most)) = (took.get(took.len() / 2), took.last()) else {
-        return Check::but(
-            "latency",
-            Level::Bad,
-            "it did not answer each time",
-            "see its log and the network",
-        );
+    let answered = format!("it answered {} of {samples} times", took.len());
+    // Requests without an answer count as the slowest: the median of all samples must exist.
+    let (Some(median), Some(most)) = (took.get(samples / 2), took.last()) else {
+        return Check::but("latency", Level::Bad, answered, "see its log and the network");
     };
-    let found = format!(
+    let mut found = format!(
         "median {}, most {}; a command may take {} with leases of {} s",
         milliseconds(*median),
         milliseconds(*most),
-        milliseconds(seen.command_timeout),
-        seen.lease_duration.as_secs_f64()
+        milliseconds(command_timeout),
+        lease.as_secs_f64()
     );
+    let lost = took.len() < samples;
+    if lost {
+        found = format!("{answered}; {found}");
+    }
     let hint = "a nearer master, or a longer lease";
-    if *median >= seen.command_timeout {
+    if *median >= command_timeout {
         Check::but("latency", Level::Bad, found, hint)
-    } else if *most * 4 >= seen.command_timeout {
+    } else if lost || *most * 4 >= command_timeout {
         Check::but("latency", Level::Warning, found, hint)
     } else {
         Check::good("latency", found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(milliseconds: &[Option<u64>]) -> Level {
+        let took = milliseconds.iter().map(|took| took.map(Duration::from_millis));
+        let round_trips: Vec<_> = took.collect();
+        latency(&round_trips, Duration::from_millis(500), Duration::from_secs(15)).level
+    }
+
+    #[test]
+    fn one_slow_sample_does_not_decide_the_latency_verdict() {
+        let fast = Some(1);
+        assert_eq!(judged(&[fast; 9]), Level::Good);
+        let one = |odd| [fast, odd, fast, fast, fast, fast, fast, fast, fast];
+        assert_eq!(judged(&one(Some(490))), Level::Warning);
+        assert_eq!(judged(&one(None)), Level::Warning);
+        let half = [None, None, None, None, fast, fast, fast, fast, fast];
+        assert_eq!(judged(&half), Level::Warning);
+        let most = [None, None, None, None, None, fast, fast, fast, fast];
+        assert_eq!(judged(&most), Level::Bad);
+        assert_eq!(judged(&[None; 9]), Level::Bad);
+        assert_eq!(judged(&[Some(500); 9]), Level::Bad);
+        assert_eq!(judged(&[]), Level::Bad);
     }
 }

@@ -29,6 +29,9 @@ impl Diagnosis {
         if let Some(away) = &self.away {
             let _ = writeln!(text, "{away}\n");
         }
+        if let Some(id) = &self.quorum_id {
+            let _ = writeln!(text, "quorum id: {id}");
+        }
         let verdict = if self.healthy { "healthy" } else { "not healthy" };
         let _ = writeln!(
             text,

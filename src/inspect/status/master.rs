@@ -16,6 +16,8 @@ pub struct MasterReport {
     /// Whether its votes count.
     pub votes: bool,
     pub sealed: bool,
+    /// The id of the quorum that it was last sealed for.
+    pub quorum_id: Option<String>,
     /// While it is under quarantine: until somebody who seals can seal it, at least.
     pub seal_seconds_left: Option<u64>,
     /// Why it has no vote although it answers.
@@ -62,6 +64,7 @@ impl MasterReport {
             reachable: facts.is_some(),
             votes: status.votes(),
             sealed,
+            quorum_id: facts.and_then(|facts| Some(facts.quorum.as_ref()?.to_string())),
             seal_seconds_left: left.filter(|_| !sealed).map(|left| left as u64),
             refused: status
                 .unfit

@@ -42,7 +42,11 @@ pub(super) fn quorum(status: &Status) -> String {
     } else {
         " (not read from the masters)"
     };
-    let _ = writeln!(text, "quorum: {}{origin}\n", status.fingerprint);
+    let id = status
+        .quorum_id
+        .as_deref()
+        .unwrap_or("unknown: no majority of the masters shows one");
+    let _ = writeln!(text, "quorum: {}{origin}\nquorum id: {id}\n", status.fingerprint);
     registers(&mut text, &status.masters);
     text
 }

@@ -17,9 +17,7 @@ impl Machine {
         self.standby.forget(&self.terms.cluster);
         let unwanted = self.terms.participation == Participation::Observe || now < self.standby.abstain_until;
         if unwanted || now >= held.end() {
-            // Never said to be held, so there is no end to tell either.
-            self.state = State::Ending;
-            return self.start(Round::Release, out);
+            return self.undo(out);
         }
         self.state = State::Active(held);
         out.push(Action::PublishActive {
@@ -34,7 +32,9 @@ impl Machine {
         let interval = timings.renew_interval();
         Held {
             authority,
-            step_down_at: started + timings.renew_deadline,
+            step_down_at: timings
+                .latest_end(authority.valid_until)
+                .min(started + timings.renew_deadline),
             renew_at: if lease_duration == timings.lease_duration {
                 on_grid(started + interval, interval)
             } else {
@@ -42,6 +42,14 @@ impl Machine {
                 started
             },
             renewing: None,
+            retries: false,
+        }
+    }
+
+    pub(super) fn renew_now(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if let State::Active(held) = &mut self.state {
+            held.renew_at = now;
+            self.renew_if_due(now, out);
         }
     }
 
@@ -63,6 +71,7 @@ impl Machine {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
             renewing: None,
+            retries: true,
             ..held
         };
         self.state = State::Active(held);
@@ -138,6 +147,12 @@ impl Machine {
             self.state = State::Ending;
             self.start(Round::Release, out);
         }
+    }
+
+    /// Gives up an attempt, won or not: its lease was never published, so there is no local end.
+    pub(super) fn undo(&mut self, out: &mut Vec<Action>) {
+        self.state = State::Ending;
+        self.start(Round::Undo, out);
     }
 
     pub(super) fn hand_over(

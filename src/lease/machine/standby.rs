@@ -61,6 +61,14 @@ impl Standby {
         self.busy_until = self.busy_until.max(ends);
     }
 
+    /// The local clock stepped, or those of the masters did together. The observed end of the lease stays in force, and
+    /// a lease of the duration `missed` may have been renewed just before the step.
+    pub(super) fn distrust_clock(&mut self, now: Moment, missed: Duration) {
+        self.busy_until = self.busy_until.max(now + missed);
+        (self.not_before, self.asked_at) = (now, now);
+        (self.was_held, self.released_at) = (false, None);
+    }
+
     /// What a lease that is won now comes after.
     pub(super) fn takeover(&self) -> Option<Takeover> {
         match self.released_at {
@@ -83,10 +91,19 @@ impl Machine {
             Participation::Contend => true,
             Participation::SucceedSibling => {
                 self.standby.reserved_for_us
-                    || self.standby.last_cluster.as_ref() == Some(&self.terms.cluster)
+                    || self
+                        .standby
+                        .last_cluster
+                        .as_ref()
+                        .is_some_and(|last| self.is_own(last))
             }
             Participation::Observe => false,
         }
+    }
+
+    /// The name of a cluster may change; its UID does not.
+    fn is_own(&self, cluster: &ClusterId) -> bool {
+        cluster.uid() == self.terms.cluster.uid()
     }
 
     /// When this candidate may try.
@@ -108,7 +125,7 @@ impl Machine {
 
     fn goes_after_siblings(&self) -> bool {
         let last = self.standby.last_cluster.as_ref();
-        let elsewhere = last.is_some_and(|last| *last != self.terms.cluster);
+        let elsewhere = last.is_some_and(|last| !self.is_own(last));
         self.terms.siblings_first && elsewhere && self.standby.released_at.is_none()
     }
 
@@ -126,6 +143,10 @@ impl Machine {
             self.state = State::Acquiring { lease_duration };
             return self.start(Round::Acquire { lease_duration }, out);
         }
+        self.observe(out);
+    }
+
+    pub(super) fn observe(&mut self, out: &mut Vec<Action>) {
         self.state = State::Observing;
         self.start(Round::Observe, out);
     }
@@ -283,6 +304,8 @@ impl Machine {
                 self.look_or_take(now, out);
             }
             State::Observing | State::Acquiring { .. } => self.standby.quorum_back = true,
+            // A renewal that failed meanwhile need not wait for the retry period.
+            State::Active(held) if held.retries => self.renew_now(now, out),
             State::Waiting | State::Active(_) | State::Ending | State::Stopped => {}
         }
     }

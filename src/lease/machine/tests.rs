@@ -7,7 +7,8 @@ mod terms;
 
 use super::*;
 use crate::lease::{
-    FencingToken, HolderIdentity, LeaseValue, Marks, Nonce, Obstacle, QuorumSize, Sighting, timing,
+    FencingToken, HolderIdentity, LeaseValue, Loss, Marks, Nonce, Obstacle, QuorumSize, Sighting, View, Won,
+    timing,
 };
 
 pub(super) const LEASE: u64 = 15_000;
@@ -25,7 +26,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 }
 
 pub(super) fn cluster(name: &str) -> ClusterId {
-    ClusterId::new(name, "uid").unwrap()
+    ClusterId::new(name, name).unwrap()
 }
 
 pub(super) fn hand_over(to: &str, token: Option<u64>) -> Event {

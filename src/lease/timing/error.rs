@@ -131,10 +131,10 @@ impl TimingError {
                 Seconds(lease)
             ),
             Self::RenewDeadlineTooShort { command_timeout, .. } => format!(
-                "is shorter than {} or than three command timeouts of {}: lengthen the lease or shorten the \
-                 command timeout",
+                "is shorter than {} or than {}, three command timeouts of the quorum (commandTimeoutMilliseconds): \
+                 lengthen the lease or shorten the command timeout",
                 Seconds(MIN_RENEW_DEADLINE),
-                Seconds(command_timeout)
+                Seconds(command_timeout.saturating_mul(3))
             ),
             Self::RetryPeriodTooLong {
                 renew_deadline,

@@ -20,13 +20,30 @@ use crate::{
 pub(super) struct Entry {
     pub(super) call: Call,
     pub(super) progress: Progress,
+    /// How often the local clock had stepped when it began.
+    pub(super) local_steps: u64,
 }
 
 impl Entry {
-    /// A call that begins at `started`; no attempt lasts longer than `acquire_limit`.
-    pub(super) fn new(call: Call, size: QuorumSize, started: Moment, acquire_limit: Duration) -> Self {
+    /// A call that begins at `started`, when the local clock had stepped so often; no attempt lasts longer than
+    /// `acquire_limit`.
+    pub(super) fn new(
+        call: Call,
+        size: QuorumSize,
+        (started, local_steps): (Moment, u64),
+        acquire_limit: Duration,
+    ) -> Self {
         let progress = Progress::new(&call, size, started, acquire_limit);
-        Self { call, progress }
+        Self {
+            call,
+            progress,
+            local_steps,
+        }
+    }
+
+    /// Whether the local clock stepped since it began, and what it leads to depends on when that was.
+    pub(super) fn is_stale(&self, local_steps: u64) -> bool {
+        self.local_steps != local_steps && self.progress.is_timed()
     }
 }
 
@@ -125,7 +142,7 @@ impl Cargo {
             Operation::Grant => command.arg(self.floor).arg(&*self.cluster),
             Operation::Renew | Operation::Observe => command.arg(&*self.cluster),
             Operation::Release => command.arg(&*self.cluster).arg(&*self.keys.channel),
-            Operation::Undo => command.arg(&*self.cluster).arg(""),
+            Operation::Undo => command.arg("").arg(&*self.keys.channel),
             Operation::Reserve => command.arg(&*self.keys.channel).arg(&*self.cluster),
             Operation::Break => {
                 let longest = self.items.iter().find_map(|(_, request)| match request {
@@ -176,8 +193,12 @@ fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usiz
                 .arg(token.0)
                 .arg(milliseconds(lease_duration));
         }
-        Request::Release { tenure } | Request::Undo { tenure, .. } => {
+        Request::Release { tenure } => {
             command.arg(tenure.stem.as_str()).arg(name);
+        }
+        Request::Undo { tenure, publish, .. } => {
+            let published = if *publish { name } else { "" };
+            command.arg(tenure.stem.as_str()).arg(published);
         }
         Request::Reserve { tenure, cluster } | Request::ReserveAgain { tenure, cluster, .. } => {
             command

@@ -83,6 +83,15 @@ impl Progress {
         }
     }
 
+    /// Whether what it leads to depends on when it began.
+    pub(super) fn is_timed(&self) -> bool {
+        match self {
+            Self::Attempt(_) | Self::Renewal { .. } => true,
+            Self::Round { limit, .. } => *limit != Moment::NEVER,
+            Self::Look { .. } | Self::Slots { .. } | Self::Over => false,
+        }
+    }
+
     /// No reply is waited for after this.
     pub(super) fn limit(&self) -> Moment {
         match self {

@@ -87,6 +87,7 @@ impl Repeats {
                 (false, _) => Request::Undo {
                     tenure,
                     only: Some(master),
+                    publish: false,
                 },
                 (true, Some(cluster)) => Request::ReserveAgain {
                     tenure,

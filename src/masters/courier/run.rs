@@ -24,6 +24,7 @@ use crate::{
     clock,
     lease::{ClusterId, Moment, QuorumSize},
     masters::{
+        clocks::SharedClocks,
         keys::Keyspace,
         link::{Exchange, Link},
         seal::Known,
@@ -50,6 +51,7 @@ type Exchanges = FuturesUnordered<Pin<Box<dyn Future<Output = Landed> + Send>>>;
 /// See the module above. Runs until every sender of calls is gone and what is under way has ended.
 pub(crate) struct Courier {
     pub(crate) links: Arc<[Arc<Link>]>,
+    pub(crate) clocks: Arc<SharedClocks>,
     pub(crate) size: QuorumSize,
     pub(crate) keys: Keyspace,
     pub(crate) cluster: ClusterId,
@@ -130,7 +132,8 @@ impl Underway {
                     }
                     let started = clock::now();
                     let (size, limit) = (self.courier.size, self.courier.acquire_limit);
-                    self.held.extend(batch.drain(..).map(|call| Entry::new(call, size, started, limit)));
+                    let steps = self.courier.clocks.local_steps();
+                    self.held.extend(batch.drain(..).map(|call| Entry::new(call, size, (started, steps), limit)));
                 }
                 Some(landed) = self.exchanges.next(), if !self.exchanges.is_empty() => {
                     self.land(landed);
@@ -147,7 +150,8 @@ impl Underway {
                     let now = clock::now();
                     let (size, limit) = (self.courier.size, self.courier.acquire_limit);
                     let due = self.repeats.take_due(now).into_iter();
-                    self.departing.extend(due.map(|call| Entry::new(call, size, now, limit)));
+                    let steps = self.courier.clocks.local_steps();
+                    self.departing.extend(due.map(|call| Entry::new(call, size, (now, steps), limit)));
                 }
             }
             if !self.in_the_air() {
@@ -243,7 +247,7 @@ impl Underway {
             let (link, cargo, over) = (link.clone(), cargo.clone(), over.clone());
             self.exchanges.push(Box::pin(async move {
                 let fill = |command: &mut redis::Cmd, not_after| {
-                    cargo.fill(command, not_after, &link.fingerprint, master, &members);
+                    cargo.fill(command, not_after, link.identity.stamp(), master, &members);
                 };
                 let exchange = link
                     .call_until(

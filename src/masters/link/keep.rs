@@ -11,11 +11,11 @@ use tokio::{
     time,
 };
 
-use super::{Link, Open, URL_CHANGED, state::Pushes};
+use super::{Admission, Link, Open, URL_CHANGED, state::Pushes};
 use crate::{
     clock,
     lease::LockName,
-    masters::{Facts, Unfit, gate, unknown::Unknown},
+    masters::{Facts, Keyspace, Unfit, scripts::LOOK, unknown::Unknown},
 };
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
@@ -38,22 +38,30 @@ pub enum Notice {
     VotersChanged,
 }
 
-/// The run_ids of all masters of the set: the same server under two names has one vote too many.
+/// The servers behind all masters of the set, as of the last look at each: the same server under two names has one vote
+/// too many, and a majority of them decides which quorum this is.
 #[derive(Debug)]
-pub(crate) struct RunIds(Mutex<Vec<Option<String>>>);
+pub(crate) struct Servers(Mutex<Vec<Option<Facts>>>);
 
-impl RunIds {
+impl Servers {
     pub(crate) fn new(masters: usize) -> Self {
         Self(Mutex::new(vec![None; masters]))
     }
 
-    /// Enters a master's run_id (`None`: gone) and marks every master that shares one.
-    pub(super) fn enter(&self, index: usize, run_id: Option<&str>, links: &[Arc<Link>]) {
+    /// Enters what a master showed (`None`: gone) and marks every master that shares a run_id with another one.
+    pub(super) fn enter(&self, index: usize, facts: Option<&Facts>, links: &[Arc<Link>]) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all[index] = run_id.map(str::to_owned);
+        all[index] = facts.cloned();
         for link in links {
-            let own = &all[link.index];
-            link.set_duplicate(own.is_some() && all.iter().filter(|other| *other == own).count() > 1);
+            let run_id = |server: &Option<Facts>| server.as_ref().map(|facts| facts.run_id.clone());
+            let own = run_id(&all[link.index]);
+            link.set_duplicate(own.is_some() && all.iter().filter(|other| run_id(other) == own).count() > 1);
+        }
+        let majority = links.len() / 2 + 1;
+        if let Some(link) = links.first()
+            && link.identity.learn(all.iter().flatten(), majority)
+        {
+            links.iter().for_each(|link| link.judge_again());
         }
     }
 }
@@ -62,7 +70,7 @@ impl RunIds {
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
-    pub(crate) run_ids: Arc<RunIds>,
+    pub(crate) servers: Arc<Servers>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Rings when a connection stands that was opened with earlier credentials.
     pub(crate) outdated: Arc<Notify>,
@@ -86,7 +94,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
                         None => break,
                     }
                 }
-                peers.run_ids.enter(link.index, None, &peers.links);
+                peers.servers.enter(link.index, None, &peers.links);
                 changed(&link, &peers);
             }
             Err(unknown) => {
@@ -114,6 +122,31 @@ fn changed(link: &Link, peers: &Peers) {
 }
 
 impl Link {
+    /// Asks the master about itself.
+    pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
+        let server = self.state().dial.server;
+        let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
+            self.call(
+                &LOOK,
+                Admission::Connected,
+                self.command_timeout(),
+                |command, _| {
+                    command.arg(keys.len());
+                    keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
+                },
+            )
+        };
+        let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
+        // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.
+        if reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
+            reply = ask(&[]).await.reply;
+        }
+        let reply = reply?;
+        let mut facts = Facts::parse(reply.counter, &reply.items)?;
+        self.recall_retirement(&mut facts, server);
+        Ok(facts)
+    }
+
     /// One look, by a connection that nobody keeps but the caller.
     pub(in crate::masters) async fn look_once(&self) -> Result<Facts, Unknown> {
         open(self).await?;
@@ -262,12 +295,18 @@ async fn subscribe(link: &Link) -> bool {
 }
 
 pub(super) fn learn(link: &Link, peers: &Peers, facts: Facts) {
-    let unfit = gate::check(&facts, &link.fingerprint);
     // Before the first vote of this connection: a second name for the same server must not bring a second vote.
-    peers.run_ids.enter(link.index, Some(&facts.run_id), &peers.links);
+    peers.servers.enter(link.index, Some(&facts), &peers.links);
+    let unfit = link.judge(&facts);
     {
         let mut state = link.state();
+        let now = clock::now();
+        if state.facts.is_some() && state.is_stale(now) {
+            // It has a vote again, which is news.
+            state.told.clear();
+        }
         state.facts = Some(facts);
+        state.looked = now;
         state.unfit = unfit;
         state.trouble = None;
     }
@@ -300,6 +339,7 @@ impl super::State {
     fn standing(&self, now: crate::lease::Moment) -> String {
         match (self.unfit(now), &self.facts) {
             _ if self.silent => "does not answer".into(),
+            _ if self.facts.is_some() && self.is_stale(now) => "not looked at".into(),
             (_, None) => "unknown".into(),
             // Without the seconds left, which are other ones at each look.
             (Some(Unfit::ClockStep(_)), _) => "refused: its clock stepped".into(),

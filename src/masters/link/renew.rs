@@ -118,7 +118,7 @@ impl Link {
         state.unfit = None;
         state.trouble = None;
         state.sealing = None;
-        state.offset.forget();
+        state.clock.forget();
         drop(state);
         drop(old);
         self.switched.notify_one();
@@ -154,18 +154,18 @@ impl Link {
             self.name.clone(),
             dial,
             self.keys.clone(),
-            self.fingerprint.clone(),
+            self.identity.clone(),
             self.command_timeout.clone(),
-            self.longest_lease,
+            self.clocks.apart(),
         )
     }
 
     /// Puts the connection of `beside` into the place of the own one, without a moment between them. What is under way
     /// on the old one ends there.
     fn replace(&self, beside: &Self, facts: Facts, pushes: Pushes, peers: &Peers) -> bool {
-        let unfit = gate::check(&facts, &self.fingerprint);
         // Before its first vote: a second name for the same server must not bring a second vote.
-        peers.run_ids.enter(self.index, Some(&facts.run_id), &peers.links);
+        peers.servers.enter(self.index, Some(&facts), &peers.links);
+        let unfit = self.judge(&facts);
         let Some(new) = beside.state().open.take() else {
             return false;
         };
@@ -179,6 +179,7 @@ impl Link {
         let old = state.open.replace(Open { incarnation, ..new });
         state.handed_over = Some(pushes);
         state.facts = Some(facts);
+        state.looked = clock::now();
         state.unfit = unfit;
         state.trouble = None;
         state.not_renewed = None;

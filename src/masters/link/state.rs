@@ -12,13 +12,16 @@ use tokio::sync::mpsc;
 use crate::{
     lease::Moment,
     masters::{
+        clocks::SharedClocks,
         gate::Unfit,
         look::Facts,
-        offset::Offset,
         seal::{Blocked, Sealing},
         unknown::Unknown,
     },
 };
+
+/// A master is looked at every second; facts that are older than this give it no vote.
+const FACTS_LAST: Duration = Duration::from_secs(3);
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub(super) struct State {
     pub(super) retired: Option<String>,
     pub(super) incarnation: u32,
     pub(super) facts: Option<Facts>,
+    /// When the facts were learned.
+    pub(super) looked: Moment,
     pub(super) unfit: Option<Unfit>,
     pub(super) duplicate: bool,
     pub(super) trouble: Option<Unknown>,
@@ -81,13 +86,36 @@ pub(super) struct State {
     pub(super) told: String,
     /// While a process seals it: how far it is.
     pub(super) sealing: Option<Sealing>,
-    pub(super) offset: Offset,
+    pub(super) clock: Clock,
     pub(super) latency: Duration,
     pub(super) answered: Moment,
     /// It left a request unanswered for a whole command timeout, and has not answered since. Nothing that needs its
     /// vote is asked of it then: a round that waits for it holds what it was granted elsewhere in everybody's way, and
     /// with one of three masters hung, several candidates could do so in turn for seconds. Looks go on.
     pub(super) silent: bool,
+}
+
+/// The clock of one master.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub(super) index: usize,
+    pub(super) clocks: Arc<SharedClocks>,
+}
+
+impl Clock {
+    fn distrusted(&self, now: Moment) -> Option<Duration> {
+        self.clocks.get().distrusted(self.index, now)
+    }
+
+    /// In microseconds; 0, which is too late for everything, before anything is known.
+    pub(super) fn not_after(&self, now: Moment, deadline: Duration) -> u64 {
+        let clocks = self.clocks.get();
+        clocks.not_after(self.index, now, deadline).unwrap_or(0)
+    }
+
+    pub(super) fn forget(&self) {
+        self.clocks.get().forget(self.index);
+    }
 }
 
 #[derive(Clone)]
@@ -144,11 +172,16 @@ impl State {
             return Some(Unfit::Duplicate);
         }
         let step = || {
-            self.offset
+            self.clock
                 .distrusted(now)
                 .map(|left| Unfit::ClockStep(left.as_secs() + 1))
         };
         self.unfit.clone().or_else(step)
+    }
+
+    /// The task that looks at the master hangs, or this process stood still: what is known of it may have changed.
+    pub(super) fn is_stale(&self, now: Moment) -> bool {
+        now.since(self.looked) > FACTS_LAST
     }
 
     /// A request sent at `sent` was not answered in time.
@@ -173,6 +206,9 @@ impl State {
             }
             if !self.facts.as_ref().is_some_and(Facts::sealed) {
                 return Err(Unknown::NotSealed);
+            }
+            if self.is_stale(now) {
+                return Err(Unknown::NotLookedAt);
             }
         }
         Ok(open.clone())

@@ -10,7 +10,7 @@ for i = 1, locks do
   local stem = ARGV[3 * i + 2]
   local found = call('MGET', lease, reserved)
   local value, hold = found[1], found[2]
-  if hold == ARGV[4] then hold = false end
+  if is_for(hold, ARGV[4]) then hold = false end
   local number
   if value and string.sub(value, 1, #stem) == stem then
     number = string.sub(value, #stem + 1)

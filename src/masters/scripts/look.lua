@@ -11,10 +11,12 @@ for _, section in ipairs({'server', 'replication', 'memory', 'stats', 'persisten
 end
 local meta, probe = {}, false
 if #KEYS == 2 then
-  meta = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'evicted')
+  meta = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'evicted', 'replication')
   probe = redis.call('GET', KEYS[2])
 end
+local replication_id, synchronised, _, replicas = history()
 return {'ok', time[1], time[2], meta[3] or '0',
   facts.run_id or '', facts.redis_version or '', facts.role or '', facts.maxmemory_policy or '',
   facts.evicted_keys or '0', facts.aof_enabled or '0', facts.cluster_enabled or '0',
-  meta[1] or '', meta[2] or '', meta[4] or '0', probe or ''}
+  meta[1] or '', meta[2] or '', meta[4] or '0', probe or '',
+  replicas, replication_id, synchronised, meta[5] or ''}

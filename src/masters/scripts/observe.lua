@@ -3,8 +3,9 @@ for i = 1, (#KEYS - 1) / 2 do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
   local found = call('MGET', lease, reserved)
   local value, hold = found[1], found[2]
-  if value or (hold and hold ~= ARGV[3]) then
-    if hold == ARGV[3] then hold = false end
+  local ours = is_for(hold, ARGV[3])
+  if value or (hold and not ours) then
+    if ours then hold = false end
     out[i + 4] = obstacle(lease, reserved, value, hold)
   elseif hold then
     out[i + 4] = {'ours'}

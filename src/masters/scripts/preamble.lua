@@ -1,5 +1,5 @@
 -- Begins every script that needs a seal. KEYS[1] = meta; ARGV[1] = not_after, microseconds of this master's TIME;
--- ARGV[2] = fingerprint. A master that may not vote, or that runs this too late, writes nothing.
+-- ARGV[2] = fingerprint and quorum id. A master that may not vote, or that runs this too late, writes nothing.
 -- `fields` names further registers to read; they are meta[4], meta[5], …
 local call = redis.call
 local time = call('TIME')

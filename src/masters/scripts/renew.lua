@@ -4,7 +4,7 @@ for i = 1, (#KEYS - 1) / 2 do
   local stem, token, duration = ARGV[3 * i + 1], ARGV[3 * i + 2], ARGV[3 * i + 3]
   local found = call('MGET', lease, reserved)
   local value, hold = found[1], found[2]
-  if hold == ARGV[3] then hold = false end
+  if is_for(hold, ARGV[3]) then hold = false end
   if hold or (value and string.sub(value, 1, #stem) ~= stem) then
     out[i + 4] = obstacle(lease, reserved, value, hold)
   elseif value then

@@ -6,7 +6,7 @@ for i = 1, (#KEYS - 1) / 2 do
   local stem = ARGV[3 * i + 2]
   local found = call('MGET', lease, reserved)
   local value, hold = found[1], found[2]
-  if value and string.sub(value, 1, #stem) == stem and (not hold or hold == cluster or hold == ARGV[4]) then
+  if value and string.sub(value, 1, #stem) == stem and (not hold or is_for(hold, cluster) or is_for(hold, ARGV[4])) then
     local left = math.max(call('PTTL', lease), 1)
     call('DEL', lease)
     call('SET', reserved, cluster, 'PX', left)

@@ -1,8 +1,11 @@
--- Gives a master its vote back, if it still carries the probe ARGV[2]. ARGV[3] = fingerprint, then pairs of register
+-- Gives a master its vote back, if it still carries the probe ARGV[2]. ARGV[3] = fingerprint and quorum id, then pairs of register
 -- and value: the floor. Own registers and floor merge to the greater; equal slots claimed by different jobs merge to
 -- (slot, nobody): at most once, never twice. The seal comes last: a master that runs out of memory half-way has no vote.
 local function uid_of(job) return string.match(job or '', '^[^@]*') end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
+-- The synchronisations that are stored below must not include one of a replica that is still attached.
+local replication_id, synchronised, lasting, replicas = history()
+if tonumber(replicas) ~= 0 then return {'replicas', time[1], time[2]} end
 for i = 4, #ARGV, 2 do
   local field, floor = ARGV[i], ARGV[i + 1]
   local own = redis.call('HGET', KEYS[1], field)
@@ -18,6 +21,8 @@ for i = 4, #ARGV, 2 do
   redis.call('HSET', KEYS[1], field, value)
 end
 local evicted = string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)') or '0'
-redis.call('HSET', KEYS[1], 'fingerprint', ARGV[3], 'evicted', evicted, 'seal', run_id)
+if not lasting then replication_id = '' end
+redis.call('HSET', KEYS[1], 'fingerprint', ARGV[3], 'evicted', evicted,
+  'replication', replication_id .. '|' .. synchronised, 'seal', run_id)
 redis.call('DEL', KEYS[2])
 return {'ok', time[1], time[2], redis.call('HGET', KEYS[1], 'counter') or '0'}

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock,
     lease::Moment,
-    masters::{Facts, Masters, Unfit, Unknown, gate, link::Link},
+    masters::{Facts, Masters, Unfit, Unknown, link::Link},
 };
 
 /// How long masters that were just started may take to be reached.
@@ -95,7 +95,9 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
         .registers()
         .fallback(clock::unix_time(), Past::NothingHeld);
     let seals = links.iter().zip(&probes);
-    let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, left));
+    let identity = masters.identity();
+    let quorum = identity.id().unwrap_or_else(|| identity.drawn());
+    let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, quorum, left));
     let sealed = join_all(seals).await;
     report(links, sealed, &floor)
 }
@@ -111,7 +113,7 @@ async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<Facts>, InitError> {
             Err(reason) => return Err(InitError::Unreachable { master, reason }),
         };
         let twice = all.iter().any(|other| other.run_id == facts.run_id);
-        let unfit = gate::check(&facts, &link.fingerprint);
+        let unfit = link.judge(&facts);
         if let Some(reason) = unfit.or(twice.then_some(Unfit::Duplicate)) {
             return Err(InitError::Unfit { master, reason });
         }

@@ -7,11 +7,11 @@
 //! Wait first, then read: the wait outlives every lease that the master may have granted before it lost its memory, and
 //! every attempt in which its vote may still count. Registers read earlier would miss what such an attempt decides.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     lease::{Moment, QuorumSize},
-    masters::{Facts, Fingerprint, gate},
+    masters::{Facts, Fingerprint, QuorumId, gate, identity::Identity},
 };
 
 /// All masters asked at the same time.
@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<(usize, Step)>,
     /// The sealed masters that answered.
     pub(crate) sources: Vec<usize>,
+    /// The id of the quorum to seal them under; `None` if no master shows one.
+    pub(crate) quorum: Option<QuorumId>,
     /// Why no way is open, if none is.
     pub(crate) blocked: Option<Blocked>,
 }
@@ -112,15 +114,15 @@ enum Standing {
 pub(crate) struct Quarantine {
     size: QuorumSize,
     fingerprint: Fingerprint,
-    text: String,
+    identity: Arc<Identity>,
     seen: Vec<Option<Seen>>,
 }
 
 impl Quarantine {
-    pub(crate) fn new(size: QuorumSize, fingerprint: Fingerprint) -> Self {
+    pub(crate) fn new(size: QuorumSize, fingerprint: Fingerprint, identity: Arc<Identity>) -> Self {
         Self {
             size,
-            text: fingerprint.to_string(),
+            identity,
             fingerprint,
             seen: vec![None; size.masters()],
         }
@@ -145,7 +147,10 @@ impl Quarantine {
 
     /// Takes in a read and says what to do.
     pub(crate) fn decide(&mut self, read: &Read) -> Plan {
-        let standings = self.standings(read);
+        let quorum = self
+            .identity
+            .choose(read.looks.iter().flatten().map(|look| &look.facts));
+        let standings = self.standings(read, quorum.as_ref());
         for (master, standing) in standings.iter().enumerate() {
             let look = read.looks.get(master).and_then(Option::as_ref);
             match (standing, look.filter(|look| carries_probe(&look.facts))) {
@@ -155,17 +160,17 @@ impl Quarantine {
                 _ => self.seen[master] = None,
             }
         }
-        self.plan(read, &standings)
+        self.plan(read, &standings, quorum)
     }
 
-    fn standings(&self, read: &Read) -> Vec<Standing> {
+    fn standings(&self, read: &Read, quorum: Option<&QuorumId>) -> Vec<Standing> {
         let looks = || read.looks.iter().flatten();
         let standing = |look: &Option<Look>| {
             let Some(Look { facts, .. }) = look else {
                 return Standing::Unusable;
             };
             let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
-            match gate::check(facts, &self.text) {
+            match gate::check(facts, self.identity.fingerprint(), quorum) {
                 Some(_) => Standing::Unusable,
                 None if twice => Standing::Unusable,
                 None if facts.sealed() => Standing::Sealed,
@@ -175,13 +180,17 @@ impl Quarantine {
         read.looks.iter().map(standing).collect()
     }
 
-    fn plan(&self, read: &Read, standings: &[Standing]) -> Plan {
+    fn plan(&self, read: &Read, standings: &[Standing], quorum: Option<QuorumId>) -> Plan {
         let of = |wanted: Standing| -> Vec<usize> {
             (0..standings.len()).filter(|m| standings[*m] == wanted).collect()
         };
         let (sources, unsealed) = (of(Standing::Sealed), of(Standing::Unsealed));
         let majority = self.size.majority();
-        let wait = self.wait(read);
+        let wait = if sources.len() >= majority {
+            self.fingerprint.seal_wait()
+        } else {
+            self.wait_after_loss(read)
+        };
         let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
         let mut ends: Vec<Moment> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
@@ -218,12 +227,15 @@ impl Quarantine {
             read_at: read.sent,
             steps: unsealed.iter().map(|m| (*m, step(*m))).collect(),
             sources,
+            quorum,
             blocked,
         }
     }
 
-    /// The wait of this quorum, or a longer one of another quorum whose traces are seen: leases of that length may live.
-    fn wait(&self, read: &Read) -> Duration {
+    /// The wait where no majority carries the seals of this quorum, as the longest one of any quorum whose traces are
+    /// seen: a majority may have granted leases of that length until it lost its memory. Beside a majority that is sealed
+    /// it could not have, and a server that comes from another quorum does not make the wait longer.
+    fn wait_after_loss(&self, read: &Read) -> Duration {
         let traces = read.looks.iter().flatten();
         traces
             .filter_map(|look| look.facts.fingerprint.parse::<Fingerprint>().ok())

@@ -9,11 +9,11 @@ use redis::{Cmd, Value};
 
 use crate::{
     lease::same_job,
-    masters::{reply, unknown::Unknown},
+    masters::{QuorumId, identity, reply, unknown::Unknown},
 };
 
 /// What stands beside the registers under `P:meta`.
-const NO_REGISTERS: [&str; 3] = ["seal", "fingerprint", "evicted"];
+const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"];
 const SLOT: &str = "slot:";
 /// Nobody's uid: no job can claim the slot again.
 const NOBODY: &str = "nobody";
@@ -52,6 +52,7 @@ pub(crate) struct Account {
     run_id: String,
     seal: String,
     fingerprint: String,
+    quorum: Option<QuorumId>,
 }
 
 impl Account {
@@ -65,6 +66,7 @@ impl Account {
             run_id: reply::text(run_id)?.to_owned(),
             seal: String::new(),
             fingerprint: String::new(),
+            quorum: None,
         };
         for pair in fields.chunks(2) {
             let [field, value] = pair else {
@@ -73,7 +75,10 @@ impl Account {
             let (field, value) = (reply::text(field)?, reply::text(value)?);
             match field {
                 "seal" => account.seal = value.to_owned(),
-                "fingerprint" => account.fingerprint = value.to_owned(),
+                "fingerprint" => {
+                    let (fingerprint, quorum) = identity::split(value);
+                    (account.fingerprint, account.quorum) = (fingerprint.to_owned(), quorum);
+                }
                 _ if NO_REGISTERS.contains(&field) => {}
                 _ => account.registers.read(field, value)?,
             }
@@ -82,8 +87,9 @@ impl Account {
     }
 
     /// Whether these are registers of a master that may vote in this quorum.
-    pub(crate) fn sealed(&self, fingerprint: &str) -> bool {
-        !self.run_id.is_empty() && self.seal == self.run_id && self.fingerprint == fingerprint
+    pub(crate) fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
+        let sealed = !self.run_id.is_empty() && self.seal == self.run_id;
+        sealed && self.fingerprint == fingerprint && self.quorum.as_ref() == Some(quorum)
     }
 }
 

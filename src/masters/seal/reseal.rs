@@ -82,7 +82,11 @@ pub async fn reseal(
     }
     masters.connected(CONNECT).await;
     let hand = masters.hand();
-    let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone());
+    let mut quarantine = Quarantine::new(
+        masters.size(),
+        masters.fingerprint().clone(),
+        masters.identity().clone(),
+    );
     let started = clock::now();
     let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
     loop {

@@ -4,10 +4,12 @@
 //! both voted under one name, two candidates could each win a majority. Without its seal alone the old one would be
 //! sealed again by whoever still uses it; a fingerprint that says "retired" is refused by everybody.
 
+use std::time::Duration;
+
 use super::rounds::{self, NotDone};
 use crate::masters::{
     ConfigError, Facts, Masters, Unfit, Unknown,
-    gate::{self, RETIRED},
+    gate::RETIRED,
     link::{Admission, Link},
     scripts::RETIRE,
 };
@@ -102,15 +104,19 @@ impl Masters {
                 return Ok(RetireOutcome::RetiredForAnother { said });
             }
         }
+        // Without the id of this quorum, no stored id can be told from it: every seal would be one of another quorum.
+        let identified = new.identity.id().is_some();
         let voting = self.others(&new).filter(|link| link.votes()).count();
         let needed = self.size().majority();
         let votes = was.as_ref().is_some_and(Facts::sealed) && stated == OldServer::MustAnswer;
-        if voting < needed && (votes || is.sealed()) {
+        let unknown = !identified && was.as_ref().is_some_and(Facts::sealed);
+        if unknown || (voting < needed && (votes || is.sealed())) {
             return Ok(RetireOutcome::OthersMissing { voting, needed });
         }
         // Before the old one loses its vote: a seal or a wait of an earlier time knows nothing of what the old one
         // voted for since.
-        if let Err(reason) = take_vote(&new, &is, "").await {
+        let limit = self.fingerprint().acquire_limit();
+        if let Err(reason) = take_vote(&new, &is, "", limit).await {
             let reason = match reason {
                 NotDone::Unknown(reason) => reason,
                 other => Unknown::Reply(other.to_string()),
@@ -131,10 +137,14 @@ impl Masters {
             is.run_id,
             new.url()
         );
-        Ok(match take_vote(&old, &was, &text).await {
+        Ok(match take_vote(&old, &was, &text, limit).await {
             Ok(()) => RetireOutcome::Retired,
             // By whoever came between, or before: what for was stated to be right.
             Err(NotDone::Retired) if stated == OldServer::Stated => RetireOutcome::Retired,
+            // Sealed since it was looked at.
+            Err(NotDone::Unknown(Unknown::OtherFingerprint)) if !identified => {
+                RetireOutcome::OthersMissing { voting, needed }
+            }
             Err(NotDone::Unknown(Unknown::OtherFingerprint)) => RetireOutcome::NotOurs,
             Err(NotDone::Unknown(reason)) if !reason.is_of_server() => {
                 RetireOutcome::OldUnreachable { reason }
@@ -154,20 +164,21 @@ impl Masters {
         let twice = self
             .others(new)
             .any(|link| link.known().is_some_and(|other| other.run_id == facts.run_id));
-        gate::check(facts, &new.fingerprint).or(twice.then_some(Unfit::Duplicate))
+        new.judge(facts).or(twice.then_some(Unfit::Duplicate))
     }
 }
 
-async fn take_vote(link: &Link, facts: &Facts, text: &str) -> Result<(), NotDone> {
+/// Takes no longer than an attempt to acquire: the wait of a seal counts with nothing that is under way for longer.
+async fn take_vote(link: &Link, facts: &Facts, text: &str, limit: Duration) -> Result<(), NotDone> {
     let fill = |command: &mut redis::Cmd, not_after| {
         command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
         command
             .arg(not_after)
             .arg(&facts.run_id)
-            .arg(&link.fingerprint)
+            .arg(link.identity.stamp())
             .arg(text);
     };
-    let deadline = link.command_timeout();
+    let deadline = link.command_timeout().min(limit);
     let exchange = link.call(&RETIRE, Admission::Connected, deadline, fill).await;
     rounds::done(exchange.reply).map(|_| ())
 }

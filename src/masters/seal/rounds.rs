@@ -15,6 +15,7 @@ use crate::{
     clock,
     lease::Moment,
     masters::{
+        QuorumId, identity,
         link::{Admission, Link},
         reply::{self, Code, Reply},
         scripts::{PROBE, REGISTERS, SCAN, SEAL, Script},
@@ -36,6 +37,13 @@ pub enum NotDone {
     ProbeChanged,
     #[error("it was retired: another server is this master now")]
     Retired,
+    #[error("a replica is attached to it, which may be promoted in its place; detach the replica")]
+    HasReplicas,
+    /// The masters of a quorum that has no id yet are sealed in turn.
+    #[error(
+        "the masters are sealed one after the other, and the seal of an earlier one failed; sealing is retried"
+    )]
+    OutOfTurn,
     #[error("it is in use: its registers exist")]
     Used,
     #[error("it did not do it: {0}")]
@@ -96,12 +104,14 @@ pub(super) async fn seal(
     link: &Link,
     probe: &str,
     floor: &Registers,
+    quorum: &QuorumId,
     deadline: Duration,
 ) -> Result<(), NotDone> {
+    let stamp = identity::stamp(link.identity.fingerprint(), quorum);
     let exchange = link
         .call(&SEAL, Admission::Connected, deadline, |command, not_after| {
             command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
-            command.arg(not_after).arg(probe).arg(&link.fingerprint);
+            command.arg(not_after).arg(probe).arg(&stamp);
             floor.fill(command);
         })
         .await;
@@ -121,6 +131,7 @@ pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
         "sealed" => NotDone::Sealed,
         "probe" => NotDone::ProbeChanged,
         "used" => NotDone::Used,
+        "replicas" => NotDone::HasReplicas,
         "retired" => NotDone::Retired,
         other => NotDone::Unknown(Unknown::Reply(format!("code {other:?}"))),
     })

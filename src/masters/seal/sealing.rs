@@ -10,7 +10,11 @@ use super::{
     registers::{Account, Past, Registers},
     rounds::{self, NotDone, Probing},
 };
-use crate::{clock, lease::QuorumSize, masters::link::Link};
+use crate::{
+    clock,
+    lease::QuorumSize,
+    masters::{QuorumId, link::Link},
+};
 
 /// Takes part in the seals of one quorum.
 #[derive(Clone, Debug)]
@@ -53,11 +57,16 @@ impl Hand {
         if ripe.is_empty() {
             return Vec::new();
         }
+        let Some(quorum) = &plan.quorum else {
+            return Vec::new();
+        };
         let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
         let sealed: Vec<Account> = accounts
             .into_iter()
             .filter_map(|(master, account)| {
-                account.sealed(&self.links[master].fingerprint).then_some(account)
+                account
+                    .sealed(self.links[master].identity.fingerprint(), quorum)
+                    .then_some(account)
             })
             .collect();
         if sealed.len() < self.size.majority() {
@@ -65,13 +74,13 @@ impl Hand {
             return Vec::new();
         }
         let floor = maximum(sealed.into_iter());
-        self.write(quarantine, &ripe, &floor).await
+        self.write(quarantine, &ripe, &floor, quorum).await
     }
 
     /// The fallback, for these masters: everything that is known of every master that can be read, and its floor.
     /// Nobody is sealed unless all of them, and all sealed masters that just answered, tell what they know.
     pub(super) async fn fall_back(&self, quarantine: &Quarantine, plan: &Plan, masters: &[usize]) -> Sealed {
-        if masters.is_empty() {
+        if masters.is_empty() || (plan.quorum.is_none() && self.draws_first().await) {
             return Vec::new();
         }
         let mut of = plan.sources.clone();
@@ -81,7 +90,44 @@ impl Hand {
             return Vec::new();
         }
         let floor = self.floor_after_loss(accounts);
-        self.write(quarantine, masters, &floor).await
+        match &plan.quorum {
+            Some(quorum) => self.write(quarantine, masters, &floor, quorum).await,
+            None => self.write_in_turn(quarantine, masters, &floor).await,
+        }
+    }
+
+    /// True once, after a pause: a process that remembers the id of the quorum seals under it meanwhile, and the next
+    /// plan takes it from there. Only if no master shows one even then, the new id is used.
+    async fn draws_first(&self) -> bool {
+        let Some(link) = self.links.first() else {
+            return true;
+        };
+        if link.identity.has_drawn() {
+            return false;
+        }
+        tokio::time::sleep(self.limit).await;
+        link.identity.drawn();
+        true
+    }
+
+    /// Seals under a new id. One master after the other, by name: another process that does the same with an id of its
+    /// own fails at the first master, and takes the id from there at its next read.
+    async fn write_in_turn(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
+        let mut in_turn = masters.to_vec();
+        in_turn.sort_by_key(|master| &self.links[*master].name);
+        let mut all = Vec::new();
+        for master in in_turn {
+            let quorum = self.links[master].identity.drawn();
+            if all
+                .iter()
+                .any(|(_, result): &(usize, Result<(), NotDone>)| result.is_err())
+            {
+                all.push((master, Err(NotDone::OutOfTurn)));
+            } else {
+                all.extend(self.write(quarantine, &[master], floor, quorum).await);
+            }
+        }
+        all
     }
 
     fn floor_after_loss(&self, accounts: BTreeMap<usize, Account>) -> Registers {
@@ -89,10 +135,21 @@ impl Hand {
         all.fallback(clock::unix_time(), Past::MayHaveHeld)
     }
 
-    async fn write(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
+    async fn write(
+        &self,
+        quarantine: &Quarantine,
+        masters: &[usize],
+        floor: &Registers,
+        quorum: &QuorumId,
+    ) -> Sealed {
         let seals = masters.iter().filter_map(|master| {
             let (link, probe) = (&self.links[*master], quarantine.probe(*master)?);
-            Some(async move { (*master, rounds::seal(link, probe, floor, self.limit).await) })
+            Some(async move {
+                (
+                    *master,
+                    rounds::seal(link, probe, floor, quorum, self.limit).await,
+                )
+            })
         });
         join_all(seals).await
     }

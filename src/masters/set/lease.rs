@@ -37,6 +37,8 @@ pub struct Lease {
     tenure: Arc<Tenure>,
     authority: Authority,
     lease_duration: Duration,
+    /// Of the local clock, before the attempt.
+    local_steps: u64,
     /// The local end has come.
     over: bool,
     /// A release was asked for.
@@ -54,7 +56,12 @@ struct Unread<'a> {
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
         if let Some(tenure) = self.tenure.take() {
-            self.masters.tell(self.lock, Request::Undo { tenure, only: None });
+            let undo = Request::Undo {
+                tenure,
+                only: None,
+                publish: true,
+            };
+            self.masters.tell(self.lock, undo);
         }
     }
 }
@@ -96,6 +103,7 @@ impl Masters {
             lock: &lock,
             tenure: Some(tenure.clone()),
         };
+        let local_steps = self.local_steps();
         let delivery = self.ask(&lock, request).await;
         unread.tenure = None;
         drop(unread);
@@ -109,6 +117,7 @@ impl Masters {
                     valid_until: won.valid_until,
                 },
                 lease_duration,
+                local_steps,
                 over: false,
                 given_back: false,
             })),
@@ -122,7 +131,12 @@ impl Lease {
     /// The authority that this lease gives at `now`, if it still gives any.
     #[must_use]
     pub fn authority_at(&self, now: Moment) -> Option<Authority> {
-        if self.over { None } else { self.authority.at(now) }
+        let stepped = self.masters.local_steps() != self.local_steps;
+        if self.over || stepped {
+            None
+        } else {
+            self.authority.at(now)
+        }
     }
 
     /// One round of renewal.

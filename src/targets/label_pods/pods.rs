@@ -1,19 +1,22 @@
 //! The pods of a selector, and the writes to them. Each is for one version of one pod: what comes late does nothing.
 
-use futures_util::{StreamExt, stream};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use futures_util::{StreamExt, future::ready, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{
     Api,
-    api::{ListParams, PartialObjectMeta, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
     core::{ParseExpressionError, Selector},
     runtime::watcher,
 };
 use serde_json::json;
 
-use super::sight::{ACTIVE, BY, ROLE, Sight, TOKEN};
+use super::{
+    sight::{ACTIVE, BY, ROLE, Sight, TOKEN},
+    watched::Watched,
+};
 use crate::{
     lease::FencingToken,
-    targets::{Changes, Site, TargetError, follow},
+    targets::{Changes, Site, TargetError, pages, slim::Pod, watch_events},
 };
 
 /// Owns the label, and what goes with it.
@@ -22,7 +25,6 @@ pub(super) const MANAGER: &str = "redlock-operator-label-pods";
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
     pods: Api<Pod>,
-    metadata: Api<PartialObjectMeta<Pod>>,
     /// As in `app=web,tier in (a,b)`.
     selector: Result<String, String>,
     /// As in `billing/report/web`.
@@ -43,7 +45,6 @@ impl Pods {
         let selector = Selector::try_from(selector.clone());
         Self {
             pods: Api::namespaced(site.client.clone(), &site.namespace),
-            metadata: Api::namespaced(site.client.clone(), &site.namespace),
             selector: selector
                 .map(|selector| selector.to_string())
                 .map_err(|error: ParseExpressionError| error.to_string()),
@@ -63,13 +64,15 @@ impl Pods {
         self.selector.as_ref().err().map(String::as_str)
     }
 
-    /// Whatever changes of them, without what they hold.
-    pub(super) fn follow(&self) -> Changes {
+    /// Every change of them, which is kept.
+    pub(super) fn follow(&self, watched: Watched) -> Changes {
         let Ok(selector) = &self.selector else {
             return stream::pending().boxed();
         };
-        let config = watcher::Config::default().labels(selector);
-        follow(self.metadata.clone(), config).boxed()
+        let config = watcher::Config::default().labels(selector).page_size(pages::PAGE);
+        let events = watch_events(self.pods.clone(), config);
+        let changes = events.filter_map(move |event| ready(watched.take(event).then_some(())));
+        changes.boxed()
     }
 
     /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second
@@ -78,11 +81,8 @@ impl Pods {
         let Ok(selector) = &self.selector else {
             return Ok(Vec::new());
         };
-        let selected = self.list(selector).await?;
-        let labelled = self.list(&format!("{ROLE}={ACTIVE}")).await?;
-        let mut sights: Vec<Sight> = selected.into_iter().map(|pod| Sight::of(pod, true)).collect();
-        for pod in labelled {
-            let sight = Sight::of(pod, false);
+        let mut sights = self.list(selector, true).await?;
+        for sight in self.list(&format!("{ROLE}={ACTIVE}"), false).await? {
             if sights.iter().all(|known| known.uid != sight.uid) {
                 sights.push(sight);
             }
@@ -90,11 +90,11 @@ impl Pods {
         Ok(sights)
     }
 
-    async fn list(&self, selector: &str) -> Result<Vec<Pod>, TargetError> {
-        let list = self.pods.list(&ListParams::default().labels(selector)).await;
+    async fn list(&self, selector: &str, selected: bool) -> Result<Vec<Sight>, TargetError> {
+        let which = ListParams::default().labels(selector);
+        let list = pages::all(&self.pods, which, |pod| Some(Sight::of(pod, selected))).await;
         let what = || format!("listing pods by \"{selector}\" in namespace {}", self.namespace);
-        list.map(|list| list.items)
-            .map_err(|error| TargetError::of(what(), &error))
+        list.map_err(|error| TargetError::of(what(), &error))
     }
 
     /// The label, and what says who gave it and under which token.

@@ -1,8 +1,8 @@
 //! A pod as this action sees it.
 
-use k8s_openapi::{
-    api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry, jiff::Timestamp,
-};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry, jiff::Timestamp};
+
+use crate::targets::slim::Pod;
 
 /// The label that a Service selects, and its value.
 pub(super) const ROLE: &str = "redlock.dev/role";
@@ -57,6 +57,18 @@ impl Sight {
             uid: metadata.uid.unwrap_or_default(),
             version: metadata.resource_version.unwrap_or_default(),
         }
+    }
+}
+
+impl Sight {
+    /// The same in all but its version.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let version = self.version.clone();
+        *self
+            == Self {
+                version,
+                ..other.clone()
+            }
     }
 }
 

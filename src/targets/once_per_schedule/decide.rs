@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     lease::{Claim, Fate, FencingToken, Gone, SlotView},
-    targets::{Leave, TargetError},
+    targets::{Leave, TargetError, slim::Job as BatchJob},
     telemetry::SlotResult,
 };
 
@@ -285,10 +285,10 @@ impl OncePerSchedule {
     }
 
     /// What a write answered is what is known from now on.
-    fn read(&self, found: &k8s_openapi::api::batch::v1::Job) -> Option<Job> {
-        let (name, found) = job(&self.reference.name, found.clone())?;
+    fn read(&self, found: &BatchJob) -> Option<Job> {
+        let (name, read) = job(&self.reference.name, found.clone())?;
         self.jobs.put(&name, Some(found.clone()));
-        Some(found)
+        Some(read)
     }
 }
 

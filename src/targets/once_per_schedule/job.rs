@@ -1,17 +1,12 @@
 //! What is read of a CronJob and of its Jobs. Pure.
 
 use k8s_openapi::{
-    api::batch::v1::{CronJob, Job as BatchJob},
-    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
-    jiff::Timestamp,
+    api::batch::v1::CronJob, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry, jiff::Timestamp,
 };
 
 use super::write::MANAGER;
-
-/// The annotation with which the CronJob controller says for when it made a Job.
-pub(super) const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// Says of a Job what was decided on its slot.
-pub(super) const SLOT: &str = "redlock.dev/slot";
+pub(super) use crate::targets::slim::SCHEDULED;
+use crate::targets::slim::{Job as BatchJob, SLOT, cron_job as maker, finished};
 
 /// What was decided on the slot of a Job: the values of the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,11 +96,7 @@ impl Job {
 
 /// Of Jobs that a CronJob of this name controls.
 pub(super) fn job(cron_job: &str, job: BatchJob) -> Option<(String, Job)> {
-    let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
-    let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
-    if owner.kind != "CronJob" || owner.name != cron_job {
-        return None;
-    }
+    let owner = maker(&job.metadata).filter(|owner| owner.name == cron_job)?;
     let (owner, stage) = (owner.uid.clone(), stage(&job));
     let annotations = job.metadata.annotations.as_ref();
     let slot = match annotations.and_then(|all| all.get(SCHEDULED)) {
@@ -132,11 +123,7 @@ fn slot(text: &str) -> Option<u64> {
 
 fn stage(job: &BatchJob) -> Stage {
     let status = job.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_deref());
-    let ended = conditions.unwrap_or_default().iter().any(|condition| {
-        ["Complete", "Failed"].contains(&condition.type_.as_str()) && condition.status == "True"
-    });
-    if ended || job.metadata.deletion_timestamp.is_some() {
+    if finished(job).is_some() || job.metadata.deletion_timestamp.is_some() {
         return Stage::Over;
     }
     let label = job.metadata.labels.as_ref().and_then(|all| all.get(SLOT));

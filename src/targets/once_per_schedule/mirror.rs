@@ -8,14 +8,11 @@ use std::{
 use futures_util::{StreamExt, future::ready};
 use kube::{
     Api,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event, watcher},
-    },
+    runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
 
-use crate::targets::{Changes, Pause};
+use crate::targets::{Changes, watch_events};
 
 /// What arrives together is taken together.
 const AT_ONCE: usize = 256;
@@ -70,8 +67,7 @@ impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
     where
         K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
     {
-        watcher(api, config)
-            .backoff(Pause::default())
+        watch_events(api, config)
             .ready_chunks(AT_ONCE)
             .filter_map(move |events| {
                 let mut content = self.content();
@@ -90,17 +86,6 @@ impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
             (Some(known), _) => Sight::All(known.clone()),
             (None, Some(error)) => Sight::Failed(error.clone()),
             (None, None) => Sight::NotYet,
-        }
-    }
-
-    /// The answer to a write, before the watch shows it.
-    pub(super) fn put(&self, name: &str, object: Option<T>) {
-        let mut content = self.content();
-        if let Some(known) = &mut content.known {
-            match object {
-                Some(object) => known.insert(name.to_owned(), object),
-                None => known.remove(name),
-            };
         }
     }
 

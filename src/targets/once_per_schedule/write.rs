@@ -1,14 +1,19 @@
 //! What is written to Jobs: each time only if the Job is still the one that was looked at.
 
-use k8s_openapi::api::batch::v1::Job as BatchJob;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::{Value, json};
 
-use super::job::{Job, Mark, SLOT};
-use crate::{lease::FencingToken, targets::TargetError};
+use super::job::{Job, Mark};
+use crate::{
+    lease::FencingToken,
+    targets::{
+        TargetError,
+        slim::{Job as BatchJob, SLOT},
+    },
+};
 
 /// Owns `spec.suspend`, the label and the token of Jobs.
 pub(super) const MANAGER: &str = "redlock-operator-once-per-schedule";
@@ -37,10 +42,6 @@ impl Jobs {
             api: Api::namespaced(client.clone(), namespace),
             namespace: namespace.to_owned(),
         }
-    }
-
-    pub(super) fn api(&self) -> Api<BatchJob> {
-        self.api.clone()
     }
 
     /// As in `Job billing/report-29384`.

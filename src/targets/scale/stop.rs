@@ -10,7 +10,7 @@ use crate::{
     api::lock_status::TargetState,
     clock,
     lease::Moment,
-    targets::{Step, TargetError},
+    targets::{Step, TargetError, owner::named},
 };
 
 /// After the number was written: a controller that acts on what it saw before may still make a pod.
@@ -95,7 +95,7 @@ impl Scale {
         if !again {
             return Ok(Step::Working(TargetState::Changing));
         }
-        let writer = writer.map_or_else(|| BY_HAND.to_owned(), |writer| format!("{writer:?}"));
+        let writer = writer.map_or_else(|| BY_HAND.to_owned(), |writer| named(&writer));
         Ok(Step::Contested(format!(
             "{} was scaled to {} by {writer}",
             object.called(),

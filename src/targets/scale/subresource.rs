@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
 };
 use tokio::time;
 
 use crate::{
     api::target::TargetRef,
     targets::{
-        Leave, TargetError,
+        Leave, Site, TargetError,
         pods::Pods,
+        read::Place,
         rights::granted,
-        shared::{Followed, Known, Shared},
+        shared::{Followed, Known},
     },
 };
 
@@ -30,7 +31,7 @@ pub(super) struct Object {
     api: Api<DynamicObject>,
     followed: Followed,
     pods: Pods,
-    resource: ApiResource,
+    place: Place,
     name: String,
     /// As in `Deployment billing/report`.
     called: String,
@@ -74,22 +75,22 @@ pub(super) enum Write {
 }
 
 impl Object {
-    pub(super) fn new(
-        client: &Client,
-        shared: &Shared,
-        namespace: &str,
-        reference: &TargetRef,
-        resource: ApiResource,
-    ) -> Self {
+    pub(super) fn new(site: &Site, reference: &TargetRef, place: Place) -> Self {
+        let (client, namespace) = (&site.client, &*site.namespace);
         let called = format!("{} {namespace}/{}", reference.kind, reference.name);
         Self {
-            api: Api::namespaced_with(client.clone(), namespace, &resource),
-            followed: shared.follow(&resource, namespace, &reference.name),
+            api: Api::namespaced_with(client.clone(), namespace, &place.resource),
+            followed: site.shared.follow(&place.resource, namespace, &reference.name),
             pods: Pods::new(client, namespace, &called),
-            resource,
+            place,
             name: reference.name.clone(),
             called,
         }
+    }
+
+    /// Whether this is the version that is served now.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        self.place.resource == place.resource
     }
 
     pub(super) const fn pods(&self) -> &Pods {
@@ -106,36 +107,32 @@ impl Object {
 
     /// None where there is no such object: nothing of it runs.
     pub(super) async fn look(&self) -> Result<Option<Sight>, TargetError> {
-        match self.api.get_scale(&self.name).await {
-            Ok(scale) => {
-                let status = scale.status.unwrap_or_default();
-                Ok(Some(Sight {
-                    uid: scale.metadata.uid,
-                    version: scale.metadata.resource_version,
-                    wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
-                    counted: status.replicas,
-                    selector: status.selector.filter(|selector| !selector.is_empty()),
-                }))
+        let answer = self.api.get_scale(&self.name).await;
+        let scale = self.settle_scale("reading the scale of", answer).await?;
+        Ok(scale.map(|scale| {
+            let status = scale.status.unwrap_or_default();
+            Sight {
+                uid: scale.metadata.uid,
+                version: scale.metadata.resource_version,
+                wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
+                counted: status.replicas,
+                selector: status.selector.filter(|selector| !selector.is_empty()),
             }
-            // Also where the kind is gone.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(self.failed("reading the scale of", &error)),
-        }
+        }))
     }
 
     /// Whether its controller has seen what it asks for now. Until then the count is an old one, no pod is the last, and
     /// one that is deleted is replaced: a controller that lost its API server may follow it again half a minute later.
     /// A kind that does not say is believed; those of `apps` say from the first time on that they are seen.
     pub(super) async fn is_heeded(&self) -> Result<bool, TargetError> {
-        let object = match self.api.get(&self.name).await {
-            Ok(object) => object,
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(true),
-            Err(error) => return Err(self.failed("reading", &error)),
+        let answer = self.api.get(&self.name).await;
+        let Some(object) = self.settle("reading", answer).await? else {
+            return Ok(true);
         };
         let seen = object.data.pointer("/status/observedGeneration");
         Ok(match seen.and_then(serde_json::Value::as_i64) {
             Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
-            None => self.resource.group != "apps",
+            None => self.place.resource.group != "apps",
         })
     }
 
@@ -163,11 +160,9 @@ impl Object {
         if let Some(known) = self.followed.known().filter(current) {
             return Ok(Some(known));
         }
-        match self.api.get_metadata(&self.name).await {
-            Ok(object) => Ok(Some(Known::of(&object.metadata)).filter(current)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(self.failed("reading", &error)),
-        }
+        let answer = self.api.get_metadata(&self.name).await;
+        let object = self.settle("reading", answer).await?;
+        Ok(object.map(|object| Known::of(&object.metadata)).filter(current))
     }
 
     /// Stops: takes the field from whoever owns it.
@@ -201,21 +196,47 @@ impl Object {
             .api
             .patch_scale(&self.name, &parameters, &Patch::Merge(&patch))
             .await;
-        match patched {
-            Ok(scale) => Ok(Write::Done(scale.metadata.resource_version)),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
-            Err(error) => Err(self.failed(&format!("setting replicas to {replicas} of"), &error)),
+        if matches!(&patched, Err(kube::Error::Api(status)) if status.is_conflict()) {
+            return Ok(Write::Late);
         }
+        let doing = format!("setting replicas to {replicas} of");
+        let scale = self.settle_scale(&doing, patched).await?;
+        Ok(scale.map_or(Write::Missing, |scale| {
+            Write::Done(scale.metadata.resource_version)
+        }))
     }
 
-    fn failed(&self, doing: &str, error: &kube::Error) -> TargetError {
-        TargetError::of(format!("{doing} {}", self.called), error)
+    /// A 404 of the subresource may hide a failure of the storage, and a write that was done: only a 404 of the object
+    /// itself shows that it is gone.
+    async fn settle_scale<T>(&self, doing: &str, answer: kube::Result<T>) -> Result<Option<T>, TargetError> {
+        let status = match answer {
+            Err(kube::Error::Api(status)) if status.code == 404 || status.is_not_found() => status,
+            answer => return self.settle(doing, answer).await,
+        };
+        let object = self.api.get_metadata(&self.name).await;
+        if self.settle("reading", object).await?.is_none() {
+            return Ok(None);
+        }
+        // The kind may have lost its scale subresource.
+        self.place.doubt();
+        Err(TargetError::Api {
+            what: format!("{doing} {}", self.called),
+            reason: format!(
+                "the object exists, but its scale was not found: {}",
+                status.message
+            ),
+            refusal: false,
+        })
+    }
+
+    async fn settle<T>(&self, doing: &str, answer: kube::Result<T>) -> Result<Option<T>, TargetError> {
+        let what = || format!("{doing} {}", self.called);
+        self.place.settle(what, answer).await
     }
 
     /// What has to be granted to switch objects of this kind.
     pub(super) fn rule(&self) -> String {
-        let (group, resource) = (&self.resource.group, &self.resource.plural);
+        let (group, resource) = (&self.place.resource.group, &self.place.resource.plural);
         let rules = format!(
             "- apiGroups: [{group:?}]\n  resources: [{resource}]\n  verbs: [get, list, watch]\n\
              - apiGroups: [{group:?}]\n  resources: [{resource}/scale]\n  verbs: [get, patch]\n\
@@ -224,3 +245,6 @@ impl Object {
         granted(group, resource, &rules)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,20 +11,17 @@ use futures_util::StreamExt;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
-    runtime::{
-        utils::Backoff,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
-use tokio::{sync::watch, task::JoinHandle, time};
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::targets::{
-    Pause, TargetError,
+    TargetError,
     owner::{declared_by, is_own, last_writer},
+    pages::PAGE,
+    watch_events,
 };
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// One object, as the watch saw it last.
@@ -100,8 +97,7 @@ async fn run(
     what: String,
 ) {
     let config = watcher::Config::default().page_size(PAGE);
-    let mut events = pin!(watcher::watcher(api, config));
-    let mut pause = Pause::default();
+    let mut events = pin!(watch_events(api, config));
     let mut listed = HashSet::new();
     while let Some(event) = events.next().await {
         match event {
@@ -113,34 +109,41 @@ async fn run(
                 see(&seen, &object.metadata, true);
             }
             Ok(Event::InitDone) => {
-                pause.reset();
                 trouble.send_if_modified(|trouble| trouble.take().is_some());
                 forget(&seen, |name| !listed.contains(name));
                 listed = HashSet::new();
             }
             Ok(Event::Apply(object)) => see(&seen, &object.metadata, true),
             Ok(Event::Delete(object)) => see(&seen, &object.metadata, false),
+            // A list follows: its end shows that the trouble is over.
             Err(error) => {
-                let error = failure(&what, &error);
-                trouble.send_if_modified(|trouble| {
-                    let anew = trouble.as_ref() != error.as_ref();
-                    *trouble = error;
-                    anew
-                });
-                time::sleep(pause.next().unwrap_or_default()).await;
+                if let Some(error) = failure(&what, &error) {
+                    report(&trouble, error);
+                }
             }
         }
     }
 }
 
-/// What somebody has to see to; a server that is away comes back.
-fn failure(what: &str, error: &watcher::Error) -> Option<TargetError> {
+fn report(trouble: &watch::Sender<Option<TargetError>>, error: TargetError) {
+    let error = Some(error);
+    trouble.send_if_modified(|trouble| {
+        let anew = *trouble != error;
+        *trouble = error;
+        anew
+    });
+}
+
+/// What somebody has to see to.
+pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError> {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => {
+            let not_found = matches!(error, kube::Error::Api(status) if status.code == 404);
             let error = TargetError::of(what, error);
-            matches!(error, TargetError::Forbidden { .. }).then_some(error)
+            // A collection is never missing by itself: the version is not served.
+            (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
         }
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }

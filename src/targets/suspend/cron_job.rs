@@ -1,10 +1,10 @@
 //! A CronJob that makes Jobs where the lock is held, and has none that runs everywhere else.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::{api::batch::v1::CronJob, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Api, api::PartialObjectMeta, runtime::watcher};
+use kube::Api;
 use serde_json::json;
 
 use super::{
@@ -19,7 +19,8 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Leave, Site, Step, TargetError, follow, in_flight::InFlight, owner::declared_by,
+        Action, Changes, Leave, Site, Step, TargetError, in_flight::InFlight, owner::declared_by, pods::Left,
+        read::Place, shared::Index, slim::Job,
     },
 };
 
@@ -33,12 +34,21 @@ pub(super) struct Schedule {
     /// As in `CronJob billing/report`.
     called: String,
     api: Api<CronJob>,
+    place: Place,
     jobs: Jobs,
     in_flight: InFlight,
+    /// Since when a list is waited for.
+    asked: Option<Moment>,
+    /// All of it was gone, when so many changes of its Jobs had been heard.
+    confirmed: Option<u64>,
     /// The lease under which what was abandoned was deleted.
     returned: Option<FencingToken>,
     /// The lease under which it was told that no deadline is set.
     warned: Option<FencingToken>,
+    /// Under which lease it was not suspended, and which CronJob that was.
+    ran: Option<(FencingToken, Option<String>)>,
+    /// The CronJob that was suspended since.
+    stopped: Option<String>,
 }
 
 impl Schedule {
@@ -47,39 +57,49 @@ impl Schedule {
         Self {
             name: name.to_owned(),
             api: Api::namespaced(site.client.clone(), &site.namespace),
+            place: super::place::<CronJob>(&site, name),
             jobs: Jobs::new(&site, name, &called),
             called,
             in_flight: InFlight::default(),
+            asked: None,
+            confirmed: None,
             returned: None,
             warned: None,
+            ran: None,
+            stopped: None,
             site,
         }
     }
 
     async fn read(&self) -> Result<Option<CronJob>, TargetError> {
-        let found = self.api.get_opt(&self.name).await;
-        found.map_err(|error| TargetError::of(format!("reading {}", self.called), &error))
+        let found = self.api.get(&self.name).await;
+        let what = || format!("reading {}", self.called);
+        self.place.settle(what, found).await
     }
 
     async fn try_look(&self) -> Result<TargetState, TargetError> {
         if self.read().await?.is_some_and(|found| !is_suspended(&found)) {
             return Ok(TargetState::Active);
         }
-        let jobs = self.jobs.all().await?;
-        Ok(
-            if self.jobs.are_stopped(&jobs) && self.jobs.pods_left(&jobs).await?.is_empty() {
-                TargetState::Standby
-            } else {
-                TargetState::Changing
-            },
-        )
+        let Some(jobs) = self.jobs.known()? else {
+            return Ok(TargetState::Unknown);
+        };
+        let stopped = self.jobs.are_stopped(&jobs) && self.jobs.pods_left(None).await?.is_empty();
+        Ok(if stopped {
+            TargetState::Standby
+        } else {
+            TargetState::Changing
+        })
     }
 
     async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+        (self.asked, self.confirmed) = (None, None);
         let Some(found) = self.read().await? else {
             return Ok(missing(&self.called));
         };
         self.warn_of_slots(&found, leave.token());
+        self.stopped = None;
+        let this = (leave.token(), found.metadata.uid.clone());
         let suspended = is_suspended(&found);
         if suspended || self.returned != Some(leave.token()) {
             if !leave.holds() {
@@ -90,11 +110,22 @@ impl Schedule {
             }
             self.returned = Some(leave.token());
         }
-        if suspended {
-            return self.resume(found, leave).await;
+        if !suspended {
+            self.ran = Some(this);
+            self.in_flight.settle();
+            return Ok(Step::Done);
         }
-        self.in_flight.settle();
-        Ok(Step::Done)
+        let revived = self.ran.as_ref() == Some(&this);
+        let step = self.resume(found, leave).await?;
+        if step != Step::Done {
+            return Ok(step);
+        }
+        self.ran = Some(this);
+        Ok(if revived {
+            Step::Contested(format!("{} was suspended by another writer", self.called))
+        } else {
+            step
+        })
     }
 
     async fn resume(&mut self, found: CronJob, leave: &Leave) -> Result<Step, TargetError> {
@@ -151,33 +182,82 @@ impl Schedule {
     }
 
     async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
-        let wrote = self.suspend().await;
+        self.ran = None;
+        let suspended = self.suspend().await;
+        let again = matches!(suspended, Ok((_, true)));
+        let wrote = suspended.map(|(wrote, _)| wrote);
         // Also where the CronJob is gone or cannot be written.
-        let jobs = self.jobs.all().await?;
-        let abandoned = self.jobs.abandon(&jobs).await;
-        let left = self.jobs.pods_left(&jobs).await?;
+        let changes = self.jobs.changes();
+        if !matches!(wrote, Ok(false)) {
+            self.asked = None;
+        }
+        let known = self.jobs.known()?;
+        // What the watch shows may be behind: confirmed by a list, once until something is heard.
+        let mut all = match &known {
+            Some(_) => None,
+            None => Some(self.list().await?),
+        };
+        let mut jobs = known.unwrap_or_else(|| all.iter().flat_map(|all| all.of(&self.name)).collect());
+        let mut abandoned = self.jobs.abandon(&jobs).await;
+        let mut left = self.jobs.pods_left(all.as_deref()).await?;
+        if !matches!(abandoned, Ok(false)) {
+            self.asked = None;
+        }
+        let confirms = matches!(wrote, Ok(false)) && all.is_none() && self.confirmed != Some(changes);
+        if confirms && self.are_gone(&abandoned, &jobs, &left) {
+            let list = self.list().await?;
+            jobs = list.of(&self.name);
+            abandoned = self.jobs.abandon(&jobs).await;
+            left = self.jobs.pods_left(Some(&list)).await?;
+            all = Some(list);
+        }
+        drop(all);
         // Its controller may make one more Job until it sees the suspension: only a later look can find none.
-        let settled = !wrote? && !abandoned? && self.jobs.are_stopped(&jobs);
-        if settled && left.is_empty() && !self.in_flight.is_open() {
+        let settled = !wrote? && self.are_gone(&abandoned, &jobs, &left);
+        abandoned?;
+        if settled && !self.in_flight.is_open() {
             self.in_flight.settle();
+            self.confirmed = Some(changes);
             return Ok(Step::Done);
         }
+        self.confirmed = None;
         self.jobs.pods.hurry(&left, by).await?;
-        Ok(Step::Working(TargetState::Changing))
+        self.jobs.renew(&jobs).await?;
+        Ok(if again {
+            Step::Contested(format!("{} was resumed by another writer", self.called))
+        } else {
+            Step::Working(TargetState::Changing)
+        })
     }
 
-    /// True if it was not suspended.
-    async fn suspend(&mut self) -> Result<bool, TargetError> {
-        if self.read().await?.is_none_or(|found| is_suspended(&found)) {
-            return Ok(false);
-        }
+    /// A list that began after the last write. A step that ends before the list is complete is followed by one that
+    /// waits for the same list.
+    async fn list(&mut self) -> Result<Arc<Index>, TargetError> {
+        let since = *self.asked.get_or_insert_with(clock::now);
+        let listed = self.jobs.listed(since).await;
+        self.asked = None;
+        listed
+    }
+
+    fn are_gone(&self, abandoned: &Result<bool, TargetError>, jobs: &[Arc<Job>], left: &[Left]) -> bool {
+        matches!(abandoned, Ok(false)) && self.jobs.are_stopped(jobs) && left.is_empty()
+    }
+
+    /// Whether it was not suspended, and whether it was suspended before.
+    async fn suspend(&mut self) -> Result<(bool, bool), TargetError> {
+        let found = self.read().await?.filter(|found| !is_suspended(found));
+        let Some(found) = found else {
+            return Ok((false, false));
+        };
         let what = format!("suspending {}", self.called);
         let written = patch(&self.api, &self.name, &suspension(), &what).await?;
         if matches!(written, Write::Done(_)) {
             // A start that is still under way was for an earlier version.
             self.in_flight.settle();
         }
-        Ok(true)
+        let again = self.stopped.is_some() && self.stopped == found.metadata.uid;
+        self.stopped = found.metadata.uid;
+        Ok((true, again))
     }
 
     /// Once a lease.
@@ -216,10 +296,15 @@ impl Action for Schedule {
     }
 
     fn changes(&self) -> Changes {
-        let api =
-            Api::<PartialObjectMeta<CronJob>>::namespaced(self.site.client.clone(), &self.site.namespace);
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        stream::select(follow(api, only).boxed(), self.jobs.changes().boxed()).boxed()
+        let site = &self.site;
+        let followed = site
+            .shared
+            .follow(&self.place.resource, &site.namespace, &self.name);
+        let changed = stream::unfold(followed, |mut followed| async {
+            followed.changed().await;
+            Some(((), followed))
+        });
+        stream::select(changed.boxed(), self.jobs.follow().boxed()).boxed()
     }
 }
 

@@ -1,22 +1,26 @@
 //! A Job that runs where the lock is held and is suspended everywhere else.
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
-use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec};
+use k8s_openapi::api::batch::v1::JobCondition;
 use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
 use serde_json::{Value, json};
 
 use super::{
-    conflict, missing,
+    conflict, contested,
+    heed::{Suspensions, annotate},
+    missing,
     write::{Write, patch},
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
-    lease::Moment,
+    lease::{FencingToken, Moment},
     targets::{
         Action, Changes, Leave, Site, Step, TargetError, follow,
         in_flight::InFlight,
-        owner::declared_by,
+        owner::{declared_by, suspends},
         pods::{Left, Pods},
+        read::Place,
+        slim::{Job, JobSpec, finished},
     },
 };
 
@@ -33,10 +37,16 @@ pub(super) struct OneJob {
     /// As in `Job billing/report`.
     called: String,
     jobs: Api<Job>,
+    place: Place,
     pods: Pods,
+    suspensions: Suspensions,
     in_flight: InFlight,
     /// The one whose end was told.
     ended: Option<String>,
+    /// Under which lease it ran, and which Job that was.
+    ran: Option<(FencingToken, Option<String>)>,
+    /// The Job that was suspended since.
+    stopped: Option<String>,
 }
 
 impl OneJob {
@@ -45,17 +55,22 @@ impl OneJob {
         Self {
             name: name.to_owned(),
             jobs: Api::namespaced(site.client.clone(), &site.namespace),
+            place: super::place::<Job>(&site, name),
             pods: Pods::new(&site.client, &site.namespace, &called),
             called,
+            suspensions: Suspensions::default(),
             in_flight: InFlight::default(),
             ended: None,
+            ran: None,
+            stopped: None,
             site,
         }
     }
 
     async fn read(&self) -> Result<Option<Job>, TargetError> {
-        let found = self.jobs.get_opt(&self.name).await;
-        found.map_err(|error| TargetError::of(format!("reading {}", self.called), &error))
+        let found = self.jobs.get(&self.name).await;
+        let what = || format!("reading {}", self.called);
+        self.place.settle(what, found).await
     }
 
     async fn left(&self, job: Option<&Job>) -> Result<Vec<Left>, TargetError> {
@@ -68,7 +83,8 @@ impl OneJob {
         if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
             return Ok(TargetState::Active);
         }
-        Ok(if job.is_none_or(is_heeded) && self.left(job).await?.is_empty() {
+        let heeded = job.is_none_or(|job| self.suspensions.is_heeded(job));
+        Ok(if heeded && self.left(job).await?.is_empty() {
             TargetState::Standby
         } else {
             TargetState::Changing
@@ -76,19 +92,36 @@ impl OneJob {
     }
 
     async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+        self.stopped = None;
         let Some(job) = self.read().await? else {
             return Ok(missing(&self.called));
         };
         if let Some(how) = finished(&job) {
             self.tell_end(&job, how);
         } else if is_suspended(&job) {
-            return self.resume(&job, leave).await;
+            let this = (leave.token(), job.metadata.uid.clone());
+            let revived = self.ran.as_ref() == Some(&this);
+            let step = self.resume(&job, leave).await?;
+            if step != Step::Done {
+                return Ok(step);
+            }
+            self.ran = Some(this);
+            return Ok(if revived {
+                Step::Contested(format!("{} was suspended by another writer", self.called))
+            } else {
+                step
+            });
+        } else {
+            self.ran = Some((leave.token(), job.metadata.uid.clone()));
         }
         self.in_flight.settle();
         Ok(Step::Done)
     }
 
     async fn resume(&mut self, job: &Job, leave: &Leave) -> Result<Step, TargetError> {
+        if let Some(controller) = suspends(&job.metadata) {
+            return Ok(contested(&self.called, &controller));
+        }
         if let Some(owner) = declared_by(&job.metadata, &["spec", "suspend"]) {
             return Ok(conflict(&self.called, &owner));
         }
@@ -100,6 +133,7 @@ impl OneJob {
             let annotations = json!({ TOKEN: leave.token().0.to_string() });
             change["spec"]["template"] = json!({ "metadata": { "annotations": annotations } });
         }
+        annotate(&mut change, job);
         if !leave.holds() {
             return Ok(Step::Working(TargetState::Standby));
         }
@@ -115,31 +149,47 @@ impl OneJob {
             matches!(write, Write::Done(_) | Write::Missing)
         });
         Ok(match written? {
-            Write::Done(_) => Step::Done,
+            Write::Done(resumed) => {
+                // Another writer may suspend it before its controller has seen that it was resumed.
+                self.suspensions.remember(&resumed);
+                Step::Done
+            }
             Write::Missing => missing(&self.called),
             Write::Late => Step::Working(TargetState::Standby),
         })
     }
 
     async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
+        self.ran = None;
         let job = self.read().await?;
         let runs = |job: &&Job| finished(job).is_none() && !is_suspended(job);
-        if job.as_ref().is_some_and(|job| runs(&job)) {
+        if let Some(job) = job.as_ref().filter(runs) {
             let what = format!("suspending {}", self.called);
-            let written = patch(&self.jobs, &self.name, &suspension(), &what).await?;
+            let suspensions = &self.suspensions;
+            let written = suspensions.suspend(&self.jobs, job, &suspension(), &what).await?;
             if matches!(written, Write::Done(_)) {
                 // A start that is still under way was for an earlier version.
                 self.in_flight.settle();
             }
-            return Ok(Step::Working(TargetState::Changing));
+            let uid = job.metadata.uid.clone();
+            let again = uid.is_some() && self.stopped == uid;
+            self.stopped = uid;
+            return Ok(if again {
+                Step::Contested(format!("{} was resumed by another writer", self.called))
+            } else {
+                Step::Working(TargetState::Changing)
+            });
         }
         let left = self.left(job.as_ref()).await?;
-        let heeded = job.as_ref().is_none_or(is_heeded);
+        let heeded = job.as_ref().is_none_or(|job| self.suspensions.is_heeded(job));
         if heeded && left.is_empty() && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
         self.pods.hurry(&left, by).await?;
+        if let Some(job) = &job {
+            self.suspensions.renew(&self.jobs, job).await?;
+        }
         Ok(Step::Working(TargetState::Changing))
     }
 
@@ -183,11 +233,6 @@ pub(super) fn suspension() -> Value {
 
 pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend).unwrap_or(false)
-}
-
-/// `Complete` or `Failed`, once it is one of them.
-pub(super) fn finished(job: &Job) -> Option<&str> {
-    conditions(job).find(|condition| ["Complete", "Failed"].contains(condition))
 }
 
 /// Whether its controller has seen that it is suspended. Until then it may still make pods: one that lost its API server

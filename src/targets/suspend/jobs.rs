@@ -1,36 +1,30 @@
 //! The Jobs of one CronJob and their pods.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use futures_util::{
-    Stream, StreamExt,
-    future::{join_all, ready},
-};
-use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use futures_util::{Stream, future::join_all, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PartialObjectMeta, Preconditions},
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
+    api::{DeleteParams, ListParams, Preconditions},
 };
 use serde_json::json;
 
 use super::{
-    job::{JOB_NAME, finished, is_heeded, is_suspended},
-    write::{Write, patch},
+    heed::Suspensions,
+    job::{JOB_NAME, is_suspended},
+    write::Write,
 };
 use crate::{
     clock,
+    lease::Moment,
     targets::{
-        Pause, Site, TargetError,
+        Site, TargetError, pages,
         pods::{Left, Pods},
+        shared::{Index, JobsOf},
+        slim::{ABANDONED, Job, cron_job, finished},
     },
 };
-
-/// On a Job that was stopped in the middle: since when, as unix seconds. It is never resumed.
-const ABANDONED: &str = "redlock.dev/abandoned";
 
 pub(super) struct Jobs {
     site: Site,
@@ -39,6 +33,8 @@ pub(super) struct Jobs {
     /// As in `CronJob billing/report`.
     called: String,
     api: Api<Job>,
+    shared: JobsOf,
+    suspensions: Suspensions,
     pub(super) pods: Pods,
 }
 
@@ -49,31 +45,39 @@ impl Jobs {
             name: name.to_owned(),
             called: called.to_owned(),
             api: Api::namespaced(site.client.clone(), &site.namespace),
+            shared: site.shared.jobs_of(&site.namespace, name),
+            suspensions: Suspensions::default(),
             pods: Pods::new(&site.client, &site.namespace, called),
         }
     }
 
-    /// All of the namespace: who made a Job is in its owner references only, which cannot be selected by.
-    pub(super) async fn all(&self) -> Result<Vec<Job>, TargetError> {
-        self.list(&ListParams::default()).await
+    /// As the watch shows them, which may be behind; none while the first list is not complete.
+    pub(super) fn known(&self) -> Result<Option<Vec<Arc<Job>>>, TargetError> {
+        self.shared.known()
     }
 
-    async fn list(&self, which: &ListParams) -> Result<Vec<Job>, TargetError> {
-        let list = self.api.list(which).await;
-        let list = list.map_err(|error| self.error("listing the Jobs", &error))?;
-        Ok(list.items)
+    /// All of the namespace, by a list that began then or later.
+    pub(super) async fn listed(&self, since: Moment) -> Result<Arc<Index>, TargetError> {
+        self.shared.listed(since).await
+    }
+
+    /// Grows with each change of them.
+    pub(super) fn changes(&self) -> u64 {
+        self.shared.changes()
     }
 
     /// Whether none of them runs, as far as their own controller knows, too.
-    pub(super) fn are_stopped(&self, all: &[Job]) -> bool {
-        let mut own = all.iter().filter(|job| self.made(&job.metadata));
-        own.all(|job| is_heeded(job) && (finished(job).is_some() || is_suspended(job)))
+    pub(super) fn are_stopped(&self, own: &[Arc<Job>]) -> bool {
+        own.iter()
+            .all(|job| self.suspensions.is_heeded(job) && (finished(job).is_some() || is_suspended(job)))
     }
 
     /// Suspends and marks what has not ended, ahead of anything that resumes it. False if there was nothing to do.
-    pub(super) async fn abandon(&self, all: &[Job]) -> Result<bool, TargetError> {
-        let left = all.iter().filter(|job| self.made(&job.metadata));
-        let left = left.filter(|job| finished(job).is_none() && !(is_suspended(job) && is_abandoned(job)));
+    pub(super) async fn abandon(&self, own: &[Arc<Job>]) -> Result<bool, TargetError> {
+        self.suspensions.retain(own);
+        let left = own
+            .iter()
+            .filter(|job| finished(job).is_none() && !(is_suspended(job) && is_abandoned(job)));
         // Each of them, whatever becomes of the others.
         let written = join_all(left.map(|job| self.abandon_one(job))).await;
         let any = !written.is_empty();
@@ -89,7 +93,7 @@ impl Jobs {
         }
         let change = json!({ "metadata": metadata, "spec": { "suspend": true } });
         let what = format!("suspending Job {name} of {}", self.called);
-        let written = patch(&self.api, name, &change, &what).await?;
+        let written = self.suspensions.suspend(&self.api, job, &change, &what).await?;
         if matches!(written, Write::Done(_)) && !is_abandoned(job) {
             let text = format!(
                 "Job {name} of {} had not ended when this cluster had to stop it: it is suspended for good, and deleted \
@@ -101,14 +105,24 @@ impl Jobs {
         Ok(())
     }
 
+    /// Has the controller say anew of each that it has seen its suspension, where what it says may be old.
+    pub(super) async fn renew(&self, own: &[Arc<Job>]) -> Result<(), TargetError> {
+        let renewed = join_all(own.iter().map(|job| self.suspensions.renew(&self.api, job))).await;
+        renewed.into_iter().collect()
+    }
+
     /// On return: what is suspended would keep a CronJob with `concurrencyPolicy: Forbid` from ever running again. False
     /// if there was nothing to do.
     pub(super) async fn delete_abandoned(&self) -> Result<bool, TargetError> {
-        let marked = self.list(&ListParams::default().labels(ABANDONED)).await?;
-        let left = marked.iter().filter(|job| self.made(&job.metadata));
+        let which = ListParams::default().labels(ABANDONED);
         // One that ended nevertheless belongs to the history.
-        let left = left.filter(|job| finished(job).is_none() && job.metadata.deletion_timestamp.is_none());
-        let deleted = join_all(left.map(|job| self.delete(&job.metadata))).await;
+        let left = |job: &Job| finished(job).is_none() && job.metadata.deletion_timestamp.is_none();
+        let marked = pages::all(&self.api, which, |job| {
+            (self.made(&job.metadata) && left(&job)).then_some(job)
+        });
+        let marked = marked.await;
+        let left = marked.map_err(|error| self.error("listing the Jobs", &error))?;
+        let deleted = join_all(left.iter().map(|job| self.delete(&job.metadata))).await;
         let any = !deleted.is_empty();
         deleted.into_iter().collect::<Result<(), _>>()?;
         Ok(any)
@@ -130,23 +144,23 @@ impl Jobs {
     }
 
     /// The pods that have not ended.
-    pub(super) async fn pods_left(&self, all: &[Job]) -> Result<Vec<Left>, TargetError> {
-        let named = |job: &Job| Some((job.metadata.name.clone()?, self.made(&job.metadata)));
-        let known: BTreeMap<String, bool> = all.iter().filter_map(named).collect();
-        let belong = |job: &str| known.get(job).copied().unwrap_or_else(|| self.would_make(job));
+    pub(super) async fn pods_left(&self, listed: Option<&Index>) -> Result<Vec<Left>, TargetError> {
+        let made = |job: &str| match listed {
+            Some(all) => all.is_of(&self.name, job),
+            None => self.shared.is_known(job),
+        };
+        let belong = |job: &str| made(job).unwrap_or_else(|| self.would_make(job));
         let of = |labels: Option<&BTreeMap<String, String>>| {
             labels
                 .and_then(|labels| labels.get(JOB_NAME))
                 .is_some_and(|job| belong(job))
         };
-        self.pods
-            .left_of(JOB_NAME, |pod| of(pod.metadata.labels.as_ref()))
-            .await
+        self.pods.left_of(JOB_NAME, |pod| of(pod.labels.as_ref())).await
     }
 
     /// By name, as the controller of CronJobs does it: those of a CronJob that was made anew are still its.
     fn made(&self, job: &ObjectMeta) -> bool {
-        is_made_by(&self.name, job)
+        cron_job(job).is_some_and(|owner| owner.name == self.name)
     }
 
     /// Pods stay for a while when their Job is deleted; a scheduled one is called so.
@@ -158,34 +172,16 @@ impl Jobs {
     }
 
     /// Every change of one of them.
-    pub(super) fn changes(&self) -> impl Stream<Item = ()> + Send + 'static {
-        let jobs = Api::<PartialObjectMeta<Job>>::namespaced(self.site.client.clone(), &self.site.namespace);
-        let name = self.name.clone();
-        let events = watcher::watcher(jobs, watcher::Config::default()).backoff(Pause::default());
-        events.filter_map(move |event| {
-            let of = match &event {
-                Ok(Event::Apply(job) | Event::InitApply(job) | Event::Delete(job)) => {
-                    is_made_by(&name, &job.metadata)
-                }
-                Ok(Event::Init | Event::InitDone) | Err(_) => false,
-            };
-            ready(of.then_some(()))
+    pub(super) fn follow(&self) -> impl Stream<Item = ()> + Send + 'static {
+        stream::unfold(self.shared.clone(), |mut shared| async {
+            shared.changed().await;
+            Some(((), shared))
         })
     }
 
     fn error(&self, doing: &str, error: &kube::Error) -> TargetError {
         TargetError::of(format!("{doing} of {}", self.called), error)
     }
-}
-
-fn is_made_by(cron_job: &str, job: &ObjectMeta) -> bool {
-    let owners = job.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner| {
-        owner.controller == Some(true)
-            && owner.kind == "CronJob"
-            && owner.api_version.starts_with("batch/")
-            && owner.name == cron_job
-    })
 }
 
 fn is_abandoned(job: &Job) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock::lease::{Authority, Event, LeaseValue, Moment, Outcome, Tally, Vote, timing};
+use redlock::lease::{Authority, Event, Judgement, LeaseValue, Moment, Outcome, Sample, Tally, Vote, timing};
 
 use super::{Candidate, Out};
 use crate::{
@@ -25,10 +25,12 @@ impl Candidate {
         let mut out = Vec::new();
         for master in 0..self.size.masters() {
             let waits = self.calls.get(&call).is_some_and(|call| call.outstanding[master]);
-            if !waits || (silent && !self.silent[master]) {
+            let now = self.clock.moment(at);
+            let unasked = self.silent[master] || self.clocks.distrusted(master, now).is_some();
+            if !waits || (silent && !unasked) {
                 continue;
             }
-            self.silent[master] = true;
+            self.silent[master] |= !silent;
             // 0: it was not sent.
             let connection = if silent { 0 } else { self.connections[master] };
             self.answer(at, call, master, None, connection, rng, &mut out);
@@ -40,20 +42,57 @@ impl Candidate {
         &mut self,
         at: Instant,
         (call, master, connection): (u64, usize, u32),
+        sent: Moment,
         reply: Option<&Reply>,
         rng: &mut fastrand::Rng,
     ) -> Vec<Out> {
         let mut out = Vec::new();
+        let mut counts = None;
         if let Some(reply) = reply {
             self.silent[master] = false;
             // The floor keeps the counters together for speed. Safety must not lean on it: not everybody has one.
             if self.index.is_multiple_of(2) {
                 self.floor = self.floor.max(reply.counter);
             }
-            self.samples[master] = (reply.time, self.clock.moment(at));
+            let steps = self.judge(at, master, sent, reply);
+            let kind = self.calls.get(&call).map(|call| call.kind);
+            counts = self.counted(at, master, kind, reply, steps);
+            if steps == Judgement::LocalStepped && self.plant != Plant::MastersBlamed {
+                self.local_steps += 1;
+                self.feed(at, rng.u64(..), Event::ClockStepped, &mut out);
+            }
         }
-        self.answer(at, call, master, reply, connection, rng, &mut out);
+        self.answer(at, call, master, counts.as_ref(), connection, rng, &mut out);
         out
+    }
+
+    fn judge(&mut self, at: Instant, master: usize, sent: Moment, reply: &Reply) -> Judgement {
+        let sample = Sample {
+            master: reply.time,
+            sent,
+            received: self.clock.moment(at),
+        };
+        self.clocks.sample(master, sample)
+    }
+
+    /// What counts of a reply: of one that shows a step, or of a master that is distrusted, refusals to renew alone.
+    fn counted(
+        &self,
+        at: Instant,
+        master: usize,
+        kind: Option<Kind>,
+        reply: &Reply,
+        steps: Judgement,
+    ) -> Option<Reply> {
+        let deletes = matches!(
+            kind,
+            Some(Kind::Release | Kind::Undo | Kind::GiveUp | Kind::Repeat { reserve: false, .. })
+        );
+        let distrusted = self.clocks.distrusted(master, self.clock.moment(at)).is_some();
+        let refused = kind == Some(Kind::Renew) && vote(Some(reply)) == Vote::Refused;
+        let blamed = self.plant == Plant::MastersBlamed;
+        let doubted = steps != Judgement::Steady || distrusted;
+        (deletes || !doubted || (refused && !blamed)).then(|| reply.clone())
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -71,6 +110,13 @@ impl Candidate {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
         };
+        // Its beginning was read from another clock than the one that it ends by.
+        let timed = matches!(
+            call.kind,
+            Kind::Grant | Kind::Confirm | Kind::Renew | Kind::Mark { .. } | Kind::Claim { .. }
+        );
+        let stale = timed && call.local_steps != self.local_steps;
+        let reply = reply.filter(|reply| !stale || vote(Some(reply)) != Vote::Granted);
         if !std::mem::take(&mut call.outstanding[master]) {
             return;
         }
@@ -203,7 +249,7 @@ impl Candidate {
                 lease.sent[master] = connection;
                 return;
             }
-            Kind::Release | Kind::Undo | Kind::Reserve => (
+            Kind::Release | Kind::Undo | Kind::GiveUp | Kind::Reserve => (
                 COMMAND_TIMEOUT * 102 / 100 + Duration::from_millis(5),
                 now + LONGEST + COMMAND_TIMEOUT,
             ),

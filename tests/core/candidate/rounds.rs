@@ -85,6 +85,13 @@ impl Candidate {
                 );
             }
             Round::Release => self.launch(now, id, Kind::Release, Progress::Round(tally), out, |_| true),
+            Round::Undo => {
+                let kind = match self.plant {
+                    Plant::AttemptReleased => Kind::Release,
+                    _ => Kind::GiveUp,
+                };
+                self.launch(now, id, kind, Progress::Round(tally), out, |_| true);
+            }
             Round::Reserve { cluster } => {
                 self.reserved_for = (cluster.clone(), now);
                 if let Some(tenure) = self.tenures.len().checked_sub(1) {
@@ -213,10 +220,11 @@ impl Candidate {
         if let Some(call) = self.calls.get_mut(&call) {
             call.tenure = tenure;
         }
-        let publish = kind == Kind::Release;
+        let publish = matches!(kind, Kind::Release | Kind::GiveUp);
         self.send(now, call, out, to, |_| Op::Release {
             stem: stem.clone(),
             publish,
+            keep_reservation: kind != Kind::Release,
         });
     }
 
@@ -242,6 +250,7 @@ impl Candidate {
                 round,
                 tenure,
                 kind,
+                local_steps: self.local_steps,
                 deadline,
                 outstanding,
                 progress,
@@ -266,11 +275,15 @@ impl Candidate {
         let Some(entry) = self.calls.get_mut(&call) else {
             return;
         };
-        let deletes = matches!(entry.kind, Kind::Release | Kind::Undo | Kind::Repeat { .. });
+        let deletes = matches!(
+            entry.kind,
+            Kind::Release | Kind::Undo | Kind::GiveUp | Kind::Repeat { .. }
+        );
         let mut unasked = false;
         for master in (0..self.size.masters()).filter(|master| to(*master)) {
             entry.outstanding[master] = true;
-            if self.silent[master] && !deletes {
+            let distrusted = self.clocks.distrusted(master, now).is_some();
+            if (self.silent[master] || distrusted) && !deletes {
                 // A look instead, of which only the answer counts.
                 unasked = true;
                 let (connection, cluster) = (self.connections[master], self.cluster.to_string());
@@ -287,9 +300,8 @@ impl Candidate {
             if matches!(entry.kind, Kind::Grant | Kind::Renew) {
                 self.tenures[entry.tenure].pending[master] += 1;
             }
-            let (micros, read) = self.samples[master];
-            let passed = now.since(read) + entry.deadline.left(now);
-            let not_after = micros + u64::try_from(passed.as_micros()).unwrap();
+            let limit = entry.deadline.left(now);
+            let not_after = self.clocks.not_after(master, now, limit).unwrap_or(0);
             let connection = self.connections[master];
             out.push(Out::Send {
                 master,

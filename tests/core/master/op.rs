@@ -24,6 +24,8 @@ pub(crate) enum Op {
     Release {
         stem: LeaseValue,
         publish: bool,
+        /// The own cluster's reservation stays: an undo.
+        keep_reservation: bool,
     },
     Reserve {
         stem: LeaseValue,

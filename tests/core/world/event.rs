@@ -16,6 +16,9 @@ pub(crate) struct Request {
     pub(super) connection: u32,
     pub(super) call: u64,
     pub(super) op: Op,
+    /// By the candidate's clock, and in true time.
+    pub(super) sent: Moment,
+    pub(super) sent_at: Instant,
     pub(super) not_after: u64,
     /// The same in true time.
     pub(super) deadline: Instant,
@@ -76,6 +79,11 @@ pub(crate) enum What {
         probe: u64,
     },
     Fault,
+    /// A candidate shuts down.
+    ShutDown {
+        candidate: usize,
+        life: u32,
+    },
     /// A slot comes due.
     Slot,
 }

@@ -4,6 +4,7 @@ use redlock::lease::Event;
 
 use super::{Request, What, World};
 use crate::{
+    candidate::Candidate,
     checks::deleted,
     master::{Answer, Op},
     rate::MS,
@@ -79,9 +80,16 @@ impl World {
         if self.masters[master].micros(self.now) > request.not_after {
             self.count("late ghost");
         }
-        let before = self.masters[master].clone();
-        let reply = self.masters[master].run(self.now, request.not_after, &request.op);
-        if deleted(&before, &self.masters[master], self.now, &self.candidates) {
+        let server = match &mut self.twin {
+            Some(twin) if master == 0 && self.candidates[request.candidate].reaches_twin() => twin,
+            _ => &mut self.masters[master],
+        };
+        let before = server.clone();
+        let reply = server.run(self.now, request.not_after, &request.op);
+        let after = server.clone();
+        let counted = (0..self.candidates.len()).filter(|c| !self.is_excused(*c));
+        let counted: Vec<&Candidate> = counted.map(|c| &self.candidates[c]).collect();
+        if deleted(&before, &after, self.now, &counted) {
             self.checks.fail(
                 "S6",
                 self.now,
@@ -89,21 +97,18 @@ impl World {
             );
         }
         // Rates differ by a little, and the last look at the clock may be old.
-        if self.now > request.deadline + LATE && self.masters[master].differs(&before) {
+        if self.now > request.deadline + LATE && after.differs(&before) {
             let how = format!("master {master}: {:?} came late and wrote", request.op);
             self.checks.fail("S5", self.now, how);
         }
-        match (&request.op, &reply.answer) {
-            (
-                Op::Mark {
-                    token, clean: true, ..
-                },
-                Answer::Done,
-            ) => self.checks.clean(*token),
-            (Op::Release { stem, publish: true }, Answer::Done) => {
-                self.checks.released(&stem.cluster, self.now)
-            }
-            _ => {}
+        if let (
+            Op::Mark {
+                token, clean: true, ..
+            },
+            Answer::Done,
+        ) = (&request.op, &reply.answer)
+        {
+            self.checks.clean(*token);
         }
         if reply.published {
             self.publish(master);

@@ -47,7 +47,7 @@ async fn soak_control() {
 
 /// With leases that end soon: operators are killed all the time.
 fn short() -> String {
-    declared().replace("Seconds: 6", "Seconds: 2")
+    declared().replace("Seconds: 6", "Seconds: 3")
 }
 
 /// What the masters know of claims.

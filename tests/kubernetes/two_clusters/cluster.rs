@@ -11,7 +11,7 @@ use redlock::demo::redis_server::RedisServers;
 use serde_json::{Value, json};
 
 use super::work::Work;
-use crate::common::{Mode, Proxy, eventually};
+use crate::common::{Mode, Proxy, eventually, free_port};
 use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, ControlPlane, Kubelet, Operator, SERVICE_ACCOUNT};
 
@@ -26,6 +26,8 @@ const REPLICAS: usize = 2;
 pub struct Replica {
     pub name: String,
     pub api: Proxy,
+    /// The same for all of its processes, as its pod shows it to its sibling.
+    port: u16,
     cluster: &'static str,
     kubeconfig: PathBuf,
     running: Option<Operator>,
@@ -53,7 +55,7 @@ impl Replica {
 
     pub fn start(&mut self) {
         let cluster = self.cluster;
-        let started = Operator::start_with(&self.kubeconfig, OPERATOR, &self.name, |command| {
+        let started = Operator::start_at(self.port, &self.kubeconfig, OPERATOR, &self.name, |command| {
             command
                 .env("REDLOCK_CLUSTER", cluster)
                 .args(["--pod-selector", "app=redlock"]);
@@ -67,6 +69,11 @@ impl Replica {
         };
         operator.child.kill();
         self.said.append(&mut operator.child.stderr());
+    }
+
+    /// Of its process.
+    pub fn pid(&self) -> u32 {
+        self.running.as_ref().expect("it runs").child.pid()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -130,7 +137,7 @@ impl Cluster {
 
     async fn add_replica(&mut self, index: usize) {
         let name = format!("{}-{index}", self.name);
-        let api = Proxy::to(self.plane.address()).await;
+        let (api, port) = (Proxy::to(self.plane.address()).await, free_port());
         let server = format!("https://127.0.0.1:{}", api.port());
         let kubeconfig = self
             .plane
@@ -143,12 +150,17 @@ impl Cluster {
             "spec": {
                 "nodeName": "elsewhere",
                 "serviceAccountName": SERVICE_ACCOUNT,
-                "containers": [{"name": "operator", "image": "redlock"}],
+                "containers": [{
+                    "name": "operator",
+                    "image": "redlock",
+                    "ports": [{"name": "http", "containerPort": port}],
+                }],
             },
         }));
         self.replicas.push(Replica {
             name,
             api,
+            port,
             cluster: self.name,
             kubeconfig,
             running: None,
@@ -203,8 +215,12 @@ impl Cluster {
     pub async fn tell_pod(&self, replica: usize, ready: bool) {
         let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR);
         let status = if ready { "True" } else { "False" };
-        let patch =
-            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]}});
+        let patch = json!({"status": {
+            "phase": "Running",
+            "podIP": "127.0.0.1",
+            "podIPs": [{"ip": "127.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": status}],
+        }});
         let name = &self.replicas[replica].name;
         let parameters = PatchParams::default();
         let _ = pods.patch_status(name, &parameters, &Patch::Merge(&patch)).await;
@@ -219,6 +235,21 @@ impl Cluster {
     pub fn set_masters(&self, mode: Mode) {
         for proxy in &self.masters {
             proxy.set(mode);
+        }
+    }
+
+    /// Between one of its replicas and the masters.
+    pub fn set_masters_of(&self, replica: usize, mode: Mode) {
+        let process = self.replicas[replica].pid();
+        for proxy in &self.masters {
+            proxy.set_for(process, mode);
+        }
+    }
+
+    /// As before.
+    pub fn set_masters_alike(&self) {
+        for proxy in &self.masters {
+            proxy.set_alike();
         }
     }
 

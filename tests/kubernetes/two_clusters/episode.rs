@@ -55,11 +55,16 @@ impl Episode {
         self.runs.iter().any(|run| run.end.is_some())
     }
 
+    /// A lease was lost.
+    pub fn has_lost(&self) -> bool {
+        self.leases.iter().any(|lease| lease.what == "lost")
+    }
+
     /// Without its API server, the holder lost its lease, too: on a machine too busy to renew it. Nobody could stop what
     /// ran, as when it is cut off from both.
     pub fn is_double(&self) -> bool {
         let without_api = matches!(self.fault, Fault::StopApiServer | Fault::CutFromApiServer);
-        without_api && self.leases.iter().any(|lease| lease.what == "lost")
+        without_api && self.has_lost()
     }
 
     pub fn overlaps(&self) -> Vec<Overlap> {

@@ -22,6 +22,8 @@ pub enum Fault {
     DrainAll,
     StopApiServer,
     CutFromMasters,
+    CutStandby,
+    CutHolder,
     CutFromApiServer,
     PauseMasters,
     EmptyMasters,
@@ -35,13 +37,15 @@ pub enum Fault {
 
 impl Fault {
     /// Those under which nothing may overlap.
-    pub const CLOSED: [Self; 11] = [
+    pub const CLOSED: [Self; 13] = [
         Self::KillHolder,
         Self::KillSibling,
         Self::Rollout,
         Self::DrainAll,
         Self::StopApiServer,
         Self::CutFromMasters,
+        Self::CutStandby,
+        Self::CutHolder,
         Self::CutFromApiServer,
         Self::PauseMasters,
         Self::EmptyMasters,
@@ -58,6 +62,8 @@ impl Fault {
             Self::DrainAll => "SIGTERM to both replicas of the active cluster",
             Self::StopApiServer => "the active cluster's API server is killed and started again",
             Self::CutFromMasters => "the active cluster is cut off from the masters",
+            Self::CutStandby => "the standby replica is cut off from the masters while its sibling holds",
+            Self::CutHolder => "the replica that holds it is cut off from the masters, and not its sibling",
             Self::CutFromApiServer => "the active cluster's replicas are cut off from their API server",
             Self::PauseMasters => "three to five masters hang",
             Self::EmptyMasters => "all masters are killed and started again without memory",
@@ -74,7 +80,12 @@ impl Fault {
     pub const fn is_unnoticed(self) -> bool {
         matches!(
             self,
-            Self::KillSibling | Self::Rollout | Self::StopApiServer | Self::CutFromApiServer
+            Self::KillSibling
+                | Self::Rollout
+                | Self::CutStandby
+                | Self::CutHolder
+                | Self::StopApiServer
+                | Self::CutFromApiServer
         )
     }
 }
@@ -97,6 +108,8 @@ pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut
         Fault::DrainAll => acts.drain_all().await,
         Fault::StopApiServer => acts.stop_api_server().await,
         Fault::CutFromMasters => acts.cut_from_masters().await,
+        Fault::CutStandby => acts.cut_one(1 - held.replica).await,
+        Fault::CutHolder => acts.cut_one(held.replica).await,
         Fault::CutFromApiServer => acts.cut_from_api_server().await,
         Fault::PauseMasters => acts.pause_masters().await,
         Fault::EmptyMasters => acts.empty_masters().await,
@@ -209,6 +222,30 @@ impl Acts<'_> {
         self.wait_for_other().await;
         self.mark(format!("{cluster} reaches the masters again"));
         self.pair.clusters[self.held.cluster].set_masters(Mode::Pass);
+    }
+
+    /// For longer than a lease and the takeover delay.
+    async fn cut_one(&mut self, replica: usize) {
+        let (mode, name) = (self.any_mode(), self.name(replica));
+        self.mark(format!("{name} is cut off from the masters ({mode:?})"));
+        self.pair.clusters[self.held.cluster].set_masters_of(replica, mode);
+        self.last(8_000..12_000).await;
+        self.mark(format!("{name} reaches the masters again"));
+        let cluster = &self.pair.clusters[self.held.cluster];
+        cluster.set_masters_alike();
+        // The next fault counts on a sibling that sees a majority.
+        eventually(BOUND, "it sees a majority again", async || {
+            let seen = cluster.replicas[replica].lock()["quorum"].clone();
+            let votes = seen.as_str().and_then(|seen| seen.split_once('/'));
+            let votes =
+                votes.and_then(|(voting, all)| Some((voting.parse::<u32>().ok()?, all.parse::<u32>().ok()?)));
+            if votes.is_some_and(|(voting, all)| 2 * voting > all) {
+                Ok(())
+            } else {
+                Err(seen)
+            }
+        })
+        .await;
     }
 
     async fn cut_from_api_server(&mut self) {

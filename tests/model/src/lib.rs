@@ -26,6 +26,7 @@
 mod attempt;
 mod exhaust;
 mod master;
+mod names;
 mod planted;
 mod state;
 mod symmetry;

@@ -20,16 +20,16 @@ macro_rules! script {
     };
 }
 
-const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "grant.lua");
+const GRANT: &str = script!("fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua");
 const CONFIRM: &str = script!("fields_none.lua" "preamble.lua" "confirm.lua");
-const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "renew.lua");
-const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "release.lua");
-const RESERVE: &str = script!("fields_none.lua" "preamble.lua" "reserve.lua");
-const OBSERVE: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "observe.lua");
+const RENEW: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua");
+const RELEASE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "release.lua");
+const RESERVE: &str = script!("fields_none.lua" "preamble.lua" "cluster.lua" "reserve.lua");
+const OBSERVE: &str = script!("fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "observe.lua");
 const BREAK: &str = script!("fields_none.lua" "preamble.lua" "break.lua");
 const MARK: &str = script!("fields_none.lua" "preamble.lua" "mark.lua");
 const CLAIM: &str = script!("fields_none.lua" "preamble.lua" "claim.lua");
-const SEAL: &str = script!("unsealed.lua" "seal.lua");
+const SEAL: &str = script!("unsealed.lua" "history.lua" "seal.lua");
 
 /// What a server says to one script.
 #[derive(Debug)]
@@ -133,10 +133,15 @@ impl Real {
                     .arg(token)
                     .arg(lease_ms);
             }
-            Op::Release { stem, publish } => {
+            Op::Release {
+                stem,
+                publish,
+                keep_reservation,
+            } => {
                 begin(RELEASE, &[LEASE, RESERVED]);
-                call.arg(own).arg(if *publish { CHANNEL } else { "" });
-                call.arg(stem_of(&stem.to_string())).arg(LOCK);
+                call.arg(if *keep_reservation { "" } else { own }).arg(CHANNEL);
+                call.arg(stem_of(&stem.to_string()))
+                    .arg(if *publish { LOCK } else { "" });
             }
             Op::Reserve { stem, cluster } => {
                 begin(RESERVE, &[LEASE, RESERVED]);

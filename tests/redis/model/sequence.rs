@@ -91,7 +91,7 @@ impl<'a> Sequence<'a> {
     fn value(&mut self) -> LeaseValue {
         let who = self.rng.usize(..4);
         LeaseValue {
-            cluster: ClusterId::new(CLUSTERS[who % 2], "uid").unwrap(),
+            cluster: ClusterId::new(&format!("{}-{who}", CLUSTERS[who % 2]), CLUSTERS[who % 2]).unwrap(),
             identity: HolderIdentity::parse(&format!("candidate-{who}")).unwrap(),
             nonce: Nonce(u128::from(self.rng.u64(..2))),
             grant: 0,
@@ -131,12 +131,13 @@ impl<'a> Sequence<'a> {
             6 => Op::Release {
                 stem,
                 publish: self.rng.bool(),
+                keep_reservation: self.rng.bool(),
             },
             7 => {
                 let cluster = CLUSTERS[self.rng.usize(..2)];
                 Op::Reserve {
                     stem,
-                    cluster: ClusterId::new(cluster, "uid").unwrap().to_string(),
+                    cluster: ClusterId::new(cluster, cluster).unwrap().to_string(),
                 }
             }
             8 => Op::Observe {

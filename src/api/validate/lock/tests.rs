@@ -1,7 +1,7 @@
 use super::*;
 use crate::api::leader_lock::{Candidates, DeletionPolicy, Enforcement, OnQuorumLoss};
 use crate::api::redis_quorum::{RedisQuorum, SharedLockNames};
-use crate::api::validate::validate_quorum;
+use crate::api::validate::{Grace, validate_quorum};
 
 fn quorum() -> QuorumPlan {
     let object: RedisQuorum = serde_yaml::from_str(
@@ -104,7 +104,11 @@ fn each_rule_names_its_field() {
     let too_long = format!(", state: Frozen, reason: {long}");
     let long_stop = format!(", targets: [{SCALE}, stopSeconds: 36}}]");
     let table: &[(&str, Option<&str>)] = &[
-        (", leaseDurationSeconds: 2", None),
+        (", leaseDurationSeconds: 3", None),
+        // Of a quorum whose masters may take half a second to answer.
+        (", leaseDurationSeconds: 2", Some("spec.renewDeadlineSeconds")),
+        (", renewDeadlineSeconds: 1", Some("spec.renewDeadlineSeconds")),
+        (", renewDeadlineSeconds: 2", None),
         (", leaseDurationSeconds: 1", Some("spec.leaseDurationSeconds")),
         (", leaseDurationSeconds: 0", Some("spec.leaseDurationSeconds")),
         (", leaseDurationSeconds: -1", Some("spec.leaseDurationSeconds")),
@@ -253,6 +257,36 @@ fn plan_by_template(more: &str, grace: u64, longest: u64) -> Result<LockPlan, Ve
     let object = lock.spec.targets[0].reference.clone().unwrap();
     let graces = [(object, Duration::from_secs(grace))].into_iter().collect();
     validate_lock(&lock, &quorum, LockNames::OfTheNamespace, &graces)
+}
+
+#[test]
+fn pods_that_end_one_by_one_need_the_time_of_all() {
+    let s = Duration::from_secs;
+    // Settings, grace; stop, and what would be wanted.
+    for (settings, grace, stop, wanted) in [
+        ("", 5, 10, None),
+        (", scale: {activeReplicas: 3}", 5, 20, None),
+        (", scale: {activeReplicas: 3, standbyReplicas: 1}", 5, 15, None),
+        (", scale: {activeReplicas: 6}", 5, 35, None),
+        (", scale: {activeReplicas: 3}", 30, 35, Some(95)),
+        (", scale: {activeReplicas: 3}, stopSeconds: 50", 30, 50, None),
+    ] {
+        let (mut quorum, lock) = (quorum(), lock(&format!(", targets: [{SCALE}{settings}}}]")));
+        quorum.longest_lease = s(600);
+        let object = lock.spec.targets[0].reference.clone().unwrap();
+        let ordered = Grace {
+            period: s(grace),
+            one_by_one: true,
+        };
+        let graces = [(object, ordered)].into_iter().collect();
+        let plan = validate_lock(&lock, &quorum, LockNames::OfTheNamespace, &graces).unwrap();
+        let target = &plan.targets[0];
+        assert_eq!(
+            (target.stop, target.too_short),
+            (s(stop), wanted.map(s)),
+            "{settings}"
+        );
+    }
 }
 
 #[test]

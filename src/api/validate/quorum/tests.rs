@@ -39,7 +39,10 @@ fn defaults_are_filled_in() {
         ("default", "redlock")
     );
     assert_eq!(plan.longest_lease, Duration::from_secs(60));
-    assert_eq!((plan.command_timeout, plan.first_start), (None, FirstStart::Wait));
+    assert_eq!(
+        (plan.command_timeout, plan.first_start),
+        (Duration::from_millis(500), FirstStart::Wait)
+    );
     assert!(!plan.needs_credentials && !plan.needs_tls);
     assert_eq!(plan.majority(), 2);
     assert_eq!(plan.masters[1].address, "b:6379");
@@ -63,7 +66,7 @@ fn given_values_are_kept() {
     ))
     .unwrap();
     assert!(plan.needs_credentials && plan.needs_tls);
-    assert_eq!(plan.command_timeout, Some(Duration::from_millis(250)));
+    assert_eq!(plan.command_timeout, Duration::from_millis(250));
     assert_eq!(plan.longest_lease, Duration::from_secs(120));
     assert_eq!(plan.first_start, FirstStart::Immediate);
     assert_eq!(

@@ -59,7 +59,7 @@ fn a_lock_is_put_once_our_name_is_ours() {
 }
 
 #[test]
-fn what_an_operator_before_left_running_is_minded_without_a_majority() {
+fn what_an_operator_before_left_running_sibling_is_responsible_without_a_majority() {
     let wanted = Ok(plan(TARGET));
     let looked_at = |found: Move| matches!(found, Move::Put(plan) if plan.state == LockState::SteppedDown);
     assert_eq!(
@@ -176,4 +176,14 @@ fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
         decide(Some(&plan("")), &Ok(plan(down)), |_| {}),
         Move::Put(plan(down))
     );
+}
+
+#[test]
+fn removed_target_is_stopped_before_the_lock_is_stepped_down_from() {
+    let down = Ok(plan(", state: SteppedDown, reason: maintenance"));
+    let put = LockPlan {
+        remains: true,
+        ..plan("").as_ref().clone()
+    };
+    assert_eq!(decide(Some(&put), &down, |_| {}), Move::TakeAway);
 }

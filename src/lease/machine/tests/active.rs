@@ -125,5 +125,15 @@ fn an_attempt_won_after_its_end_is_not_held() {
     let mut rig = Rig::new(terms(LEASE));
     rig.timer(0).won(0, LEASE, LEASE);
     assert_eq!(rig.published_end(), None);
-    assert_eq!(rig.asked(), Some(&Round::Release));
+    assert_eq!(rig.asked(), Some(&Round::Undo));
+}
+
+#[test]
+fn a_failed_renewal_is_repeated_at_once_when_the_quorum_is_back() {
+    let mut rig = Rig::active(terms(LEASE));
+    rig.event(100, Event::QuorumBack);
+    assert_eq!(rig.round, None, "nothing had failed");
+    rig.timer(5_000).outcome(5_001, Outcome::RenewalUndecided);
+    rig.event(5_010, Event::QuorumBack);
+    assert!(matches!(rig.asked(), Some(Round::Renew { .. })));
 }

@@ -54,16 +54,16 @@ fn shutdown_stops_once_nothing_is_held_or_under_way() {
     acquiring.timer(0);
     let mut ending = Rig::active(terms(LEASE));
     ending.event(50, Event::StepDown { abstain: ms(0) });
-    for (name, mut rig) in [
-        ("acquiring", acquiring),
-        ("active", Rig::active(terms(LEASE))),
-        ("ending", ending),
+    for (name, mut rig, round) in [
+        ("acquiring", acquiring, Round::Undo),
+        ("active", Rig::active(terms(LEASE)), Round::Release),
+        ("ending", ending, Round::Release),
     ] {
         assert!(
             !rig.event(100, Event::Shutdown(Farewell::Release)).stopped(),
             "{name}"
         );
-        assert_eq!(rig.asked(), Some(&Round::Release), "{name}");
+        assert_eq!(rig.asked(), Some(&round), "{name}");
         assert!(rig.outcome(200, Outcome::Released).stopped(), "{name}");
     }
 }
@@ -77,6 +77,69 @@ fn an_attempt_won_after_the_shutdown_is_not_held() {
     let outcome = Outcome::Won(won(0, LEASE));
     rig.event(2, Event::RoundFinished { id, outcome });
     assert!(rig.actions.is_empty());
+}
+
+#[test]
+fn a_step_of_the_local_clock_ends_what_is_held_and_voids_what_is_under_way() {
+    let guards = Terms {
+        guards: true,
+        ..terms(LEASE)
+    };
+    for (terms, round) in [(terms(LEASE), Round::Release), (guards, Round::Observe)] {
+        let mut rig = Rig::active(terms);
+        rig.event(100, Event::ClockStepped);
+        assert_eq!(rig.ended(), Some(EndReason::ClockStepped));
+        assert!(rig.machine.authority_at(at(100)).is_none());
+        assert_eq!(rig.asked(), Some(&round));
+    }
+
+    let mut acquiring = Rig::new(terms(LEASE));
+    acquiring.timer(0);
+    let (id, _) = acquiring.round.clone().unwrap();
+    acquiring.event(1, Event::ClockStepped);
+    assert_eq!(acquiring.asked(), Some(&Round::Undo));
+    let outcome = Outcome::Won(won(0, LEASE));
+    acquiring.event(2, Event::RoundFinished { id, outcome });
+    assert!(acquiring.actions.is_empty(), "it began under another clock");
+    acquiring.outcome(3, Outcome::Released);
+    assert_eq!(acquiring.asked(), Some(&Round::Observe));
+}
+
+/// The clocks of all masters may have stepped instead: then they forgot a lease that its holder still counts on.
+#[test]
+fn candidate_whose_clock_stepped_waits_for_a_lease_that_it_may_have_missed() {
+    let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
+    for (known_end, free_at) in [(9_000, 100 + LEASE), (20_000, 20_001)] {
+        let mut standby = Rig::standby(terms(LEASE), known_end);
+        standby.event(100, Event::ClockStepped);
+        assert_eq!(standby.asked(), Some(&Round::Observe));
+        standby.outcome(101, free());
+        assert_eq!(standby.asked(), None, "known until {known_end}");
+        standby.timer(free_at - 1);
+        assert_eq!(standby.asked(), Some(&Round::Observe));
+        standby.outcome(free_at - 1, free()).timer(free_at);
+        assert!(matches!(standby.asked(), Some(Round::Acquire { .. })));
+    }
+}
+
+#[test]
+fn release_ends_the_wait_after_a_step_of_the_clock() {
+    let mut standby = Rig::standby(terms(LEASE), 9_000);
+    standby
+        .event(100, Event::ClockStepped)
+        .outcome(101, Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE])))
+        .event(200, Event::Released { master: 0 })
+        .event(200, Event::Released { master: 1 });
+    assert!(matches!(standby.asked(), Some(Round::Acquire { .. })));
+}
+
+#[test]
+fn holder_whose_clock_stepped_acquires_the_lock_anew_at_once() {
+    let mut holder = Rig::active(terms(LEASE));
+    holder
+        .event(100, Event::ClockStepped)
+        .outcome(101, Outcome::Released);
+    assert!(matches!(holder.asked(), Some(Round::Acquire { .. })));
 }
 
 #[test]
@@ -96,12 +159,13 @@ fn who_steps_down_abstains() {
 }
 
 #[test]
-fn an_attempt_won_after_stepping_down_is_given_back() {
+fn an_attempt_won_after_stepping_down_is_undone() {
     let mut rig = Rig::new(terms(LEASE));
     rig.timer(0)
         .event(1, Event::StepDown { abstain: ms(3_000) })
         .won(0, 2, LEASE);
-    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Release)));
+    // A release would delete the reservation under which a sibling may still enter.
+    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Undo)));
 }
 
 #[test]

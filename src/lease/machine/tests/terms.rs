@@ -28,17 +28,35 @@ fn a_shorter_lease_is_published_before_the_masters_are_told() {
 }
 
 #[test]
-fn a_renewal_is_worth_the_duration_that_it_carried() {
+fn a_renewal_under_way_is_superseded_by_one_of_another_duration() {
     let mut rig = Rig::active(terms(LEASE));
     rig.timer(5_000);
     let (id, _) = rig.round.clone().unwrap();
     rig.event(5_001, Event::SpecChanged(terms(60_000)));
-    let outcome = Outcome::Renewed { started: at(5_000) };
-    rig.event(5_002, Event::RoundFinished { id, outcome });
-    assert_eq!(rig.published_end(), Some(drifted(5_000, LEASE)));
     assert!(
         matches!(rig.asked(), Some(Round::Renew { lease_duration, .. }) if *lease_duration == ms(60_000))
     );
+    let outcome = Outcome::Renewed { started: at(5_000) };
+    rig.event(5_002, Event::RoundFinished { id, outcome });
+    assert!(rig.actions.is_empty(), "{:?}", rig.actions);
+    rig.outcome(5_003, Outcome::Renewed { started: at(5_001) });
+    assert_eq!(rig.published_end(), Some(drifted(5_001, 60_000)));
+}
+
+#[test]
+fn a_longer_stop_that_comes_during_a_renewal_leaves_time_to_stop() {
+    let (mut without, mut with) = (terms(60_000), terms(60_000));
+    without.timings.renew_deadline = ms(55_000);
+    with.timings.renew_deadline = ms(25_000);
+    with.timings.stop = ms(30_000);
+    let mut rig = Rig::active(without);
+    rig.timer(20_000);
+    rig.event(20_001, Event::SpecChanged(with));
+    assert_eq!(rig.wake, Some(at(28_398)), "59.398 s - 30 s - 1 s");
+    rig.outcome(20_500, Outcome::RenewalUndecided).timer(28_397);
+    assert_eq!(rig.ended(), None);
+    rig.timer(28_398);
+    assert_eq!(rig.ended(), Some(EndReason::QuorumLost));
 }
 
 #[test]
@@ -79,7 +97,7 @@ fn whoever_may_not_hold_it_any_more_gives_it_up() {
     rig.timer(0)
         .event(1, Event::SpecChanged(observe))
         .won(0, 2, LEASE);
-    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Release)));
+    assert_eq!((rig.published_end(), rig.asked()), (None, Some(&Round::Undo)));
 }
 
 #[test]
@@ -127,10 +145,10 @@ fn a_stop_that_is_longer_than_what_is_left_is_renewed_for_and_ends_nothing() {
         (None, Some(drifted(13_000, 90_000)))
     );
 
-    // Without a majority it holds until it would have given up before.
-    lost.outcome(13_001, Outcome::RenewalUndecided).timer(19_900);
+    // Without a majority it gives up within the slack: it would have less time to stop each moment.
+    lost.outcome(13_001, Outcome::RenewalUndecided).timer(13_999);
     assert_eq!(lost.ended(), None);
-    lost.timer(19_990);
+    lost.timer(14_000);
     assert_eq!(lost.ended(), Some(EndReason::QuorumLost));
 }
 

@@ -29,24 +29,32 @@ impl Underway {
             return;
         };
         flight.outstanding -= 1;
-        let (items, missing) = match exchange.reply {
-            Ok(reply) => {
+        let few = Unknown::Reply("one answer for each lock expected".into());
+        let (items, missing, doubt) = match (exchange.reply, exchange.doubted) {
+            (Ok(reply), _) => {
                 self.floor = self.floor.max(reply.counter);
                 self.courier.known.saw(reply.counter);
-                (
-                    reply.items,
-                    Unknown::Reply("one answer for each lock expected".into()),
-                )
+                (reply.items, few, None)
             }
-            Err(unknown) => (Vec::new(), unknown),
+            (Err(unknown), Some(reply)) if flight.operation == Operation::Renew => {
+                (reply.items, few, Some(unknown))
+            }
+            (Err(unknown), _) => (Vec::new(), unknown, None),
         };
         let now = clock::now();
+        let local_steps = self.courier.clocks.local_steps();
         let mut votes = [0; 3];
         for (position, index) in members.into_iter().enumerate() {
             let answer = items.get(position).map_or_else(
                 || Answer::Unknown(missing.clone()),
                 |item| reply::answer(item, exchange.received),
             );
+            let stale = flight.entries.get(index).is_some_and(|e| e.is_stale(local_steps));
+            let doubt = doubt.clone().or_else(|| stale.then_some(Unknown::LocalClock));
+            let answer = match doubt {
+                Some(doubt) => answer.only_refusals(doubt),
+                None => answer,
+            };
             votes[vote(&answer) as usize] += 1;
             if let Some(entry) = flight.entries.get_mut(index) {
                 self.clean_up(&entry.call, master, &answer, exchange.incarnation);
@@ -122,6 +130,7 @@ impl Underway {
                 follow_ups.push(Entry {
                     call,
                     progress: Progress::Attempt(attempt),
+                    local_steps: entry.local_steps,
                 });
             }
             Change::Deliver(delivery) => {
@@ -136,8 +145,10 @@ impl Underway {
                 }
                 let taken = entry.call.sink.deliver(delivery);
                 if lost || (won && !taken) {
-                    let undo = entry.call.undo();
-                    follow_ups.extend(undo.map(|call| Entry::new(call, size, now, Duration::ZERO)));
+                    let undo = entry.call.undo(won);
+                    follow_ups.extend(
+                        undo.map(|call| Entry::new(call, size, (now, entry.local_steps), Duration::ZERO)),
+                    );
                 }
             }
         }

@@ -33,6 +33,7 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Fact
         version: "7.0.15".into(),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
+        replication_at_seal: "|0".into(),
         ..Facts::default()
     };
     match shows {
@@ -40,6 +41,7 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Fact
         Sealed => {
             facts.seal = facts.run_id.clone();
             facts.fingerprint = fingerprint.to_string();
+            facts.quorum = QuorumId::parse(&"a".repeat(32));
         }
         NoSeal => {}
         Probe(uuid) => facts.probe = format!("{}|{uuid}", facts.run_id),
@@ -58,7 +60,11 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Fact
 /// Reads at these times, the answers a millisecond later; gives the last plan.
 fn watched(reads: &[(u64, &[Shows])]) -> Plan {
     let (size, fingerprint) = quorum(reads[0].1.len());
-    let mut quarantine = Quarantine::new(size, fingerprint.clone());
+    let mut quarantine = Quarantine::new(
+        size,
+        fingerprint.clone(),
+        Arc::new(Identity::new(fingerprint.to_string(), None)),
+    );
     let mut plan = None;
     for (time, shows) in reads {
         let look = |(master, shows)| {
@@ -277,12 +283,22 @@ fn a_sealed_master_of_another_quorum_is_never_resealed() {
     assert_eq!(steps(&[(0, &masters), (9_000, &masters)]), []);
 }
 
+fn trace_of_longer_leases(facts: &mut Facts) {
+    let names = vec!["m0".into(), "m1".into(), "m2".into()];
+    facts.fingerprint = Fingerprint::new(names, Duration::from_secs(10), Duration::from_secs(1)).to_string();
+}
+
+/// A server of another quorum, without its seal, among masters of which a majority is sealed in this one.
 #[test]
-fn traces_of_a_quorum_with_longer_leases_make_the_wait_longer() {
-    let trace: fn(&mut Facts) = |f| {
-        let names = vec!["m0".into(), "m1".into(), "m2".into()];
-        f.fingerprint = Fingerprint::new(names, Duration::from_secs(10), Duration::from_secs(1)).to_string();
-    };
+fn server_of_another_quorum_waits_as_long_as_this_quorum_leases() {
+    let masters = || [Odd(trace_of_longer_leases), Sealed, Sealed];
+    assert_eq!(steps(&[(0, &masters()), (2_440, &masters())]), [(0, wait(2_441))]);
+    assert_eq!(steps(&[(0, &masters()), (2_441, &masters())]), [(0, Step::Seal)]);
+}
+
+#[test]
+fn traces_of_a_quorum_with_longer_leases_make_the_wait_after_a_loss_longer() {
+    let trace: fn(&mut Facts) = trace_of_longer_leases;
     let masters = || [Odd(trace), P, P];
     let got = steps(&[(0, &masters()), (9_000, &masters())]);
     assert_eq!(got, [(0, wait(12_201)), (1, wait(12_201)), (2, wait(12_201))]);
@@ -290,4 +306,33 @@ fn traces_of_a_quorum_with_longer_leases_make_the_wait_longer() {
         steps(&[(0, &masters()), (12_201, &masters())])[..],
         [(_, Step::Fallback), ..]
     ));
+}
+
+fn of_another_quorum(facts: &mut Facts) {
+    facts.seal.clone_from(&facts.run_id);
+    facts.fingerprint = quorum(3).1.to_string();
+    facts.quorum = QuorumId::parse(&"b".repeat(32));
+}
+
+#[test]
+fn server_of_another_quorum_is_no_source_and_gets_no_seal() {
+    let plan = watched(&[(0, &[Sealed, Sealed, Odd(of_another_quorum)])]);
+    assert_eq!((plan.steps, plan.sources), (Vec::new(), vec![0, 1]));
+    assert_eq!(plan.quorum, QuorumId::parse(&"a".repeat(32)));
+}
+
+#[test]
+fn masters_are_sealed_under_the_id_that_is_left() {
+    let shows: &[Shows] = &[Odd(of_another_quorum), Probe("x"), Probe("y")];
+    let plan = watched(&[(0, shows), (3_000, shows)]);
+    assert_eq!(plan.of(&Step::Fallback), [1, 2]);
+    assert_eq!(plan.quorum, QuorumId::parse(&"b".repeat(32)));
+}
+
+/// No majority has one id and too few are without a seal: an administrator has to decide.
+#[test]
+fn two_ids_without_a_majority_block_the_seal() {
+    let shows: &[Shows] = &[Sealed, Odd(of_another_quorum), Probe("x")];
+    let plan = watched(&[(0, shows), (3_000, shows)]);
+    assert!(plan.blocked.is_some(), "{plan:?}");
 }

@@ -28,6 +28,10 @@ fn numbers(of: &[(&str, u64)]) -> Registers {
     }
 }
 
+fn quorum(digit: &str) -> QuorumId {
+    QuorumId::parse(&digit.repeat(32)).unwrap()
+}
+
 #[test]
 fn seal_and_fingerprint_are_no_registers() {
     let items = reply(&[
@@ -35,9 +39,11 @@ fn seal_and_fingerprint_are_no_registers() {
         "seal",
         "1234",
         "fingerprint",
-        "f",
+        "f quorum=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "evicted",
         "3",
+        "replication",
+        "b1|0",
         "counter",
         "7",
         "held:a/b",
@@ -46,8 +52,9 @@ fn seal_and_fingerprint_are_no_registers() {
         "9|u|v",
     ]);
     let account = Account::parse(&items).unwrap();
-    assert!(account.sealed("f"));
-    assert!(!account.sealed("g"), "of another quorum");
+    assert!(account.sealed("f", &quorum("a")));
+    assert!(!account.sealed("g", &quorum("a")), "another fingerprint");
+    assert!(!account.sealed("f", &quorum("b")), "another quorum");
     let expected = numbers(&[("counter", 7), ("held:a/b", 5)]);
     assert_eq!(account.registers.numbers, expected.numbers);
     assert_eq!(account.registers.slots["slot:a/t"], slot(9, "u|v"));
@@ -55,9 +62,16 @@ fn seal_and_fingerprint_are_no_registers() {
 
 #[test]
 fn a_seal_of_an_earlier_run_is_none() {
-    let account = Account::parse(&reply(&["2", "seal", "1", "fingerprint", "f"])).unwrap();
-    assert!(!account.sealed("f"));
-    assert!(!Account::parse(&reply(&["2"])).unwrap().sealed(""));
+    let account = Account::parse(&reply(&[
+        "2",
+        "seal",
+        "1",
+        "fingerprint",
+        "f quorum=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    ]))
+    .unwrap();
+    assert!(!account.sealed("f", &quorum("a")));
+    assert!(!Account::parse(&reply(&["2"])).unwrap().sealed("", &quorum("a")));
 }
 
 #[test]

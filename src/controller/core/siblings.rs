@@ -1,0 +1,156 @@
+//! The core's questions to the other replicas, while this one cannot see the masters, and when it ends.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use tokio::{sync::watch, time};
+
+use super::{Core, Job, targets::has_finalizer};
+use crate::{
+    api::{plan::LockPlan, validate::remains},
+    clock,
+    controller::{
+        locks::LockEntry,
+        object::ObjectKey,
+        said::{Asked, Round, Word},
+    },
+    lease::{LockName, Moment},
+    operator::sibling::{Question, ask},
+};
+
+/// Between two questions to a sibling, while they are needed.
+const EVERY: Duration = Duration::from_millis(400);
+/// A sibling that takes longer has not answered.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The same of the last question: what no sibling takes is stopped.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+/// An answer is good for so long where it says nothing of its end.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// The rounds of questions.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// The last one that ended.
+    pub(super) said: watch::Sender<Arc<Round>>,
+    under_way: bool,
+    /// When the last one began.
+    at: Option<Moment>,
+    /// Why this replica is not ready was reported, or it was ready.
+    pub(super) told_unready: bool,
+}
+
+impl Core {
+    /// Asks about the locks with targets whose holder this replica cannot see.
+    pub(super) fn ask_siblings(&mut self, now: Moment) {
+        if self.asking.under_way || self.asking.at.is_some_and(|asked| now < asked + EVERY) {
+            return;
+        }
+        let quorums = self.unseen();
+        if quorums.is_empty() {
+            return;
+        }
+        (self.asking.under_way, self.asking.at) = (true, Some(now));
+        let round = self.round(self.siblings.all(), quorums, PATIENCE);
+        self.jobs
+            .start(Job::Said(Round::default()), async move { Job::Said(round.await) });
+    }
+
+    pub(super) fn on_said(&mut self, round: Round) {
+        self.asking.under_way = false;
+        self.asking.said.send_replace(Arc::new(round));
+    }
+
+    fn round(
+        &self,
+        addresses: Vec<SocketAddr>,
+        quorums: Asked,
+        patience: Duration,
+    ) -> impl Future<Output = Round> + use<> {
+        let (cluster, identity) = (self.cluster.uid().to_owned(), self.identity.to_string());
+        let question = Question {
+            cluster: cluster.clone(),
+            quorums,
+        };
+        async move {
+            let sent = clock::now();
+            let asked = addresses
+                .into_iter()
+                .map(|address| time::timeout(patience, ask(address, &question)));
+            let answers = join_all(asked).await.into_iter().flatten().flatten();
+            Round::new(sent, answers.collect(), (&cluster, &identity))
+        }
+    }
+
+    /// Who of the ready siblings would take these locks over.
+    pub(super) async fn successors<'a>(
+        &self,
+        plans: impl Iterator<Item = &'a LockPlan>,
+        now: Moment,
+    ) -> Round {
+        let mut quorums: Asked = BTreeMap::new();
+        for plan in plans {
+            let locks = quorums.entry(plan.quorum.clone()).or_default();
+            locks.insert(plan.lock_name.to_string());
+        }
+        self.round(self.siblings.ready(now), quorums, LAST_PATIENCE).await
+    }
+
+    fn unseen(&self) -> Asked {
+        let mut quorums: Asked = BTreeMap::new();
+        for entry in self.locks.known().filter_map(|key| self.locks.get(key)) {
+            if (entry.warden.is_some() || has_finalizer(&entry.object))
+                && !self.is_seen(entry)
+                && let Some((quorum, lock)) = name(entry)
+            {
+                quorums.entry(quorum).or_default().insert(lock.to_string());
+            }
+        }
+        quorums
+    }
+
+    /// This replica sees by itself who holds the lock.
+    fn is_seen(&self, entry: &LockEntry) -> bool {
+        let running = entry.put.as_ref().and_then(|plan| self.fleet.get(&plan.quorum));
+        running.is_some_and(|running| running.masters.voters() >= running.masters.size().majority())
+    }
+
+    /// What the last round says of a lock that this replica cannot see.
+    fn said_of<T>(&self, key: &ObjectKey, of: impl FnOnce(&Round, &str, &LockName) -> T) -> Option<T> {
+        let entry = self.locks.get(key).filter(|entry| !self.is_seen(entry))?;
+        let (quorum, lock) = name(entry)?;
+        Some(of(&self.asking.said.borrow(), &quorum, &lock))
+    }
+
+    /// A sibling with a majority has the lock in hand, which this replica cannot see.
+    pub(super) fn sibling_is_responsible(&self, key: &ObjectKey, now: Moment) -> bool {
+        let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
+        self.said_of(key, |round, quorum, lock| {
+            fresh(round) && round.sibling_is_responsible(quorum, lock)
+        })
+        .unwrap_or(false)
+    }
+
+    /// A sibling proves that this cluster holds the lock, which this replica cannot see.
+    pub(super) fn is_proven_held(&self, key: &ObjectKey, now: Moment) -> bool {
+        let word = self
+            .said_of(key, |round, quorum, lock| round.word(quorum, lock))
+            .flatten();
+        matches!(word, Some(Word::Held(until, _)) if now < until)
+    }
+
+    /// The siblings had time to answer since then.
+    pub(super) fn asked_since(&self, since: Moment, now: Moment) -> bool {
+        let sent = self.asking.said.borrow().sent;
+        sent.is_some_and(|sent| sent >= since) || now.since(since) >= FRESH
+    }
+}
+
+/// Of the lock on the masters.
+fn name(entry: &LockEntry) -> Option<(String, LockName)> {
+    let put = entry.put.as_ref().or(entry.remains.as_ref());
+    if let Some(plan) = put {
+        return Some((plan.quorum.clone(), plan.lock_name.clone()));
+    }
+    let plan = remains(&entry.object, &entry.templates.graces())?;
+    Some((plan.quorum, plan.lock_name))
+}

@@ -1,0 +1,273 @@
+//! Writes the events that wait, one after the other.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::events::v1::{Event, EventSeries},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use tokio::{
+    sync::mpsc::{self, error::TryRecvError},
+    time,
+};
+
+use super::{Happening, What, queue::Queue, timestamp};
+use crate::{
+    clock,
+    controller::{backoff, pace::Pace},
+    lease::Moment,
+    targets::{Pause, deepest},
+};
+
+/// One that says the same of the same object within this time is counted, not written anew.
+const SERIES: i64 = 360;
+/// How many events of the last minutes are remembered for that.
+const REMEMBERED: usize = 1_024;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// One that could not be written for so long is dropped: the API server forgets them after an hour.
+const KEPT: Duration = Duration::from_secs(600);
+/// Where the server fails, and not the namespace, its return is noticed within seconds.
+const SERVER_AWAY: Duration = Duration::from_secs(5);
+const CONTROLLER: &str = "redlock.dev/operator";
+/// The API refuses a longer note.
+const NOTE: usize = 1_000;
+
+type Key = (What, Option<String>, String);
+
+/// An event that waits.
+#[derive(Debug)]
+struct Waiting {
+    happening: Happening,
+    at: Timestamp,
+    since: Moment,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    /// The server never takes this event.
+    Never,
+    /// The namespace, or the rights in it, do not allow it now.
+    RefusedNow,
+    /// The server answers nothing, or that it failed.
+    Failed,
+}
+
+struct Recorder {
+    client: Client,
+    instance: String,
+    written: HashMap<Key, Event>,
+}
+
+/// Runs until nothing can be told any more.
+pub(super) async fn record(
+    client: Client,
+    instance: String,
+    pace: Arc<Pace>,
+    mut told: mpsc::Receiver<Happening>,
+) {
+    let (mut queue, mut pause) = (Queue::default(), Pause::default());
+    let mut recorder = Recorder {
+        client,
+        instance,
+        written: HashMap::new(),
+    };
+    loop {
+        let open = loop {
+            match told.try_recv() {
+                Ok(happening) => push(&mut queue, happening),
+                Err(error) => break error == TryRecvError::Empty,
+            }
+        };
+        let now = clock::now();
+        let Some((namespace, waiting)) = queue.next(now) else {
+            if !open {
+                return;
+            }
+            let due = queue.due_at(now).unwrap_or(now + KEPT);
+            tokio::select! {
+                happening = told.recv() => if let Some(happening) = happening {
+                    push(&mut queue, happening);
+                },
+                () = clock::sleep_until(due) => {}
+            }
+            continue;
+        };
+        if now.since(waiting.since) > KEPT {
+            queue.dropped(&namespace);
+            continue;
+        }
+        pace.told().await;
+        let outcome = recorder.write(&namespace, &waiting).await;
+        let (now, jitter) = (clock::now(), fastrand::f64());
+        match outcome {
+            Outcome::Written | Outcome::Never => {
+                queue.settled(&namespace);
+                pause = Pause::default();
+            }
+            Outcome::RefusedNow => queue.put_back(&namespace, waiting, backoff::LONGEST, (now, jitter)),
+            Outcome::Failed => {
+                queue.put_back(&namespace, waiting, SERVER_AWAY, (now, jitter));
+                // Of the whole server: a wait for each namespace alone would press it with every one of them.
+                time::sleep(pause.next().unwrap_or(SERVER_AWAY)).await;
+            }
+        }
+    }
+}
+
+fn push(queue: &mut Queue<Waiting>, happening: Happening) {
+    let namespace = happening.object.namespace.clone();
+    let waiting = Waiting {
+        happening,
+        at: timestamp(),
+        since: clock::now(),
+    };
+    if let Some(dropped) = queue.push(namespace.as_deref().unwrap_or(NO_NAMESPACE), waiting) {
+        tracing::debug!(object = ?dropped.happening.object.name, "event dropped: too many wait");
+    }
+}
+
+/// Where the events of objects lie that have none.
+const NO_NAMESPACE: &str = "default";
+
+impl Recorder {
+    async fn write(&mut self, namespace: &str, waiting: &Waiting) -> Outcome {
+        let happening = &waiting.happening;
+        let uid = happening.object.uid.clone();
+        let key = (happening.what, uid, happening.note.clone());
+        let before = self.written.get(&key).filter(|event| recent(event, waiting.at));
+        let api = Api::<Event>::namespaced(self.client.clone(), namespace);
+        let counted = before.map(|event| counted(event, waiting.at));
+        let event = counted
+            .clone()
+            .unwrap_or_else(|| event(happening, namespace, &self.instance, waiting.at));
+        let write = async {
+            if counted.is_none() {
+                return api.create(&PostParams::default(), &event).await;
+            }
+            let name = event.metadata.name.clone().unwrap_or_default();
+            let series = serde_json::json!({ "series": event.series });
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(&series))
+                .await
+        };
+        match time::timeout(PATIENCE, write).await {
+            Ok(Ok(_)) => {
+                self.remember(key, event, waiting.at);
+                Outcome::Written
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(namespace, error = deepest(&error), "event could not be written");
+                if counted.is_some() {
+                    // It may be gone: the next of the same is written anew.
+                    self.written.remove(&key);
+                }
+                outcome(&error)
+            }
+            Err(_) => Outcome::Failed,
+        }
+    }
+
+    fn remember(&mut self, key: Key, event: Event, now: Timestamp) {
+        if self.written.len() >= REMEMBERED {
+            self.written.retain(|_, event| recent(event, now));
+        }
+        if self.written.len() >= REMEMBERED {
+            self.written.clear();
+        }
+        self.written.insert(key, event);
+    }
+}
+
+/// What an answer of the server says about trying again.
+fn outcome(error: &kube::Error) -> Outcome {
+    let kube::Error::Api(status) = error else {
+        return Outcome::Failed;
+    };
+    let causes = || status.details.iter().flat_map(|details| &details.causes);
+    match status.code {
+        // It takes nothing new until it is gone.
+        403 if causes().any(|cause| cause.reason == "NamespaceTerminating") => Outcome::Never,
+        // A quota, or a server that has just started and does not know the roles yet: until then it forbids everything.
+        403 => Outcome::RefusedNow,
+        // Credentials that are being replaced, and a server under pressure.
+        401 | 408 | 429 => Outcome::Failed,
+        code if code < 500 => Outcome::Never,
+        _ => Outcome::Failed,
+    }
+}
+
+fn recent(event: &Event, now: Timestamp) -> bool {
+    let last = event.series.as_ref().map(|series| series.last_observed_time.0);
+    let last = last.or_else(|| event.event_time.as_ref().map(|time| time.0));
+    last.is_some_and(|last| now.as_second() - last.as_second() < SERIES)
+}
+
+/// The same event, once more.
+fn counted(before: &Event, now: Timestamp) -> Event {
+    let count = before.series.as_ref().map_or(2, |series| series.count + 1);
+    Event {
+        series: Some(EventSeries {
+            count,
+            last_observed_time: MicroTime(now),
+        }),
+        ..before.clone()
+    }
+}
+
+fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp) -> Event {
+    let Happening { what, object, note } = happening;
+    let name = object.name.clone().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            // Two things of one object in one nanosecond: the second is refused, and dropped.
+            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        action: Some(what.action().into()),
+        reason: Some(what.name().into()),
+        type_: Some(what.kind().into()),
+        note: Some(note.chars().take(NOTE).collect()),
+        event_time: Some(MicroTime(now)),
+        regarding: Some(object.clone()),
+        reporting_controller: Some(CONTROLLER.into()),
+        reporting_instance: Some(instance.chars().take(128).collect()),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> kube::Error {
+        kube::Error::Api(serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn only_what_can_still_succeed_is_tried_again() {
+        let terminating = r#"{"status": "Failure", "code": 403, "reason": "Forbidden", "message": "it is being terminated",
+            "details": {"causes": [{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]}}"#;
+        let status =
+            |code: u16| format!(r#"{{"status": "Failure", "code": {code}, "reason": "", "message": "no"}}"#);
+        for (text, wanted) in [
+            (terminating.to_owned(), Outcome::Never),
+            (status(403), Outcome::RefusedNow),
+            (status(404), Outcome::Never),
+            (status(409), Outcome::Never),
+            (status(422), Outcome::Never),
+            (status(401), Outcome::Failed),
+            (status(429), Outcome::Failed),
+            (status(500), Outcome::Failed),
+            (status(503), Outcome::Failed),
+        ] {
+            assert_eq!(outcome(&refusal(&text)), wanted, "{text}");
+        }
+    }
+}

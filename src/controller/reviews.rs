@@ -1,0 +1,224 @@
+//! Reviews of bearer tokens by the API server: the user of a token (TokenReview), and whether that user may get a path
+//! (SubjectAccessReview). Answers are cached for a short time.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, api::PostParams};
+use ring::digest::{SHA256, digest};
+use tokio::{sync::Semaphore, time};
+
+use crate::{
+    clock,
+    lease::Moment,
+    operator::guarded::{Review, Reviewer},
+    targets::deepest,
+};
+
+/// A revoked right ends within this time.
+const ALLOWED: Duration = Duration::from_secs(60);
+/// A granted right begins within this time.
+const REFUSED: Duration = Duration::from_secs(5);
+/// Answers that are remembered at once.
+const KEPT: usize = 256;
+/// Concurrent reviews: a client that sends invented tokens must not load the API server.
+const AT_ONCE: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Reviews {
+    client: Client,
+    remembered: Mutex<Remembered>,
+    asking: Semaphore,
+}
+
+impl Reviews {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            remembered: Mutex::default(),
+            asking: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    async fn answer(&self, token: &str, path: &str) -> Review {
+        if let Some(known) = self.with(|remembered| remembered.get(token, path, clock::now())) {
+            return known;
+        }
+        let Ok(_turn) = self.asking.try_acquire() else {
+            return Review::Unavailable;
+        };
+        let review = match time::timeout(PATIENCE, self.ask(token, path)).await {
+            Ok(Ok(review)) => review,
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    path,
+                    reason = deepest(&error),
+                    "a bearer token could not be reviewed"
+                );
+                Review::Unavailable
+            }
+            Err(_) => Review::Unavailable,
+        };
+        self.with(|remembered| remembered.put(token, path, &review, clock::now()));
+        review
+    }
+
+    async fn ask(&self, token: &str, path: &str) -> kube::Result<Review> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.to_owned()),
+                ..TokenReviewSpec::default()
+            },
+            ..TokenReview::default()
+        };
+        let reviewed = Api::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        let status = reviewed.status.unwrap_or_default();
+        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
+            return Ok(Review::Unauthenticated);
+        };
+        let name = user.username.clone().unwrap_or_default();
+        let review = SubjectAccessReview {
+            spec: access_to(path, user),
+            ..SubjectAccessReview::default()
+        };
+        let reviewed = Api::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
+        let allowed = reviewed
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        Ok(if allowed {
+            Review::Allowed
+        } else {
+            Review::Forbidden(name)
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Remembered) -> T) -> T {
+        // Nothing that panics is done under it.
+        f(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Reviewer for Reviews {
+    fn review<'a>(&'a self, token: &'a str, path: &'a str) -> BoxFuture<'a, Review> {
+        self.answer(token, path).boxed()
+    }
+}
+
+fn access_to(path: &str, user: UserInfo) -> SubjectAccessReviewSpec {
+    SubjectAccessReviewSpec {
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: Some(path.to_owned()),
+            verb: Some("get".to_owned()),
+        }),
+        user: user.username,
+        uid: user.uid,
+        groups: user.groups,
+        extra: user.extra,
+        ..SubjectAccessReviewSpec::default()
+    }
+}
+
+/// SHA-256 of a token, so that the size of an entry does not depend on the client and memory holds no token.
+type Hashed = [u8; 32];
+
+fn hashed(token: &str) -> Hashed {
+    let mut hashed = Hashed::default();
+    // SHA-256 has 32 bytes, which is what both sides of this have.
+    hashed.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    hashed
+}
+
+/// Answers by token and path, each until it has to be asked for again.
+#[derive(Default)]
+struct Remembered(HashMap<(Hashed, String), (Moment, Review)>);
+
+impl Remembered {
+    fn get(&self, token: &str, path: &str, now: Moment) -> Option<Review> {
+        let (until, review) = self.0.get(&(hashed(token), path.to_owned()))?;
+        (now < *until).then(|| review.clone())
+    }
+
+    fn put(&mut self, token: &str, path: &str, review: &Review, now: Moment) {
+        let length = match review {
+            Review::Allowed => ALLOWED,
+            Review::Unauthenticated | Review::Forbidden(_) => REFUSED,
+            Review::Unavailable => return,
+        };
+        self.0.retain(|_, (until, _)| now < *until);
+        if self.0.len() >= KEPT {
+            // Allowed tokens must stay when a client sends many invented ones.
+            self.0.retain(|_, (_, review)| *review == Review::Allowed);
+        }
+        if self.0.len() < KEPT {
+            let key = (hashed(token), path.to_owned());
+            self.0.insert(key, (now + length, review.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn answers_are_remembered_for_a_time_and_by_path() {
+        let mut remembered = Remembered::default();
+        let forbidden = Review::Forbidden("reader".into());
+        remembered.put("a", "/metrics", &Review::Allowed, at(0));
+        remembered.put("a", "/locks", &forbidden, at(0));
+        remembered.put("b", "/metrics", &Review::Unavailable, at(0));
+        assert_eq!(remembered.get("a", "/metrics", at(59)), Some(Review::Allowed));
+        assert_eq!(remembered.get("a", "/metrics", at(60)), None);
+        assert_eq!(remembered.get("a", "/locks", at(4)), Some(forbidden));
+        assert_eq!(remembered.get("a", "/locks", at(5)), None);
+        assert_eq!(remembered.get("b", "/metrics", at(0)), None, "asked again");
+    }
+
+    #[test]
+    fn an_expired_answer_is_removed_with_the_next_one() {
+        let mut remembered = Remembered::default();
+        for number in 0..100 {
+            remembered.put(&number.to_string(), "/metrics", &Review::Unauthenticated, at(0));
+        }
+        assert_eq!(remembered.0.len(), 100);
+        remembered.put("good", "/metrics", &Review::Allowed, at(5));
+        assert_eq!(remembered.0.len(), 1);
+        assert_eq!(remembered.get("good", "/metrics", at(5)), Some(Review::Allowed));
+    }
+
+    #[test]
+    fn tokens_are_remembered_by_their_sha_256() {
+        let hex: String = hashed("abc").iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn invented_tokens_do_not_displace_allowed_ones() {
+        let mut remembered = Remembered::default();
+        remembered.put("good", "/metrics", &Review::Allowed, at(0));
+        for number in 0..10_000 {
+            remembered.put(&number.to_string(), "/metrics", &Review::Unauthenticated, at(1));
+        }
+        assert!(remembered.0.len() <= KEPT);
+        assert_eq!(remembered.get("good", "/metrics", at(2)), Some(Review::Allowed));
+    }
+}

@@ -1,0 +1,293 @@
+use super::*;
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_nanos(seconds * 1_000_000_000)
+}
+
+fn facts() -> Facts {
+    Facts {
+        held_until: None,
+        start_after: at(0),
+        from_elsewhere: true,
+        other: None,
+        passed_on: false,
+        lost: None,
+        sibling_until: None,
+        siblings: Siblings::Unasked,
+        observes: false,
+        began: at(100),
+        ordered: None,
+        takeover_delay: Duration::from_secs(40),
+        stop: Duration::from_secs(35),
+        on_quorum_loss: OnQuorumLoss::Stop,
+    }
+}
+
+#[test]
+fn what_the_holder_may_start_runs() {
+    let held = Facts {
+        held_until: Some(at(130)),
+        ..facts()
+    };
+    assert_eq!(goal(&held, at(110)), Goal::Run);
+    let delayed = Facts {
+        start_after: at(140),
+        ..held
+    };
+    assert_eq!(goal(&delayed, at(139)), Goal::Stop(None), "by hand, say");
+    assert_eq!(goal(&delayed, at(140)), Goal::Run);
+    let unknown = Facts {
+        from_elsewhere: false,
+        ..delayed
+    };
+    assert_eq!(
+        goal(&unknown, at(139)),
+        Goal::Keep(Some(at(140))),
+        "perhaps its own"
+    );
+    // The lease is renewed meanwhile: its end is no bound.
+    let ordered = Facts {
+        ordered: Some(at(150)),
+        ..held
+    };
+    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+}
+
+#[test]
+fn a_lost_lock_is_stopped_before_its_lease_ends() {
+    let lost = Facts {
+        lost: Some(at(125)),
+        ..facts()
+    };
+    assert_eq!(goal(&lost, at(101)), Goal::Stop(Some(at(125))));
+    let elsewhere = Facts {
+        other: Some(Other::Elsewhere),
+        ..lost
+    };
+    assert_eq!(goal(&elsewhere, at(120)), Goal::Stop(Some(at(125))));
+    // It adopts what runs.
+    let sibling = Facts {
+        other: Some(Other::Sibling),
+        ..lost
+    };
+    assert_eq!(goal(&sibling, at(120)), Goal::Keep(None));
+}
+
+#[test]
+fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
+    let kept = Facts {
+        on_quorum_loss: OnQuorumLoss::KeepRunning,
+        ..facts()
+    };
+    let lost = Some(at(125));
+    let (sibling, elsewhere) = (Some(Other::Sibling), Some(Other::Elsewhere));
+    for (lost, other, passed_on, wanted) in [
+        (None, None, false, Goal::Keep(None)),
+        (lost, None, false, Goal::Keep(None)),
+        (lost, sibling, false, Goal::Keep(None)),
+        (lost, elsewhere, true, Goal::Stop(None)),
+        (None, elsewhere, true, Goal::Stop(None)),
+        (lost, None, true, Goal::Stop(None)),
+        (None, None, true, Goal::Stop(None)),
+        (None, sibling, true, Goal::Keep(None)),
+    ] {
+        let facts = Facts {
+            lost,
+            other,
+            passed_on,
+            ..kept
+        };
+        assert_eq!(goal(&facts, at(500)), wanted, "{lost:?} {other:?} {passed_on}");
+    }
+    let ordered = Facts {
+        ordered: Some(at(510)),
+        ..kept
+    };
+    assert_eq!(goal(&ordered, at(500)), Goal::Stop(Some(at(510))));
+}
+
+#[test]
+fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
+    let sibling = Facts {
+        other: Some(Other::Sibling),
+        ..facts()
+    };
+    assert_eq!(goal(&sibling, at(101)), Goal::Keep(None));
+    let seen = Facts {
+        sibling_until: Some(at(120)),
+        ..sibling
+    };
+    assert_eq!(goal(&seen, at(101)), Goal::Keep(Some(at(120))), "nobody may tell");
+    let ended = Facts {
+        sibling_until: Some(at(120)),
+        ..facts()
+    };
+    assert_eq!(
+        goal(&ended, at(121)),
+        Goal::Keep(Some(at(124))),
+        "120 + 40 - 35 - 1"
+    );
+    assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(160))), "120 + 40");
+    assert_eq!(goal(&ended, at(160)), Goal::Stop(None), "by hand, hours later");
+}
+
+#[test]
+fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
+    // LabelPods: no stop time, 5 s of delay.
+    let ended = Facts {
+        sibling_until: Some(at(120)),
+        stop: Duration::ZERO,
+        takeover_delay: Duration::from_secs(5),
+        ..facts()
+    };
+    assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
+    assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
+    // Told that another cluster does not wait, this one does not either.
+    let at_once = Facts {
+        takeover_delay: Duration::ZERO,
+        ..ended
+    };
+    assert_eq!(goal(&at_once, at(120)), Goal::Stop(None));
+}
+
+#[test]
+fn who_observes_follows_what_is_seen_and_no_longer() {
+    let seen = |other, sibling_until| Facts {
+        observes: true,
+        other,
+        sibling_until,
+        on_quorum_loss: OnQuorumLoss::KeepRunning,
+        ..facts()
+    };
+    for (other, until, now, expected) in [
+        (Some(Other::Sibling), Some(at(120)), 100, Goal::Run),
+        (Some(Other::Elsewhere), None, 100, Goal::Stop(None)),
+        // Ended, or not seen any more: without any delay.
+        (None, Some(at(120)), 120, Goal::Stop(None)),
+        // Not looked yet.
+        (None, None, 100, Goal::Keep(Some(at(101)))),
+        (None, None, 101, Goal::Stop(None)),
+    ] {
+        assert_eq!(goal(&seen(other, until), at(now)), expected);
+    }
+    let ordered = Facts {
+        ordered: Some(at(150)),
+        ..seen(Some(Other::Sibling), None)
+    };
+    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+}
+
+#[test]
+fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
+    assert_eq!(goal(&facts(), at(100)), Goal::Keep(Some(at(101))));
+    assert_eq!(goal(&facts(), at(101)), Goal::Stop(None));
+}
+
+/// Without a majority; the siblings were asked at 100.
+fn blind(siblings: Siblings) -> Facts {
+    Facts { siblings, ..facts() }
+}
+
+#[test]
+fn blind_replica_keeps_what_a_sibling_has_in_hand() {
+    let held = blind(Siblings::Held(at(120)));
+    assert_eq!(goal(&held, at(110)), Goal::Keep(Some(at(120))));
+    // Whatever it believed before: the sibling sees more.
+    for (other, sibling_until, passed_on) in [
+        (Some(Other::Elsewhere), None, true),
+        (Some(Other::Sibling), Some(at(111)), false),
+        (None, Some(at(50)), false),
+    ] {
+        let facts = Facts {
+            other,
+            sibling_until,
+            passed_on,
+            ..held
+        };
+        assert_eq!(goal(&facts, at(110)), Goal::Keep(Some(at(120))), "{other:?}");
+    }
+    let free = blind(Siblings::Free(at(100)));
+    assert_eq!(goal(&free, at(101)), Goal::Keep(Some(at(102))));
+    let observes = Facts {
+        observes: true,
+        ..held
+    };
+    assert_eq!(goal(&observes, at(110)), Goal::Keep(Some(at(120))), "of an agent");
+}
+
+#[test]
+fn the_proof_of_a_sibling_expires_by_itself() {
+    // The sibling died right after its answer: another cluster begins at 120 + 40.
+    let held = Facts {
+        sibling_until: Some(at(120)),
+        ..blind(Siblings::Held(at(120)))
+    };
+    assert_eq!(goal(&held, at(120)), Goal::Keep(Some(at(124))));
+    assert_eq!(goal(&held, at(124)), Goal::Stop(Some(at(160))));
+    let free = blind(Siblings::Free(at(100)));
+    assert_eq!(goal(&free, at(102)), Goal::Stop(None));
+    for siblings in [Siblings::Silent, Siblings::Unasked] {
+        assert_eq!(goal(&blind(siblings), at(110)), Goal::Stop(None));
+    }
+}
+
+#[test]
+fn blind_replica_stops_what_a_sibling_sees_elsewhere() {
+    assert_eq!(goal(&blind(Siblings::Elsewhere), at(110)), Goal::Stop(None));
+    let kept = Facts {
+        on_quorum_loss: OnQuorumLoss::KeepRunning,
+        ..blind(Siblings::Elsewhere)
+    };
+    assert_eq!(goal(&kept, at(110)), Goal::Stop(None));
+    let lost = Facts {
+        lost: Some(at(125)),
+        ..blind(Siblings::Elsewhere)
+    };
+    assert_eq!(goal(&lost, at(110)), Goal::Stop(Some(at(125))));
+}
+
+#[test]
+fn blind_replica_waits_for_answers_where_that_is_safe() {
+    let waits = blind(Siblings::Awaited(at(112)));
+    assert_eq!(goal(&waits, at(110)), Goal::Keep(Some(at(112))));
+    assert_eq!(goal(&waits, at(112)), Goal::Stop(None));
+    // A bound is kept.
+    let bound = Facts {
+        sibling_until: Some(at(80)),
+        ..waits
+    };
+    assert_eq!(goal(&bound, at(110)), Goal::Stop(Some(at(120))));
+    // The stop of what was held must begin before its lease ends.
+    let lost = Facts {
+        lost: Some(at(147)),
+        ..waits
+    };
+    let begin = at(147) - Duration::from_millis(35_500);
+    assert_eq!(goal(&lost, at(110)), Goal::Keep(Some(begin)));
+    assert_eq!(goal(&lost, begin), Goal::Stop(Some(at(147))));
+    let ordered = Facts {
+        ordered: Some(at(150)),
+        ..waits
+    };
+    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+}
+
+#[test]
+fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it() {
+    let lost = Facts {
+        lost: Some(at(119)),
+        ..blind(Siblings::Held(at(120)))
+    };
+    assert_eq!(goal(&lost, at(101)), Goal::Keep(Some(at(120))));
+    let at_once = Facts {
+        takeover_delay: Duration::from_secs(35),
+        ..lost
+    };
+    assert_eq!(goal(&at_once, at(101)), Goal::Stop(Some(at(119))));
+    // Its own lease counts while it lasts, whatever it sees.
+    let held = Facts {
+        held_until: Some(at(130)),
+        ..blind(Siblings::Silent)
+    };
+    assert_eq!(goal(&held, at(110)), Goal::Run);
+}

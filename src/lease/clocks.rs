@@ -1,0 +1,131 @@
+//! The clocks of the masters against the own boot-time clock: `not_after`, and whose clock stepped.
+//!
+//! One reply tells that two clocks moved against each other, not which of them did. When a majority of the masters moves
+//! by the same amount at the same time, it was the local clock: a virtual machine was paused and its clock stood still.
+
+mod offset;
+
+use std::time::Duration;
+
+use super::{Moment, QuorumSize};
+use offset::{Offset, Step};
+
+/// One reading of a master's TIME: it was read between `sent` and `received`.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Microseconds since 1970, by the master.
+    pub master: u64,
+    pub sent: Moment,
+    pub received: Moment,
+}
+
+/// What a reply shows of the clocks. A vote that shows a step is unknown, whichever clock it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Judgement {
+    Steady,
+    /// This master and the local clock moved against each other; the master counts as unknown from now on.
+    MasterStepped,
+    /// A step of the local clock that the replies of other masters have already shown.
+    Explained,
+    /// The local clock stepped. Every moment that was read before is worth nothing: all authority ends, and no request
+    /// under way may lead to any.
+    LocalStepped,
+}
+
+/// What is known of the clocks of all masters of a quorum.
+#[derive(Debug)]
+pub struct Clocks {
+    majority: usize,
+    masters: Vec<Offset>,
+    /// The last step of the local clock.
+    local: Option<Step>,
+}
+
+impl Clocks {
+    #[must_use]
+    pub fn new(size: QuorumSize, longest_lease: Duration) -> Self {
+        Self {
+            majority: size.majority(),
+            masters: (0..size.masters()).map(|_| Offset::new(longest_lease)).collect(),
+            local: None,
+        }
+    }
+
+    /// Takes one reading of one master's clock.
+    pub fn sample(&mut self, master: usize, sample: Sample) -> Judgement {
+        let Some(offset) = self.masters.get_mut(master) else {
+            return Judgement::Steady;
+        };
+        if !offset.sample(sample) {
+            return Judgement::Steady;
+        }
+        // A reply that was under way meanwhile hides it until the next one.
+        let explained = self.local.is_some_and(|local| offset.absolve(&local));
+        let Some(local) = self.common_step() else {
+            return if explained {
+                Judgement::Explained
+            } else {
+                Judgement::MasterStepped
+            };
+        };
+        self.local = Some(local);
+        for offset in &mut self.masters {
+            if offset.absolve(&local) {
+                offset.forget_steps();
+            } else {
+                offset.forget();
+            }
+        }
+        Judgement::LocalStepped
+    }
+
+    /// One step, by its amount and its time, that explains the last steps of a majority.
+    fn common_step(&self) -> Option<Step> {
+        let steps: Vec<&Step> = self.masters.iter().flat_map(Offset::steps).collect();
+        // Intervals that share a point share the lower end of one of them.
+        let points = steps
+            .iter()
+            .flat_map(|a| steps.iter().map(|b| (a.least, b.since)));
+        points.into_iter().find_map(|(amount, time)| {
+            let of = |offset: &Offset| offset.steps().find(|step| step.covers(amount, time)).copied();
+            let covering: Vec<Step> = self.masters.iter().filter_map(of).collect();
+            let enough = covering.len() >= self.majority;
+            let common = |one: Step, other: Step| one.common(&other);
+            covering
+                .into_iter()
+                .map(Some)
+                .reduce(|a, b| common(a?, b?))
+                .filter(|_| enough)?
+        })
+    }
+
+    /// Another server answers from now on: its clock is no witness of a step. A step that was seen still counts.
+    pub fn forget(&mut self, master: usize) {
+        if let Some(offset) = self.masters.get_mut(master) {
+            offset.forget();
+        }
+    }
+
+    /// How long this master still counts as unknown after a step.
+    #[must_use]
+    pub fn distrusted(&self, master: usize, now: Moment) -> Option<Duration> {
+        self.masters.get(master)?.distrusted(now)
+    }
+
+    /// The master's clock at `now`, never later than it really is, plus `deadline`; in microseconds. `None` before
+    /// the first sample.
+    #[must_use]
+    pub fn not_after(&self, master: usize, now: Moment, deadline: Duration) -> Option<u64> {
+        self.masters.get(master)?.not_after(now, deadline)
+    }
+
+    /// Offset against `unix_now` (the own wall clock at `now`) in seconds, for people.
+    #[must_use]
+    pub fn seconds(&self, master: usize, now: Moment, unix_now: Duration) -> Option<f64> {
+        self.masters.get(master)?.seconds(now, unix_now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

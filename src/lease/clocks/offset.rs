@@ -1,0 +1,220 @@
+//! One master's clock.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::{Moment, Sample};
+
+/// The least step that is one, beside what the rates explain. The drift of the shortest lease there may be (2 s) is
+/// 22 ms; a smaller step fits into the drift of every lease.
+const STEP: Duration = Duration::from_millis(22);
+
+/// Rates of clocks differ by less than this part (assumption A3).
+const RATE: u32 = 100;
+
+/// A clock that is slewed moves a little between two replies: each is also compared with those of the last second, kept
+/// at this distance.
+const KEEP_EVERY: Duration = Duration::from_millis(250);
+const KEEP_FOR: Duration = Duration::from_secs(1);
+
+/// Of explanations of one step.
+const MOST_STEPS: usize = 12;
+
+fn micros(duration: Duration) -> i128 {
+    i128::try_from(duration.as_micros()).unwrap_or(i128::MAX)
+}
+
+impl Sample {
+    fn at(moment: Moment) -> i128 {
+        i128::from(moment.as_nanos() / 1_000)
+    }
+
+    /// Bounds of the offset (master minus own clock) in microseconds.
+    fn bounds(&self) -> (i128, i128) {
+        let master = i128::from(self.master);
+        (master - Self::at(self.received), master - Self::at(self.sent))
+    }
+
+    /// The least that the master's clock shows at `now`, in microseconds.
+    fn least(&self, now: Moment) -> u64 {
+        let passed = now.since(self.received);
+        let passed = u64::try_from((passed - passed / RATE).as_micros()).unwrap_or(u64::MAX / 2);
+        self.master.saturating_add(passed)
+    }
+
+    /// The step since `before`, if there is one beyond both round trips and what the rates explain.
+    fn step_since(&self, before: &Self, distrusted_until: Moment) -> Option<Step> {
+        let ((low, high), (low_before, high_before)) = (self.bounds(), before.bounds());
+        let (least, most) = (low - high_before, high - low_before);
+        let rates = micros(self.received.since(before.sent) / RATE);
+        let allowed = micros(STEP) + rates;
+        (least > allowed || most < -allowed).then(|| Step {
+            // Two masters are not asked at the same instant, and a clock may be slewed.
+            least: least - allowed,
+            most: most + allowed,
+            since: before.sent,
+            until: self.received,
+            distrusted_until,
+        })
+    }
+}
+
+/// The master's clock and the local one moved against each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// By how many microseconds the master's clock went ahead.
+    pub(super) least: i128,
+    most: i128,
+    /// When, by the local clock.
+    pub(super) since: Moment,
+    until: Moment,
+    /// What held for the master before it.
+    distrusted_until: Moment,
+}
+
+impl Step {
+    /// Both as one, which began with this one.
+    fn with(&self, next: &Self) -> Self {
+        Self {
+            least: self.least + next.least,
+            most: self.most + next.most,
+            since: self.since,
+            until: next.until,
+            distrusted_until: self.distrusted_until,
+        }
+    }
+
+    /// What explains both, if anything does.
+    pub(super) fn common(&self, other: &Self) -> Option<Self> {
+        let common = Self {
+            least: self.least.max(other.least),
+            most: self.most.min(other.most),
+            since: self.since.max(other.since),
+            until: self.until.min(other.until),
+            distrusted_until: self.distrusted_until,
+        };
+        (common.least <= common.most && common.since <= common.until).then_some(common)
+    }
+
+    pub(super) fn covers(&self, amount: i128, time: Moment) -> bool {
+        (self.least..=self.most).contains(&amount) && (self.since..=self.until).contains(&time)
+    }
+}
+
+/// What is known of one master's clock.
+#[derive(Debug)]
+pub(super) struct Offset {
+    last: Option<Sample>,
+    /// The one that bounds the master's clock best. A reply that was read late says that its clock shows less than it does.
+    best: Option<Sample>,
+    /// Of about the last second, oldest first.
+    kept: VecDeque<Sample>,
+    /// What the last step may have been: one for each earlier sample that witnesses it; and, since a master may answer while
+    /// the local clock stands still, together with the one before that it may have been a part of.
+    steps: Vec<Step>,
+    distrusted_until: Moment,
+    /// 1.02 × the longest lease.
+    distrust: Duration,
+}
+
+impl Offset {
+    pub(super) fn new(longest_lease: Duration) -> Self {
+        Self {
+            last: None,
+            best: None,
+            kept: VecDeque::new(),
+            steps: Vec::new(),
+            distrusted_until: Moment::default(),
+            distrust: longest_lease * 102 / 100,
+        }
+    }
+
+    /// Takes a sample; true if it shows a step.
+    ///
+    /// A sample older than the distrust is no witness: no lease is left that a step before it could have harmed.
+    pub(super) fn sample(&mut self, sample: Sample) -> bool {
+        let witnesses = self.last.iter().chain(&self.kept);
+        let mut steps: Vec<Step> = witnesses
+            .filter(|before| sample.received.since(before.received) <= self.distrust)
+            .filter_map(|before| sample.step_since(before, self.distrusted_until))
+            .collect();
+        let last = steps.first().copied();
+        if let Some(last) = last {
+            let parts = self.steps.iter().filter(|before| last.since <= before.until);
+            steps.extend(parts.map(|before| before.with(&last)));
+            steps.truncate(MOST_STEPS);
+            self.forget();
+            self.steps = steps;
+            self.distrusted_until = sample.received + self.distrust;
+        }
+        self.keep(sample);
+        last.is_some()
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        let now = sample.received;
+        self.last = Some(sample);
+        if self.best.is_none_or(|best| sample.master >= best.least(now)) {
+            self.best = Some(sample);
+        }
+        let due = |newest: &Sample| now.since(newest.received) >= KEEP_EVERY;
+        if self.kept.back().is_none_or(due) {
+            self.kept.push_back(sample);
+        }
+        while self
+            .kept
+            .get(1)
+            .is_some_and(|second| now.since(second.received) >= KEEP_FOR)
+        {
+            self.kept.pop_front();
+        }
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter()
+    }
+
+    /// The last step was this one of the local clock, if it explains it: the master is trusted as before. The step is still
+    /// a witness, since there may have been another one in the same time.
+    pub(super) fn absolve(&mut self, local: &Step) -> bool {
+        let explained = self.steps().find(|step| step.common(local).is_some()).copied();
+        let Some(step) = explained else { return false };
+        self.distrusted_until = step.distrusted_until;
+        true
+    }
+
+    /// What was learned of the clock since then stays.
+    pub(super) fn forget_steps(&mut self) {
+        self.steps.clear();
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.last, self.best) = (None, None);
+        self.kept.clear();
+        self.steps.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
+        let left = self.distrusted_until.left(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    pub(super) fn not_after(&self, now: Moment, deadline: Duration) -> Option<u64> {
+        let deadline = u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX / 2);
+        Some(self.best?.least(now).saturating_add(deadline))
+    }
+
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "microseconds since 1970 fit into 53 bits"
+    )]
+    pub(super) fn seconds(&self, now: Moment, unix_now: Duration) -> Option<f64> {
+        let last = self.last?;
+        let middle = last.sent + last.received.since(last.sent) / 2;
+        Some(last.master as f64 / 1e6 + now.since(middle).as_secs_f64() - unix_now.as_secs_f64())
+    }
+}

@@ -1,0 +1,217 @@
+//! Which quorum this is: the fingerprint, and a random id.
+//!
+//! Two quorums may have the same fingerprint, since masters have the same names in every environment. The id is drawn
+//! when a quorum is sealed for the first time and stands beside each seal, so that a server of another quorum in the
+//! list of masters has no vote. Pure, but for the id that is known once and for the life of the process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::OnceLock,
+};
+
+use super::{gate, look::Facts, random};
+
+/// Separates the fingerprint from the id where both are stored.
+const SEPARATOR: &str = " quorum=";
+const DIGITS: usize = 32;
+
+/// The random id of a quorum: 32 hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QuorumId(String);
+
+impl QuorumId {
+    pub(crate) fn draw() -> Self {
+        Self(format!("{:032x}", random::bits()))
+    }
+
+    /// `None` if the text is not 32 hex digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        (text.len() == DIGITS && text.chars().all(hex)).then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for QuorumId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The fingerprint and the id as the masters store them.
+pub(crate) fn stamp(fingerprint: &str, id: &QuorumId) -> String {
+    format!("{fingerprint}{SEPARATOR}{id}")
+}
+
+/// The fingerprint and the id of a stored text.
+pub(crate) fn split(stored: &str) -> (&str, Option<QuorumId>) {
+    match stored.rsplit_once(SEPARATOR) {
+        Some((fingerprint, id)) => (fingerprint, QuorumId::parse(id)),
+        None => (stored, None),
+    }
+}
+
+/// The identity of the quorum as this process knows it; its links share it.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    fingerprint: String,
+    pinned: OnceLock<(QuorumId, String)>,
+    /// The id for a quorum that has none yet. One for the life of the process: a seal whose reply was lost is not
+    /// followed by another id.
+    drawn: OnceLock<QuorumId>,
+}
+
+impl Identity {
+    /// `id`: the one that was stored before, outside the masters.
+    pub(crate) fn new(fingerprint: String, id: Option<QuorumId>) -> Self {
+        let identity = Self {
+            fingerprint,
+            pinned: OnceLock::new(),
+            drawn: OnceLock::new(),
+        };
+        if let Some(id) = id {
+            identity.pin(id);
+        }
+        identity
+    }
+
+    pub(crate) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    pub(crate) fn id(&self) -> Option<&QuorumId> {
+        self.pinned.get().map(|(id, _)| id)
+    }
+
+    /// What the scripts compare. Without the id it equals the stamp of no sealed master.
+    pub(crate) fn stamp(&self) -> &str {
+        self.pinned.get().map_or(&self.fingerprint, |(_, stamp)| stamp)
+    }
+
+    /// The first id stays: the process does not follow its masters into another quorum.
+    fn pin(&self, id: QuorumId) {
+        let stamp = stamp(&self.fingerprint, &id);
+        // A second one loses.
+        let _ = self.pinned.set((id, stamp));
+    }
+
+    /// Pins the id that so many sealed servers agree on. True if it became known by this.
+    pub(crate) fn learn<'a>(&self, shown: impl Iterator<Item = &'a Facts>, majority: usize) -> bool {
+        if self.id().is_some() {
+            return false;
+        }
+        let mut servers: BTreeMap<&QuorumId, BTreeSet<&str>> = BTreeMap::new();
+        for facts in shown.filter(|facts| facts.sealed() && self.fits(facts)) {
+            if let Some(id) = &facts.quorum {
+                servers.entry(id).or_default().insert(&facts.run_id);
+            }
+        }
+        let agreed = servers.into_iter().find(|(_, of)| of.len() >= majority);
+        agreed.map(|(id, _)| self.pin(id.clone())).is_some()
+    }
+
+    /// The id under which masters without a seal are to be sealed: the pinned one, or the one that most masters show,
+    /// sealed or in what a restart left of their memory. A tie goes to the one with more seals. `None`: no master shows
+    /// one.
+    pub(crate) fn choose<'a>(&self, shown: impl Iterator<Item = &'a Facts>) -> Option<QuorumId> {
+        if let Some(id) = self.id() {
+            return Some(id.clone());
+        }
+        let mut counts: BTreeMap<&QuorumId, (usize, usize)> = BTreeMap::new();
+        for facts in shown.filter(|facts| facts.fingerprint == self.fingerprint && self.fits(facts)) {
+            if let Some(id) = &facts.quorum {
+                let (all, sealed) = counts.entry(id).or_default();
+                *all += 1;
+                *sealed += usize::from(facts.sealed());
+            }
+        }
+        let chosen = counts.into_iter().max_by_key(|(_, count)| *count);
+        chosen.map(|(id, _)| id.clone())
+    }
+
+    pub(crate) fn has_drawn(&self) -> bool {
+        self.drawn.get().is_some()
+    }
+
+    pub(crate) fn drawn(&self) -> &QuorumId {
+        self.drawn.get_or_init(QuorumId::draw)
+    }
+
+    fn fits(&self, facts: &Facts) -> bool {
+        gate::check(facts, &self.fingerprint, None).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: char) -> QuorumId {
+        QuorumId::parse(&digit.to_string().repeat(DIGITS)).unwrap()
+    }
+
+    fn server(run_id: &str, sealed: bool, quorum: Option<char>) -> Facts {
+        Facts {
+            run_id: run_id.into(),
+            seal: if sealed { run_id.into() } else { String::new() },
+            fingerprint: "f".into(),
+            quorum: quorum.map(id),
+            replication_at_seal: "|0".into(),
+            ..gate::fit()
+        }
+    }
+
+    #[test]
+    fn stored_text_reads_back() {
+        let stored = stamp("v=1 n=3", &id('a'));
+        assert_eq!(split(&stored), ("v=1 n=3", Some(id('a'))));
+        assert_eq!(split("v=1 n=3"), ("v=1 n=3", None));
+        assert_eq!(split("f quorum=x"), ("f", None));
+        assert_eq!(
+            QuorumId::parse(&QuorumId::draw().to_string()).map(|_| ()),
+            Some(())
+        );
+    }
+
+    #[test]
+    fn id_of_a_majority_is_pinned_once() {
+        let identity = Identity::new("f".into(), None);
+        let of = |a, b| [server("r0", true, Some(a)), server("r1", true, Some(b))];
+        assert!(!identity.learn(of('a', 'b').iter(), 2));
+        // One server under two names is one server.
+        let twice = [server("r0", true, Some('a')), server("r0", true, Some('a'))];
+        assert!(!identity.learn(twice.iter(), 2));
+        let unsealed = [server("r0", true, Some('a')), server("r1", false, Some('a'))];
+        assert!(!identity.learn(unsealed.iter(), 2));
+        assert!(identity.learn(of('a', 'a').iter(), 2));
+        assert_eq!(identity.id(), Some(&id('a')));
+        assert!(!identity.learn(of('b', 'b').iter(), 2));
+        assert_eq!(identity.id(), Some(&id('a')));
+        assert_eq!(identity.stamp(), stamp("f", &id('a')));
+    }
+
+    #[test]
+    fn remembered_id_wins_over_a_majority_of_strangers() {
+        let identity = Identity::new("f".into(), Some(id('a')));
+        let strangers = [server("r0", true, Some('b')), server("r1", true, Some('b'))];
+        assert!(!identity.learn(strangers.iter(), 2));
+        assert_eq!(identity.choose(strangers.iter()), Some(id('a')));
+    }
+
+    #[test]
+    fn seals_are_given_under_the_id_that_most_masters_show() {
+        let identity = Identity::new("f".into(), None);
+        let chosen = |servers: &[Facts]| identity.choose(servers.iter());
+        assert_eq!(chosen(&[server("r0", false, None)]), None);
+        let left = [server("r0", false, Some('b')), server("r1", false, None)];
+        assert_eq!(chosen(&left), Some(id('b')));
+        let tie = [server("r0", true, Some('a')), server("r1", false, Some('b'))];
+        assert_eq!(chosen(&tie), Some(id('a')));
+        let other = Facts {
+            fingerprint: "g".into(),
+            ..server("r0", false, Some('b'))
+        };
+        assert_eq!(chosen(&[other]), None);
+    }
+}

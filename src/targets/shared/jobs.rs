@@ -1,0 +1,332 @@
+//! One watch for all Jobs of a namespace, by the CronJob that made them, however many locks switch these.
+//!
+//! What the watch shows may be behind the API server. Before a stop is confirmed by it, [`JobsOf::listed`] reads a complete
+//! list that began later: one for all that ask meanwhile.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use kube::{
+    Api, Client,
+    api::ListParams,
+    runtime::watcher::{self, Event},
+};
+use tokio::{sync::watch, task::JoinSet, time};
+
+use crate::{
+    clock,
+    lease::Moment,
+    targets::{
+        TargetError, pages,
+        slim::{Job, cron_job, finished, trimmed},
+        watch_events,
+    },
+};
+
+/// How long a list is kept for callers that asked before it began.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// Jobs that have not ended, by the CronJob that made them.
+#[derive(Debug, Default)]
+pub(in crate::targets) struct Index {
+    made: HashMap<String, BTreeMap<String, Arc<Job>>>,
+    /// The CronJob of each Job, also of those that ended; none where it has another owner.
+    makers: HashMap<String, Option<String>>,
+}
+
+impl Index {
+    /// Those of one CronJob.
+    pub(in crate::targets) fn of(&self, cron_job: &str) -> Vec<Arc<Job>> {
+        let made = self.made.get(cron_job);
+        made.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Whether this CronJob made a Job of that name; none where no Job has it.
+    pub(in crate::targets) fn is_of(&self, cron_job: &str, job: &str) -> Option<bool> {
+        let maker = self.makers.get(job)?;
+        Some(maker.as_deref() == Some(cron_job))
+    }
+
+    /// The CronJobs whose Jobs are others than before.
+    fn put(&mut self, job: Job) -> [Option<String>; 2] {
+        self.put_of(job, |_| true)
+    }
+
+    /// The same, where of the Jobs of some CronJobs their maker is enough.
+    fn put_of(&mut self, job: Job, keeps: impl Fn(&str) -> bool) -> [Option<String>; 2] {
+        let Some(name) = job.metadata.name.clone() else {
+            return [None, None];
+        };
+        let maker = cron_job(&job.metadata).map(|owner| owner.name.clone());
+        let before = self.makers.insert(name.clone(), maker.clone()).flatten();
+        let before = before.filter(|before| maker.as_ref() != Some(before));
+        if let Some(before) = &before {
+            self.take(before, &name);
+        }
+        let changed = maker.filter(|maker| {
+            if finished(&job).is_some() || !keeps(maker) {
+                return self.take(maker, &name);
+            }
+            let made = self.made.entry(maker.clone()).or_default();
+            let job = Arc::new(trimmed(job));
+            made.insert(name, job.clone()) != Some(job)
+        });
+        [before, changed]
+    }
+
+    fn remove(&mut self, name: &str) -> Option<String> {
+        let maker = self.makers.remove(name).flatten()?;
+        self.take(&maker, name);
+        Some(maker)
+    }
+
+    /// True if it was there.
+    fn take(&mut self, maker: &str, name: &str) -> bool {
+        let Some(made) = self.made.get_mut(maker) else {
+            return false;
+        };
+        let was_there = made.remove(name).is_some();
+        if made.is_empty() {
+            self.made.remove(maker);
+        }
+        was_there
+    }
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    /// None before the first list is complete.
+    known: Option<Index>,
+    /// A list that is not complete yet.
+    coming: Index,
+    trouble: Option<TargetError>,
+    /// Counts the changes of each CronJob that is followed.
+    followers: HashMap<String, watch::Sender<u64>>,
+}
+
+impl Content {
+    fn tell(&self, cron_jobs: impl IntoIterator<Item = String>) {
+        for name in cron_jobs {
+            if let Some(follower) = self.followers.get(&name) {
+                follower.send_modify(|count| *count += 1);
+            }
+        }
+    }
+
+    fn tell_all(&self) {
+        let all = self.followers.values();
+        all.for_each(|follower| follower.send_modify(|count| *count += 1));
+    }
+
+    fn see(&mut self, event: Event<Job>) {
+        match event {
+            Event::Init => self.coming = Index::default(),
+            Event::InitApply(job) => drop(self.coming.put(job)),
+            Event::InitDone => {
+                self.known = Some(std::mem::take(&mut self.coming));
+                self.trouble = None;
+                self.tell_all();
+            }
+            Event::Apply(job) => {
+                let changed = self.known.as_mut().map(|known| known.put(job));
+                self.tell(changed.into_iter().flatten().flatten());
+            }
+            Event::Delete(job) => {
+                let name = job.metadata.name.unwrap_or_default();
+                let changed = self.known.as_mut().and_then(|known| known.remove(&name));
+                self.tell(changed);
+            }
+        }
+    }
+
+    /// Only a complete list ends trouble that was reported.
+    fn fail(&mut self, error: Option<TargetError>) {
+        if error.is_some() && self.trouble != error {
+            self.trouble = error;
+            self.tell_all();
+        }
+    }
+}
+
+/// How far the last list is.
+#[derive(Clone, Debug)]
+enum Listing {
+    Idle,
+    Running(Moment),
+    /// When it began, and what it found.
+    Done(Moment, Result<Arc<Index>, TargetError>),
+}
+
+/// Those of one namespace. Ends with the last that follows.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    content: Arc<Mutex<Content>>,
+    /// Changes when a list is asked for.
+    wanted: watch::Sender<()>,
+    lists: watch::Receiver<Listing>,
+    /// Aborted when this is dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl Jobs {
+    pub(super) fn follow(client: &Client, namespace: &str) -> Self {
+        let api = Api::<Job>::namespaced(client.clone(), namespace);
+        let content = Arc::new(Mutex::new(Content::default()));
+        let (wanted, asked) = watch::channel(());
+        let (tell, lists) = watch::channel(Listing::Idle);
+        let what = format!("following jobs in namespace {namespace}");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(run(api.clone(), content.clone(), what));
+        let what = format!("listing jobs in namespace {namespace}");
+        tasks.spawn(list(api, content.clone(), asked, tell, what));
+        Self {
+            content,
+            wanted,
+            lists,
+            _tasks: tasks,
+        }
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn run(api: Api<Job>, content: Arc<Mutex<Content>>, what: String) {
+    let config = watcher::Config::default().page_size(pages::PAGE);
+    let mut events = pin!(watch_events(api, config));
+    while let Some(event) = events.next().await {
+        let mut content = content.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Ok(event) => content.see(event),
+            Err(error) => content.fail(super::watch::failure(&what, &error)),
+        }
+    }
+}
+
+async fn list(
+    api: Api<Job>,
+    content: Arc<Mutex<Content>>,
+    mut wanted: watch::Receiver<()>,
+    lists: watch::Sender<Listing>,
+    what: String,
+) {
+    while wanted.changed().await.is_ok() {
+        wanted.mark_unchanged();
+        let began = clock::now();
+        lists.send_replace(Listing::Running(began));
+        let followed: HashSet<String> = {
+            let content = content.lock().unwrap_or_else(PoisonError::into_inner);
+            content.followers.keys().cloned().collect()
+        };
+        let mut index = Index::default();
+        let found = pages::all(&api, ListParams::default(), |job| {
+            index.put_of(job, |cron_job| followed.contains(cron_job));
+            None::<()>
+        })
+        .await;
+        let found = found.map(|_| Arc::new(index));
+        let found = found.map_err(|error| TargetError::of(&*what, &error));
+        lists.send_replace(Listing::Done(began, found));
+        if time::timeout(KEPT, wanted.changed()).await.is_err() {
+            lists.send_replace(Listing::Idle);
+        } else {
+            wanted.mark_changed();
+        }
+    }
+}
+
+/// The Jobs of one CronJob.
+#[derive(Clone, Debug)]
+pub(in crate::targets) struct JobsOf {
+    jobs: Arc<Jobs>,
+    cron_job: String,
+    changes: watch::Receiver<u64>,
+}
+
+impl JobsOf {
+    pub(super) fn new(jobs: Arc<Jobs>, cron_job: &str) -> Self {
+        let mut content = jobs.content();
+        content
+            .followers
+            .retain(|_, follower| follower.receiver_count() > 0);
+        let follower = content.followers.entry(cron_job.to_owned());
+        let changes = follower.or_insert_with(|| watch::channel(0).0).subscribe();
+        drop(content);
+        Self {
+            jobs,
+            cron_job: cron_job.to_owned(),
+            changes,
+        }
+    }
+
+    /// As the watch shows them: none before the first list is complete.
+    pub(in crate::targets) fn known(&self) -> Result<Option<Vec<Arc<Job>>>, TargetError> {
+        let content = self.jobs.content();
+        match (&content.known, &content.trouble) {
+            (_, Some(error)) => Err(error.clone()),
+            (Some(known), None) => Ok(Some(known.of(&self.cron_job))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whether this CronJob made a Job of that name, as the watch shows it; none where no Job has it.
+    pub(in crate::targets) fn is_known(&self, job: &str) -> Option<bool> {
+        let content = self.jobs.content();
+        content.known.as_ref()?.is_of(&self.cron_job, job)
+    }
+
+    /// All Jobs of the namespace, by a list that began at this moment or later. A caller that gave up before it was
+    /// complete asks again with the same moment.
+    pub(in crate::targets) async fn listed(&self, since: Moment) -> Result<Arc<Index>, TargetError> {
+        let mut lists = self.jobs.lists.clone();
+        loop {
+            let wanted = match &*lists.borrow_and_update() {
+                Listing::Done(began, found) if *began >= since => return found.clone(),
+                Listing::Running(began) => *began < since,
+                Listing::Done(..) | Listing::Idle => true,
+            };
+            if wanted {
+                self.jobs.wanted.send_replace(());
+            }
+            if lists.changed().await.is_err() {
+                return Err(TargetError::Api {
+                    what: "listing jobs".into(),
+                    reason: "the task that lists them ended".into(),
+                    refusal: true,
+                });
+            }
+        }
+    }
+
+    /// The answer to a write, before the watch shows it; none where the Job is gone.
+    pub(in crate::targets) fn put(&self, name: &str, job: Option<Job>) {
+        let mut content = self.jobs.content();
+        if let Some(known) = &mut content.known {
+            match job {
+                Some(job) => drop(known.put(job)),
+                None => drop(known.remove(name)),
+            }
+        }
+    }
+
+    /// Grows with each change of them.
+    pub(in crate::targets) fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Until one of them is another than before, or whether they can be followed changes.
+    pub(in crate::targets) async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Whether the controller of Jobs has seen a suspension. Until then it may still create pods.
+//!
+//! A Job that was resumed a moment ago may still have the condition `Suspended` of the suspension before, which proves
+//! nothing of the next one. The operator removes that condition before it suspends the Job again, so that one that is
+//! there afterwards was written by a controller that has seen the new suspension: its writes are for the latest version
+//! only. A condition that a write of the operator to `suspend` leaves in place is remembered as old, by an annotation of
+//! the Job too: another writer may suspend a Job that was resumed a moment ago, and another replica may take over.
+
+use std::{
+    borrow::Borrow,
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::{api::batch::v1::JobCondition, apimachinery::pkg::apis::meta::v1::Time};
+use kube::Api;
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::{
+    job::{is_heeded, is_suspended},
+    write::{Write, patch, patch_status},
+};
+use crate::targets::{
+    TargetError,
+    slim::{Job, OLD_CONDITION},
+};
+
+/// The condition is removed in this time, or the Job is suspended without: that must not wait.
+const BRIEFLY: Duration = Duration::from_millis(500);
+
+/// Jobs that were suspended or resumed while they had the condition of an earlier suspension: its time, by the UID of the Job.
+#[derive(Debug, Default)]
+pub(super) struct Suspensions(Mutex<BTreeMap<String, Option<Time>>>);
+
+impl Suspensions {
+    /// By a condition that is newer than the last start.
+    pub(super) fn is_heeded(&self, job: &Job) -> bool {
+        is_heeded(job) && !self.is_stale(job)
+    }
+
+    /// Suspends a Job by this change.
+    pub(super) async fn suspend(
+        &self,
+        api: &Api<Job>,
+        job: &Job,
+        change: &Value,
+        what: &str,
+    ) -> Result<Write<Job>, TargetError> {
+        if !is_suspended(job) && suspended(job).is_some() {
+            match time::timeout(BRIEFLY, remove(api, job)).await {
+                // Another version by now: the controller may have seen that it runs.
+                Ok(Ok(Write::Late | Write::Missing)) => return Ok(Write::Late),
+                // Remembered below.
+                Ok(Ok(Write::Done(_)) | Err(_)) | Err(_) => {}
+            }
+        }
+        let name = job.metadata.name.as_deref().unwrap_or_default();
+        let mut change = change.clone();
+        if !is_suspended(job) {
+            annotate(&mut change, job);
+        }
+        let written = patch(api, name, &change, what).await?;
+        if let Write::Done(now) = &written
+            && !is_suspended(job)
+        {
+            self.remember(now);
+        }
+        Ok(written)
+    }
+
+    /// Makes the controller say anew of a suspended Job that it has seen it, where what it says may be old.
+    pub(super) async fn renew(&self, api: &Api<Job>, job: &Job) -> Result<(), TargetError> {
+        if is_suspended(job) && self.is_stale(job) {
+            remove(api, job).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets those that are gone.
+    pub(super) fn retain<J: Borrow<Job>>(&self, all: &[J]) {
+        let has = |job: &Job, uid: &String| job.metadata.uid.as_ref() == Some(uid);
+        let is = |uid: &String| all.iter().any(|job| has(job.borrow(), uid));
+        self.known().retain(|uid, _| is(uid));
+    }
+
+    /// A Job as a write to `suspend` left it: what it says then is of an earlier suspension.
+    pub(super) fn remember(&self, job: &Job) {
+        let uid = job.metadata.uid.clone().unwrap_or_default();
+        match suspended(job) {
+            Some(condition) => self.known().insert(uid, condition.last_transition_time.clone()),
+            None => self.known().remove(&uid),
+        };
+    }
+
+    fn is_stale(&self, job: &Job) -> bool {
+        let uid = job.metadata.uid.as_deref().unwrap_or_default();
+        let Some(condition) = suspended(job) else {
+            return false;
+        };
+        let annotations = job.metadata.annotations.as_ref();
+        let annotated = annotations.and_then(|all| all.get(OLD_CONDITION));
+        annotated == Some(&time_of(condition))
+            || self.known().get(uid) == Some(&condition.last_transition_time)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Option<Time>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds to a change of `suspend` which condition it leaves in place.
+pub(super) fn annotate(change: &mut Value, job: &Job) {
+    if let Some(condition) = suspended(job) {
+        change["metadata"]["annotations"][OLD_CONDITION] = json!(time_of(condition));
+    }
+}
+
+fn time_of(condition: &JobCondition) -> String {
+    let time = condition.last_transition_time.as_ref();
+    time.map(|time| time.0.to_string()).unwrap_or_default()
+}
+
+/// The condition that the controller has seen a suspension.
+fn suspended(job: &Job) -> Option<&JobCondition> {
+    conditions(job).find(|condition| condition.type_ == SUSPENDED && condition.status == "True")
+}
+
+fn conditions(job: &Job) -> impl Iterator<Item = &JobCondition> {
+    let status = job.status.as_ref();
+    status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default()
+        .iter()
+}
+
+const SUSPENDED: &str = "Suspended";
+
+/// Removes that condition from this version of a Job.
+async fn remove(api: &Api<Job>, job: &Job) -> Result<Write<Job>, TargetError> {
+    let left: Vec<_> = conditions(job)
+        .filter(|condition| condition.type_ != SUSPENDED)
+        .collect();
+    let change = json!({
+        "metadata": { "resourceVersion": job.metadata.resource_version },
+        "status": { "conditions": left },
+    });
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let what = format!("removing the old condition {SUSPENDED} of Job {name}");
+    patch_status(api, name, &change, &what).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(status: &str, at: &str) -> Job {
+        let condition = json!({ "type": "Suspended", "status": status, "lastTransitionTime": at });
+        let job = json!({
+            "metadata": { "uid": "u" },
+            "spec": { "suspend": true, "template": {} },
+            "status": { "conditions": [condition] },
+        });
+        serde_json::from_value(job).unwrap()
+    }
+
+    const THEN: &str = "2026-01-01T12:00:00Z";
+    const LATER: &str = "2026-01-01T12:00:05Z";
+
+    #[test]
+    fn condition_of_an_earlier_suspension_proves_nothing() {
+        let bare: Job = serde_json::from_value(json!({ "metadata": { "uid": "u" } })).unwrap();
+        for (at_the_write, now, heeded) in [
+            // None was there when it was suspended, or it said that the Job runs.
+            (bare.clone(), job("True", THEN), true),
+            (job("False", THEN), job("True", THEN), true),
+            (job("False", THEN), job("False", LATER), false),
+            // It predates the suspension.
+            (job("True", THEN), job("True", THEN), false),
+            (job("True", THEN), job("True", LATER), true),
+            (job("True", THEN), job("False", LATER), false),
+            (job("True", THEN), bare, false),
+        ] {
+            let suspensions = Suspensions::default();
+            suspensions.remember(&at_the_write);
+            assert_eq!(suspensions.is_heeded(&now), heeded, "{at_the_write:?}\n{now:?}");
+        }
+        assert!(
+            Suspensions::default().is_heeded(&job("True", THEN)),
+            "this replica did not suspend it"
+        );
+    }
+
+    #[test]
+    fn another_replica_finds_the_old_condition_by_the_annotation() {
+        let mut change = json!({ "spec": { "suspend": true } });
+        annotate(&mut change, &job("True", THEN));
+        let annotated = |at| Job {
+            metadata: serde_json::from_value(change["metadata"].clone()).unwrap(),
+            ..job("True", at)
+        };
+        let other = Suspensions::default();
+        assert!(!other.is_heeded(&annotated(THEN)));
+        assert!(other.is_heeded(&annotated(LATER)));
+        let mut unchanged = json!({});
+        annotate(&mut unchanged, &job("False", THEN));
+        assert_eq!(unchanged, json!({}));
+    }
+
+    #[test]
+    fn jobs_that_are_gone_are_forgotten() {
+        let suspensions = Suspensions::default();
+        suspensions.remember(&job("True", THEN));
+        suspensions.retain(&[job("True", THEN)]);
+        assert!(suspensions.is_stale(&job("True", THEN)));
+        suspensions.retain::<Job>(&[]);
+        assert!(!suspensions.is_stale(&job("True", THEN)));
+    }
+}

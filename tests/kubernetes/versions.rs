@@ -1,0 +1,177 @@
+//! A target whose version, or whole kind, the API server serves no more.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::common::eventually;
+use crate::fixture::BOUND;
+use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
+use crate::world::{World, condition, throughout};
+
+/// The same kind in a second version.
+fn two_versions() -> String {
+    let versions = GATE_KIND.find("  - name: v1").unwrap();
+    let second = GATE_KIND[versions..]
+        .replace("- name: v1", "- name: v2")
+        .replace("storage: true", "storage: false");
+    format!("{GATE_KIND}{second}")
+}
+
+/// Serves these versions, and waits until requests show it.
+async fn serve(world: &World, versions: [bool; 2]) {
+    let change = |(index, served)| {
+        let path = format!("/spec/versions/{index}/served");
+        json!({"op": "replace", "path": path, "value": served})
+    };
+    let patch: Vec<_> = versions.into_iter().enumerate().map(change).collect();
+    let patch = json!(patch).to_string();
+    world.kubectl(&[
+        "patch",
+        "crd",
+        "gates.test.example",
+        "--type=json",
+        "--patch",
+        &patch,
+    ]);
+    for (version, wanted) in ["v1", "v2"].into_iter().zip(versions) {
+        let path = format!(
+            "/apis/test.example/{version}/namespaces/{}/gates",
+            world.namespace.name()
+        );
+        let what = format!("{version} is served: {wanted}");
+        eventually(BOUND, &what, async || {
+            let answer = world.plane.kubectl(&["get", "--raw", &path]);
+            if answer.status.success() == wanted {
+                Ok(())
+            } else {
+                Err(answer)
+            }
+        })
+        .await;
+    }
+}
+
+/// A register of a lock, as the first master has it.
+pub fn register(world: &World, name: &str) -> u64 {
+    let client = redis::Client::open(world.masters[0].url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let mut command = redis::cmd("HGET");
+    let found: Option<u64> = command
+        .arg("redlock:meta")
+        .arg(name)
+        .query(&mut connection)
+        .unwrap();
+    found.unwrap_or(0)
+}
+
+fn marks(world: &World) -> (u64, u64) {
+    let of = |mark: &str| register(world, &format!("{mark}:{}/report", world.namespace.name()));
+    (of("held"), of("clean"))
+}
+
+fn is_guarded(world: &World) -> bool {
+    let finalizers = world.kubectl(&["get", "ll", "report", "-o", "jsonpath={.metadata.finalizers}"]);
+    finalizers.contains("redlock.dev/targets")
+}
+
+fn wants(world: &World, wanted: bool) {
+    let spec = if wanted {
+        json!({"state": "Enabled", "reason": null})
+    } else {
+        json!({"state": "SteppedDown", "reason": "test"})
+    };
+    let patch = json!({ "spec": spec }).to_string();
+    world.kubectl(&["patch", "ll", "report", "--type=merge", "--patch", &patch]);
+}
+
+async fn until_clean(world: &World) {
+    eventually(BOUND, "the end is clean, and the finalizer is gone", async || {
+        let (held, clean) = marks(world);
+        if held > 0 && held == clean && !is_guarded(world) {
+            Ok(())
+        } else {
+            Err((held, clean))
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
+    let world = World::new(3).await;
+    install(&world).await;
+    world.apply(&two_versions());
+    serve(&world, [true, true]).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let gates = Gates::of(&world);
+    let mut before = world.operator("replica-1").await;
+    world.apply(GATE);
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
+    before.child.signal(nix::sys::signal::Signal::SIGKILL);
+    before.child.wait(BOUND);
+
+    // No version is served: it runs, and the operator cannot see it.
+    serve(&world, [false, false]).await;
+    let operator = world.operator("replica-2").await;
+    operator.until_role("report", "Active").await;
+    wants(&world, false);
+    throughout(Duration::from_secs(16), || {
+        let (held, clean) = marks(&world);
+        assert!(held > clean, "said to be stopped: held {held}, clean {clean}");
+        assert!(is_guarded(&world), "the finalizer was removed");
+    })
+    .await;
+    let status = world
+        .lock_status("report", "does not know its target", |status| {
+            condition(status, "Enforced") == ("False", "KindUnknown")
+                && status["targets"][0]["observed"] == "Unknown"
+        })
+        .await;
+    println!("{status:#}");
+
+    // Another version is served: found there, and stopped.
+    serve(&world, [false, true]).await;
+    let now = Gates::at(&world, "v2");
+    now.until("gate", 0).await;
+    assert!(is_guarded(&world), "one is still counted");
+    now.count("gate", 0).await;
+    eventually(BOUND, "the finalizer is gone", async || {
+        if is_guarded(&world) { Err(()) } else { Ok(()) }
+    })
+    .await;
+
+    // Started and stopped by way of it.
+    wants(&world, true);
+    now.until("gate", 1).await;
+    now.count("gate", 1).await;
+    // The versions change while it runs.
+    serve(&world, [true, false]).await;
+    wants(&world, false);
+    gates.until("gate", 0).await;
+    gates.count("gate", 0).await;
+    until_clean(&world).await;
+    drop(operator);
+}
+
+/// A LeaderLock that is deleted does not wait for a kind for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
+    let world = World::new(3).await;
+    install(&world).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let gates = Gates::of(&world);
+    let operator = world.operator("replica-1").await;
+    world.apply(GATE);
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 1).await;
+    operator.until_role("report", "Active").await;
+    world.kubectl(&["delete", "crd", "gates.test.example"]);
+    world.kubectl(&["delete", "ll", "report", "--wait=false"]);
+    throughout(Duration::from_secs(4), || assert!(is_guarded(&world))).await;
+    world.kubectl(&["wait", "--for=delete", "ll/report", "--timeout=60s"]);
+    let (held, clean) = marks(&world);
+    assert!(held > clean, "not stopped, as far as anybody knows");
+}

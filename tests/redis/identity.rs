@@ -1,0 +1,277 @@
+//! Which server is a master of this quorum: replicas, promoted replicas, and servers of another quorum.
+
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use redlock::masters::{MasterStatus, MastersConfig, QuorumId, Unfit, init};
+
+use crate::common::masters::{Opened, config, open};
+use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
+use crate::seal::{WAIT, raw, register, sealed};
+
+const BOUND: Duration = Duration::from_secs(20);
+/// Nothing listens there.
+const NOWHERE: &str = "redis://127.0.0.1:1";
+
+fn new_server() -> RedisServer {
+    RedisServer::start(&ServerOptions::default()).unwrap()
+}
+
+/// The configuration with some masters reached elsewhere, or not at all.
+fn with(config: &MastersConfig, urls: &[(usize, &str)]) -> MastersConfig {
+    let mut config = config.clone();
+    for (master, url) in urls {
+        (*url).clone_into(&mut config.masters[*master].url);
+    }
+    config
+}
+
+async fn replicate(replica: &RedisServer, of: &RedisServer) {
+    let _: () = redis::cmd("REPLICAOF")
+        .arg("127.0.0.1")
+        .arg(of.port())
+        .query_async(&mut raw(replica).await)
+        .await
+        .unwrap();
+    eventually(BOUND, "a replica in step", async || {
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("replication")
+            .query_async(&mut raw(replica).await)
+            .await
+            .map_err(|error| error.to_string())?;
+        let link: Option<String> = info.get("master_link_status");
+        if link.as_deref() == Some("up") {
+            Ok(())
+        } else {
+            Err(format!("{link:?}"))
+        }
+    })
+    .await;
+}
+
+async fn promote(replica: &RedisServer) {
+    let _: () = redis::cmd("REPLICAOF")
+        .arg("NO")
+        .arg("ONE")
+        .query_async(&mut raw(replica).await)
+        .await
+        .unwrap();
+}
+
+/// Two candidates that each try for the same lock; which of them hold it.
+async fn holders(first: &Opened, second: &Opened) -> (bool, bool) {
+    let one = first.try_acquire("a/b", "h1").await;
+    let other = second.try_acquire("a/b", "h2").await;
+    (one.is_some(), other.is_some())
+}
+
+#[tokio::test]
+async fn promoted_replica_does_not_vote_beside_its_former_master() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let all = config(&servers);
+    drop(masters);
+    let promoted = new_server();
+    replicate(&promoted, &servers[0]).await;
+    promote(&promoted).await;
+    // Some candidates reach the promoted server under the name m0, and seal it.
+    let url = promoted.url();
+    let sealer = open(&with(&all, &[(0, &url)]));
+    sealer.voters(3).await;
+    let first = open(&with(&all, &[(2, NOWHERE)]));
+    let second = open(&with(&all, &[(0, &url), (1, NOWHERE)]));
+    second.voters(2).await;
+    first
+        .master(1, "looked at", |master| master.facts.is_some())
+        .await;
+    first
+        .master(0, "looked at", |master| master.facts.is_some())
+        .await;
+    assert_eq!(holders(&first, &second).await, (false, true));
+}
+
+#[tokio::test]
+async fn server_of_another_quorum_with_the_same_fingerprint_has_no_vote() {
+    let production = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let staging = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let all = config(&production);
+    for config in [&all, &config(&staging)] {
+        let masters = open(config);
+        init(&masters).await.unwrap();
+        masters.voters(3).await;
+    }
+    let url = staging[1].url();
+    let first = open(&with(&all, &[(2, NOWHERE)]));
+    let second = open(&with(&all, &[(1, &url)]));
+    first.voters(2).await;
+    for master in 0..3 {
+        second
+            .master(master, "looked at", |master| master.facts.is_some())
+            .await;
+    }
+    second.master(0, "votes", |master| master.votes()).await;
+    assert_eq!(holders(&first, &second).await, (true, false));
+}
+
+#[tokio::test]
+async fn master_with_replicas_has_no_vote_until_it_is_sealed_again() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let replica = new_server();
+    replicate(&replica, &servers[2]).await;
+    let attached = masters.master(2, "refused", |master| master.unfit == Some(Unfit::HasReplicas(1)));
+    attached.await;
+    masters.voters(2).await;
+    promote(&replica).await;
+    // What was promoted votes elsewhere, perhaps: the former master stays refused.
+    let detached = masters.master(2, "still refused", |master| {
+        master.unfit == Some(Unfit::HasReplicas(0))
+    });
+    let text = detached.await.unfit.unwrap().to_string();
+    assert!(text.contains("restart this server"), "{text}");
+    servers[2].restart().unwrap();
+    masters.voters(3).await;
+}
+
+#[tokio::test]
+async fn master_with_an_attached_replica_is_not_sealed() {
+    let (server, replica) = (new_server(), new_server());
+    let mut connection = raw(&server).await;
+    let info: redis::InfoDict = redis::cmd("INFO")
+        .arg("server")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let run_id: String = info.get("run_id").unwrap();
+    let probe = format!("{run_id}|x");
+    let _: () = connection.set("p:probe", &probe).await.unwrap();
+    // Between the look at this master and its seal.
+    replicate(&replica, &server).await;
+    let seal = redis::Script::new(concat!(
+        include_str!("../../src/masters/scripts/unsealed.lua"),
+        include_str!("../../src/masters/scripts/history.lua"),
+        include_str!("../../src/masters/scripts/seal.lua"),
+    ));
+    let mut call = seal.key("p:meta");
+    call.key("p:probe")
+        .arg(u64::MAX / 4096)
+        .arg(&probe)
+        .arg("fingerprint");
+    let reply: Vec<redis::Value> = call.invoke_async(&mut connection).await.unwrap();
+    let code: String = redis::from_redis_value(reply[0].clone()).unwrap();
+    assert_eq!(code, "replicas");
+    let keys: Vec<String> = connection.keys("p:*").await.unwrap();
+    assert_eq!(keys, ["p:probe"]);
+}
+
+#[tokio::test]
+async fn backlog_from_before_the_seal_is_no_replica() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let replica = new_server();
+    replicate(&replica, &servers[2]).await;
+    promote(&replica).await;
+    // Sealed again while the backlog of a former replica stands.
+    let _: () = redis::cmd("DEL")
+        .arg("redlock:meta")
+        .query_async(&mut raw(&servers[2]).await)
+        .await
+        .unwrap();
+    masters.voters(2).await;
+    masters.voters(3).await;
+    let _: () = redis::cmd("CONFIG")
+        .arg(&["SET", "repl-backlog-ttl", "1"])
+        .query_async(&mut raw(&servers[2]).await)
+        .await
+        .unwrap();
+    eventually(BOUND, "the backlog expires", async || {
+        let info: redis::InfoDict = redis::cmd("INFO")
+            .arg("replication")
+            .query_async(&mut raw(&servers[2]).await)
+            .await
+            .map_err(|error| error.to_string())?;
+        let active: Option<String> = info.get("repl_backlog_active");
+        if active.as_deref() == Some("0") {
+            Ok(())
+        } else {
+            Err(format!("{active:?}"))
+        }
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(masters.status()[2].unfit, None);
+    assert_eq!(masters.voters_now(), 3);
+}
+
+#[tokio::test]
+async fn server_of_another_quorum_is_named_and_is_not_sealed_after_a_restart() {
+    let options = ServerOptions {
+        persistence: Persistence::Aof,
+        ..ServerOptions::default()
+    };
+    let (servers, production) = sealed(3, &options).await;
+    let (others, staging) = sealed(3, &options).await;
+    let (own, other) = (quorum_id(&production), quorum_id(&staging));
+    assert_ne!(own, other);
+    drop((production, staging));
+    let masters = open(&with(&config(&servers), &[(2, &others[2].url())]));
+    let named = |master: &MasterStatus| matches!(&master.unfit, Some(Unfit::OtherQuorum { found, own: ours }) if *found == other && ours.to_string() == own);
+    masters.master(2, "of another quorum", named).await;
+    masters.voters(2).await;
+    others[2].restart().unwrap();
+    masters
+        .master(2, "restarted", |master| {
+            master.facts.as_ref().is_some_and(|facts| !facts.sealed()) && named(master)
+        })
+        .await;
+    tokio::time::sleep(WAIT + Duration::from_secs(2)).await;
+    assert_eq!(masters.voters_now(), 2);
+    // Emptied, it is a new master like any other.
+    let _: () = redis::cmd("DEL")
+        .arg("redlock:meta")
+        .query_async(&mut raw(&others[2]).await)
+        .await
+        .unwrap();
+    masters.voters(3).await;
+    let stored = register(&others[2], "fingerprint").await.unwrap();
+    assert!(stored.ends_with(&own), "{stored}");
+}
+
+#[tokio::test]
+async fn remembered_quorum_id_wins_over_a_majority_of_strangers() {
+    let (servers, masters) = sealed(3, &ServerOptions::default()).await;
+    let mut config = config(&servers);
+    drop(masters);
+    config.quorum = QuorumId::parse(&"a".repeat(32));
+    let masters = open(&config);
+    for master in 0..3 {
+        masters
+            .master(master, "of another quorum", |master| {
+                matches!(master.unfit, Some(Unfit::OtherQuorum { .. }))
+            })
+            .await;
+    }
+    assert_eq!(masters.voters_now(), 0);
+    assert!(masters.try_acquire("a/b", "h").await.is_none());
+}
+
+/// Two processes that find a total loss at once, with nothing left of the id.
+#[tokio::test]
+async fn total_loss_found_by_two_processes_leaves_one_quorum() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let (first, second) = (open(&config(&servers)), open(&config(&servers)));
+    first.voters(3).await;
+    second.voters(3).await;
+    assert_eq!(quorum_id(&first), quorum_id(&second));
+    let id = quorum_id(&first);
+    // It is lost again while a process still knows it.
+    for server in servers.iter() {
+        server.restart_empty().unwrap();
+    }
+    first.voters(0).await;
+    first.voters(3).await;
+    for server in servers.iter() {
+        assert!(register(server, "fingerprint").await.unwrap().ends_with(&id));
+    }
+}
+
+fn quorum_id(masters: &Opened) -> String {
+    masters.quorum_id().unwrap().to_string()
+}
