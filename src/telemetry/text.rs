@@ -23,7 +23,10 @@ impl Text {
     }
 
     pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
-        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
     }
 }
 
