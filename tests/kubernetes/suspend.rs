@@ -139,6 +139,24 @@ impl<'a> Place<'a> {
         ]);
     }
 
+    /// As the controller does: a suspended Job whose condition was removed gets another one.
+    async fn heed_until_standby(&self, job: &str, lock: &str) {
+        eventually(BOUND, &format!("{lock} has its target Standby"), async || {
+            let found = self.jobs().get(job).await.unwrap();
+            if is_suspended(&found) && !is_heeded(&found) {
+                self.heed(job);
+            }
+            let status = self.world.locks().get(lock).await.unwrap().status;
+            let status = serde_json::to_value(status).unwrap();
+            if status["targets"][0]["observed"] == "Standby" {
+                Ok(())
+            } else {
+                Err(status)
+            }
+        })
+        .await;
+    }
+
     async fn until_job(&self, name: &str, what: &str, wanted: impl Fn(&Job) -> bool) -> Duration {
         let jobs = self.jobs();
         let (_, took) = timed(&format!("Job {name} {what}"), async || {
@@ -400,8 +418,7 @@ pub async fn use_every_right(world: &World) {
         place
             .until_job(job, "is suspended", |job| is_suspended(job) && !is_heeded(job))
             .await;
-        place.heed(job);
-        place.is(&format!("switching-{name}"), "Standby").await;
+        place.heed_until_standby(job, &format!("switching-{name}")).await;
         place.wants(&format!("switching-{name}"), true).await;
     }
     world.kubectl(&["delete", "leaderlock", "switching-report", "switching-work"]);

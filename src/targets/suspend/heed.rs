@@ -48,14 +48,19 @@ impl Suspensions {
         change: &Value,
         what: &str,
     ) -> Result<Write<Job>, TargetError> {
+        let mut removed = None;
         if !is_suspended(job) && suspended(job).is_some() {
             match time::timeout(BRIEFLY, remove(api, job)).await {
                 // Another version by now: the controller may have seen that it runs.
                 Ok(Ok(Write::Late | Write::Missing)) => return Ok(Write::Late),
+                Ok(Ok(Write::Done(now))) => removed = Some(now),
                 // Remembered below.
-                Ok(Ok(Write::Done(_)) | Err(_)) | Err(_) => {}
+                Ok(Err(_)) | Err(_) => {}
             }
         }
+        // Times of conditions are whole seconds: a condition that was removed is not remembered, since the next one may
+        // have the same time.
+        let job = removed.as_deref().unwrap_or(job);
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let mut change = change.clone();
         if !is_suspended(job) {
@@ -153,7 +158,12 @@ async fn remove(api: &Api<Job>, job: &Job) -> Result<Write<Job>, TargetError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::{Router, routing};
+
     use super::*;
+    use crate::targets::fake_server::fake_server;
 
     fn job(status: &str, at: &str) -> Job {
         let condition = json!({ "type": "Suspended", "status": status, "lastTransitionTime": at });
@@ -163,6 +173,44 @@ mod tests {
             "status": { "conditions": [condition] },
         });
         serde_json::from_value(job).unwrap()
+    }
+
+    /// Answers patches of the status and of the Job as an API server with this Job would; what was written to the Job.
+    async fn server_of(first: Job) -> (Api<Job>, Arc<Mutex<Vec<Value>>>) {
+        let bare = serde_json::to_value(Job {
+            status: None,
+            ..first
+        })
+        .unwrap();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (answer, suspended, seen) = (bare.clone(), bare, written.clone());
+        let routes = Router::new()
+            .route(
+                "/apis/batch/v1/namespaces/n/jobs/j/status",
+                routing::patch(async move || axum::Json(answer)),
+            )
+            .route(
+                "/apis/batch/v1/namespaces/n/jobs/j",
+                routing::patch(async move |axum::Json(change): axum::Json<Value>| {
+                    seen.lock().unwrap().push(change);
+                    axum::Json(suspended)
+                }),
+            );
+        (Api::namespaced(fake_server(routes).await, "n"), written)
+    }
+
+    #[tokio::test]
+    async fn condition_that_was_removed_is_not_remembered() {
+        let mut running = job("True", THEN);
+        running.metadata.name = Some("j".into());
+        running.spec.as_mut().unwrap().suspend = Some(false);
+        let (api, written) = server_of(running.clone()).await;
+        let suspensions = Suspensions::default();
+        let change = json!({ "spec": { "suspend": true } });
+        let end = suspensions.suspend(&api, &running, &change, "suspending").await;
+        assert!(matches!(end.unwrap(), Write::Done(_)));
+        assert_eq!(*written.lock().unwrap(), [change], "no annotation");
+        assert!(suspensions.is_heeded(&job("True", THEN)), "of the same second");
     }
 
     const THEN: &str = "2026-01-01T12:00:00Z";
