@@ -23,7 +23,8 @@ pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
     lease::{
-        Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Participation, SlotView, Terms,
+        Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Mark, Participation, SlotView,
+        Terms,
     },
     masters::{Closed, Delivery, Masters, Notices, Request},
 };
@@ -36,7 +37,7 @@ enum Command {
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId, Option<FencingToken>),
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
-    Mark(LockName, FencingToken, bool, oneshot::Sender<bool>),
+    Mark(LockName, FencingToken, Mark, oneshot::Sender<bool>),
     /// Of the slots of a target: past the machine, whether or not the lock is contended for.
     Ask(LockName, Request, oneshot::Sender<Delivery>),
     Ping(oneshot::Sender<()>),
@@ -97,12 +98,12 @@ impl Elector {
         self.send(Command::Remove(lock, farewell));
     }
 
-    /// Writes into the registers that targets of a lock are about to start or to be adopted, or (`clean`) that all that
-    /// this lease started are stopped. True if a majority wrote it in one round; false, if not, or if the lease with this
+    /// Writes into the registers that targets of a lock are about to start or to be adopted, or that all that this lease
+    /// started have stopped. True if a majority wrote it in one round; false, if not, or if the lease with this
     /// token is not held.
-    pub async fn mark(&self, lock: LockName, token: FencingToken, clean: bool) -> bool {
+    pub async fn mark(&self, lock: LockName, token: FencingToken, mark: Mark) -> bool {
         let (sender, receiver) = oneshot::channel();
-        self.send(Command::Mark(lock, token, clean, sender));
+        self.send(Command::Mark(lock, token, mark, sender));
         receiver.await.unwrap_or(false)
     }
 

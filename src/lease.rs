@@ -7,6 +7,7 @@ pub mod attempt;
 pub mod clocks;
 pub mod identity;
 pub mod machine;
+pub mod marks;
 pub mod moment;
 pub mod obstacle;
 pub mod slot;
@@ -15,12 +16,13 @@ pub mod token;
 pub mod value;
 pub mod vote;
 
-pub use attempt::{Attempt, GrantReply, Loss, Marks, Step, Won};
+pub use attempt::{Attempt, GrantReply, Loss, Step, Won};
 pub use clocks::{Clocks, Judgement, Sample};
 pub use identity::{ClusterId, HolderIdentity, LockName};
 pub use machine::{
     Action, EndReason, Event, Farewell, Machine, Outcome, Participation, Round, Takeover, Terms,
 };
+pub use marks::{DeclaredDelay, Mark, Marks, UNDECLARED_DELAY};
 pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
 pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView, same_job};

@@ -26,6 +26,8 @@ mod common;
 mod crds;
 #[path = "kubernetes/cut_off.rs"]
 mod cut_off;
+#[path = "kubernetes/declared_delay.rs"]
+mod declared_delay;
 #[path = "kubernetes/election.rs"]
 mod election;
 #[path = "kubernetes/examples.rs"]

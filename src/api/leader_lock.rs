@@ -108,9 +108,9 @@ pub struct LeaderLockSpec {
     #[schemars(range(min = 0, max = 3600))]
     pub preference_delay_seconds: Option<i64>,
 
-    /// Seconds that another cluster waits after a lease that ended uncleanly, 0 to 86400. Default: the longest
-    /// stopSeconds of the targets + 5, 35 where they are not given (LabelPods takes none); 0 without targets, and with
-    /// OncePerSchedule only.
+    /// Seconds that another cluster waits after a lease that ended uncleanly, 0 to 86400. The holder declares them on the
+    /// masters; a cluster that takes over waits at least its own value, too. Default: the longest stop time of the targets,
+    /// given or derived, + 5 (LabelPods has none); 0 without targets, and with OncePerSchedule only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub takeover_delay_seconds: Option<i64>,

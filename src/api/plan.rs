@@ -60,7 +60,10 @@ pub struct LockPlan {
     pub enforcement: Enforcement,
     pub cluster_preference: Vec<String>,
     pub preference_delay: Duration,
+    /// What the holder declares to other clusters.
     pub takeover_delay: Duration,
+    /// What this cluster waits at least, whatever the last holder declared.
+    pub explicit_takeover_delay: Option<Duration>,
     pub on_quorum_loss: OnQuorumLoss,
     /// `None`: never.
     pub failover_after_unready: Option<Duration>,
@@ -112,8 +115,6 @@ pub struct TargetPlan {
     pub work: TargetWork,
     /// How long it takes to stop; zero where nothing is stopped.
     pub stop: Duration,
-    /// Somebody wrote that down, or nothing is stopped; else it is of the pod template, where that was read.
-    pub stop_given: bool,
     /// What its pod template asks for, if that is more.
     pub too_short: Option<Duration>,
     /// So many pods end one after the other, where they do not end together.

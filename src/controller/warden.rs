@@ -30,7 +30,7 @@ pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
-    lease::{FencingToken, Moment},
+    lease::{FencingToken, Mark, Moment},
     targets::{Changes, Note, Site},
 };
 use blind::Blind;
@@ -86,8 +86,8 @@ struct Warden {
     switches: Vec<Switch>,
     /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
     removed: Vec<Switch>,
-    /// The token under which `held` was written.
-    marked: Option<FencingToken>,
+    /// The token under which `held` was written, and the delay that was declared with it.
+    marked: Option<(FencingToken, Duration)>,
     start_after: Moment,
     /// The lease before it was seen to be another cluster's.
     from_elsewhere: bool,
@@ -284,9 +284,15 @@ impl Warden {
         all.filter_map(Switch::due).min()
     }
 
-    async fn mark(&self, token: FencingToken, clean: bool) -> bool {
+    async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
         let lock = self.post.plan.lock_name.clone();
-        self.post.elector.mark(lock, token, clean).await
+        self.post.elector.mark(lock, token, mark).await
+    }
+
+    /// Whether `held` stands under this token with a delay that is long enough for what is declared now.
+    fn is_marked(&self, token: FencingToken) -> bool {
+        self.marked
+            .is_some_and(|(marked, delay)| marked == token && delay >= self.post.plan.takeover_delay)
     }
 
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
@@ -303,8 +309,9 @@ impl Warden {
             return (self.report(Goal::Run, false, true, None), None);
         }
         // What an observer does is not told by the registers: they are about those who contend.
-        if guards && !self.observes() && self.marked != Some(token) {
-            if !self.mark(token, false).await {
+        if guards && !self.observes() && !self.is_marked(token) {
+            let delay = self.post.plan.takeover_delay;
+            if !self.mark(token, Mark::Held { delay }).await {
                 let trouble = (
                     "NotMarked",
                     "a majority of the masters did not write down that targets start".to_owned(),
@@ -314,7 +321,7 @@ impl Warden {
                     Some(clock::now() + AGAIN),
                 );
             }
-            self.marked = Some(token);
+            self.marked = Some((token, delay));
             self.post.own_tokens.remember(token.0);
         }
         let mut outcome = Outcome::new();
@@ -372,9 +379,9 @@ impl Warden {
             if self.post.hands.unreadable {
                 self.halts.refuse();
             } else if self.halts.begin_answer() {
-                let held = self.marked.filter(|_| self.marked == self.seen_token);
-                let clean = match held {
-                    Some(token) => self.mark(token, true).await,
+                let held = self.marked.map(|(token, _)| token);
+                let clean = match held.filter(|_| held == self.seen_token) {
+                    Some(token) => self.mark(token, Mark::Clean).await,
                     None => true,
                 };
                 self.halts.answer(clean);

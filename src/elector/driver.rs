@@ -13,7 +13,8 @@ use super::{Board, Command, Watcher};
 use crate::{
     clock,
     lease::{
-        Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Moment, Round, Terms,
+        Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, Moment, Round,
+        Terms,
     },
     masters::{Call, Closed, Delivery, Masters, Notice, Notices, Request, Tenure},
 };
@@ -145,7 +146,7 @@ impl Driver {
             Command::Remove(lock, farewell) => self.leave(self.places.get(&lock).copied(), farewell),
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to, token) => self.named(&lock, Event::HandOver { to, token }),
-            Command::Mark(lock, token, clean, asked) => self.mark(&lock, (token, clean), asked),
+            Command::Mark(lock, token, mark, asked) => self.mark(&lock, (token, mark), asked),
             Command::Ask(lock, request, asked) => {
                 let keys = self.masters.lock(&lock);
                 self.masters.submit(Call::asking(keys, request, asked))
@@ -212,7 +213,7 @@ impl Driver {
     fn mark(
         &mut self,
         lock: &LockName,
-        (token, clean): (FencingToken, bool),
+        (token, mark): (FencingToken, Mark),
         asked: oneshot::Sender<bool>,
     ) -> Result<(), Closed> {
         let place = self.places.get(lock).copied();
@@ -220,13 +221,11 @@ impl Driver {
             return Ok(());
         };
         let authority = slot.machine.authority_at(clock::now());
-        let (Some(authority), Some(tenure)) = (authority, slot.tenure.clone()) else {
+        let authority = authority.filter(|authority| authority.token == token);
+        let (Some(_), Some(tenure)) = (authority, slot.tenure.clone()) else {
             return Ok(());
         };
-        if authority.token != token {
-            return Ok(());
-        }
-        let request = Request::Mark { tenure, token, clean };
+        let request = Request::Mark { tenure, token, mark };
         let keys = slot.keys.clone();
         self.masters.submit(Call::answering(keys, request, asked))
     }

@@ -3,32 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    FencingToken, Moment, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing, vote::MAX_MASTERS,
+    FencingToken, Marks, Moment, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing, vote::MAX_MASTERS,
 };
-
-/// The registers `held:<lock>` and `clean:<lock>` (tokens; 0 = never written).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    pub held: u64,
-    pub clean: u64,
-}
-
-impl Marks {
-    /// Register by register the greatest.
-    #[must_use]
-    pub fn merged(self, other: Self) -> Self {
-        Self {
-            held: self.held.max(other.held),
-            clean: self.clean.max(other.clean),
-        }
-    }
-
-    /// The last holder with targets did not confirm that they stopped. Neither set = never held.
-    #[must_use]
-    pub const fn ended_uncleanly(self) -> bool {
-        self.held > self.clean
-    }
-}
 
 /// One master's reply to `grant`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,12 +311,5 @@ mod tests {
             a.on_grant(1, GrantReply::Unknown, at(1)),
             Step::Lost(Loss::NoQuorum(_))
         ));
-    }
-
-    #[test]
-    fn an_end_is_unclean_when_held_is_above_clean() {
-        assert!(!Marks::default().ended_uncleanly());
-        assert!(Marks { held: 5, clean: 4 }.ended_uncleanly());
-        assert!(!Marks { held: 5, clean: 5 }.ended_uncleanly());
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use run::Courier;
 pub use tenure::Tenure;
 
 use super::{keys::LockKeys, reply::Answer};
-use crate::lease::{ClusterId, FencingToken, Loss, Moment, SlotView, View, Won, vote::MAX_MASTERS};
+use crate::lease::{ClusterId, FencingToken, Loss, Mark, Moment, SlotView, View, Won, vote::MAX_MASTERS};
 
 /// Locks in one script call. Measured: 100 to 200 have the throughput of one big call and block the master for a
 /// tenth of its time.
@@ -55,11 +55,11 @@ pub enum Request {
     Break {
         longest_lease: Duration,
     },
-    /// Write `held:<lock>` (or `clean:<lock>`) = token, where the lease is mine.
+    /// Write the token into the registers of this mark, where the lease is mine.
     Mark {
         tenure: Arc<Tenure>,
         token: FencingToken,
-        clean: bool,
+        mark: Mark,
     },
     /// Claim a slot of a target's object for a job.
     Claim {

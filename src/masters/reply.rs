@@ -6,7 +6,7 @@ mod fuzz;
 use redis::Value;
 
 use super::unknown::Unknown;
-use crate::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister};
+use crate::lease::{DeclaredDelay, LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister};
 
 /// A script's reply: the same beginning in all of them.
 #[derive(Debug, PartialEq)]
@@ -42,7 +42,14 @@ impl Answer {
     /// Done, without a grant number.
     pub(crate) const DONE: Self = Self::Granted {
         number: 0,
-        marks: Marks { held: 0, clean: 0 },
+        marks: Marks {
+            held: 0,
+            clean: 0,
+            delay: DeclaredDelay {
+                token: 0,
+                milliseconds: 0,
+            },
+        },
     };
 
     /// A refusal counts whatever a clock shows: it can only end authority, or delay it.
@@ -133,11 +140,12 @@ fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
         return Err(bad("answer", item));
     };
     match (text(kind)?, rest) {
-        ("granted", [grant, held, clean]) => Ok(Answer::Granted {
+        ("granted", [grant, held, clean, delay]) => Ok(Answer::Granted {
             number: token(grant)?,
             marks: Marks {
                 held: number(held)?,
                 clean: number(clean)?,
+                delay: declared(text(delay)?).ok_or_else(|| bad("delay", delay))?,
             },
         }),
         ("lease", [value, left]) => {
@@ -169,6 +177,15 @@ fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
         }),
         _ => Err(bad("answer", item)),
     }
+}
+
+/// `<token>|<milliseconds>`.
+pub(crate) fn declared(text: &str) -> Option<DeclaredDelay> {
+    let (token, milliseconds) = text.split_once('|')?;
+    Some(DeclaredDelay {
+        token: token.parse().ok()?,
+        milliseconds: milliseconds.parse().ok()?,
+    })
 }
 
 /// Own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.

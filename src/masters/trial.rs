@@ -18,7 +18,7 @@ use super::{
     scripts::{self, Script},
     unknown::Unknown,
 };
-use crate::lease::{ClusterId, FencingToken, HolderIdentity, LeaseStem, LockName, Nonce};
+use crate::lease::{ClusterId, FencingToken, HolderIdentity, LeaseStem, LockName, Mark, Nonce};
 
 /// What a trial leaves behind that was killed in its middle, for so long.
 const LIFE: Duration = Duration::from_secs(60);
@@ -162,7 +162,7 @@ impl Trial<'_> {
             Request::Mark {
                 tenure: tenure.clone(),
                 token,
-                clean: false,
+                mark: Mark::Held { delay: LIFE },
             },
             Request::Claim {
                 object: "trial".into(),

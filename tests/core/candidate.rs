@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redlock::lease::{
     Action, Authority, Clocks, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue,
-    MAX_MASTERS, Machine, Marks, Moment, Nonce, Outcome, QuorumSize, Sample, Tally, Terms, timing,
+    MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, Outcome, QuorumSize, Sample, Tally, Terms, timing,
 };
 
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) enum Out {
     /// A majority has the mark `held`, or `clean`.
     Marked {
         token: u64,
-        clean: bool,
+        mark: Mark,
     },
     Claimed {
         slot: u64,

@@ -36,6 +36,8 @@ pub(crate) struct Checks {
     /// The greatest token whose mark a majority has, and the greatest that any master has as clean.
     held: u64,
     clean: u64,
+    /// The longest delay that a majority has with that token.
+    delay: Duration,
     slots: BTreeMap<u64, Job>,
     /// The cluster that the lock is kept for, and until when.
     reserved: Option<(String, Instant)>,
@@ -131,6 +133,10 @@ impl Checks {
             let how = format!("{marks:?} after {} was held and not ended cleanly", self.held);
             self.fail("marks", at, how);
         }
+        if self.held > self.clean && self.held == marks.held && marks.takeover_delay(None) < self.delay {
+            let how = format!("{marks:?} after {:?} was declared", self.delay);
+            self.fail("delay", at, how);
+        }
         if let Some((kept, until)) = self.reserved.take()
             && at < until
             && kept != cluster.uid()
@@ -154,8 +160,12 @@ impl Checks {
         }
     }
 
-    pub(crate) fn held(&mut self, token: u64) {
-        self.held = self.held.max(token);
+    pub(crate) fn held(&mut self, token: u64, delay: Duration) {
+        if token > self.held {
+            (self.held, self.delay) = (token, delay);
+        } else if token == self.held {
+            self.delay = self.delay.max(delay);
+        }
     }
 
     pub(crate) fn clean(&mut self, token: u64) {

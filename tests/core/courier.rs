@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redlock::lease::{
-    Attempt, FencingToken, GrantReply, Loss, MAX_MASTERS, Marks, Moment, Outcome, QuorumSize, Step, Tally,
-    Verdict, View, Vote, Won, timing,
+    Attempt, FencingToken, GrantReply, Loss, MAX_MASTERS, Mark, Marks, Moment, Outcome, QuorumSize, Step,
+    Tally, Verdict, View, Vote, Won, timing,
 };
 
 use crate::{
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     },
     Mark {
         token: u64,
-        clean: bool,
+        mark: Mark,
     },
     Claim {
         slot: u64,

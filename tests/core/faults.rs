@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock::lease::{ClusterId, Event, Farewell, Participation};
+use redlock::lease::{ClusterId, Event, Farewell, Mark, Participation};
 
 use crate::{
     rate::{MS, SECOND},
@@ -107,7 +107,7 @@ impl World {
             10 => {
                 // After a mark that all has stopped, it steps down by itself.
                 if self.rng.u32(..3) == 0 {
-                    let out = self.candidates[candidate].mark(self.now, true);
+                    let out = self.candidates[candidate].mark(self.now, Mark::Clean);
                     self.carry(candidate, out);
                 }
                 let event = if self.rng.bool() {

@@ -255,11 +255,11 @@ impl Master {
                 self.reserved = Some(("nobody".to_owned(), now + longest_ms));
                 Answer::Done
             }
-            Op::Mark { stem, token, clean } => {
+            Op::Mark { stem, token, mark } => {
                 if !found.as_ref().is_some_and(|value| mine(value, stem)) {
                     return Answer::NotDone;
                 }
-                self.registers.mark(*token, *clean);
+                self.registers.mark(*token, *mark, self.plant);
                 Answer::Done
             }
             Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {

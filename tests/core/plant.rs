@@ -38,4 +38,6 @@ pub(crate) enum Plant {
     TwoServersOfOneName,
     /// What an elector published last is believed for ever once its task has died.
     DeathHolds,
+    /// A mark replaces the delay that was declared under the same token: one that comes late lowers it.
+    DelayLowered,
 }

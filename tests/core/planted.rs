@@ -64,5 +64,6 @@ found! {
     two_servers_of_one_name_are_found: TwoServersOfOneName by "S1";
     masters_blamed_for_the_local_clock_are_found: MastersBlamed by "clock", "S1", "S3";
     timings_that_take_effect_late_are_found: TimingsTakeEffectLate by "stop";
+    a_delay_that_a_late_mark_lowers_is_found: DelayLowered by "delay";
     an_undo_of_others_leases_is_found: UndoOfOthers by "S3", "S6";
 }

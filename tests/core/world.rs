@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use redlock::lease::{Event, Participation, QuorumSize, Terms, Timings};
+use redlock::lease::{Event, Mark, Participation, QuorumSize, Terms, Timings};
 
 pub(crate) use self::event::What;
 use self::{clock::Stopped, event::Request};
@@ -70,6 +70,8 @@ pub(crate) const CALM: Weather = Weather {
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) rng: fastrand::Rng,
+    /// For the delays that are declared, apart from what the network does.
+    delays: fastrand::Rng,
     pub(crate) plant: Plant,
     pub(crate) size: QuorumSize,
     pub(crate) masters: Vec<Master>,
@@ -175,6 +177,7 @@ impl World {
             arrivals: BTreeMap::new(),
             trace: false,
             rng,
+            delays: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -403,12 +406,22 @@ impl World {
                     let cluster = &self.candidates[candidate].cluster;
                     self.checks.active(token.0, won, (candidate, cluster), self.now);
                     if won.is_some() && self.rng.bool() {
-                        let out = self.candidates[candidate].mark(self.now, false);
-                        self.carry(candidate, out);
+                        self.declare(candidate);
                     }
                 }
-                Out::Marked { token, clean: false } => self.checks.held(token),
-                Out::Marked { clean: true, .. } => {
+                Out::Marked {
+                    token,
+                    mark: Mark::Held { delay },
+                } => {
+                    self.checks.held(token, delay);
+                    // What runs changes, and with it the time that it needs.
+                    if self.delays.u32(..3) == 0 {
+                        self.declare(candidate);
+                    }
+                }
+                Out::Marked {
+                    mark: Mark::Clean, ..
+                } => {
                     let abstain = Duration::from_millis(self.rng.u64(..500));
                     self.tell(candidate, Event::StepDown { abstain });
                 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock::inspect::{Session, break_lock, doctor, status};
+use redlock::lease::Mark;
 use redlock::masters::{
     self, Credentials, Delivery, MastersConfig, Notice, Renewal, Request, Secret, Tenure,
 };
@@ -102,7 +103,7 @@ async fn the_documented_user_can_do_everything() {
     let mark = Request::Mark {
         tenure: tenure.clone(),
         token: won.token,
-        clean: false,
+        mark: Mark::Held { delay: LONGEST_LEASE },
     };
     let claim = Request::Claim {
         object: "t".into(),

@@ -1,14 +1,26 @@
 //! Design §3, "Clean or unclean" and "Registers and slots": what the registers of a lock say of its last holder.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use redlock::lease::{FencingToken, Marks, Won};
+use redlock::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
 use redlock::masters::{Delivery, Request, Tenure};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServers, ServerOptions};
 use crate::lease::{eventually_values, three};
 use crate::seal::register;
+
+const HELD: Mark = Mark::Held {
+    delay: Duration::from_secs(7),
+};
+
+fn declared(token: FencingToken, milliseconds: u64) -> DeclaredDelay {
+    DeclaredDelay {
+        token: token.0,
+        milliseconds,
+    }
+}
 
 async fn acquire(masters: &Opened, holder: &str) -> (Arc<Tenure>, Won) {
     let tenure = Arc::new(Tenure::new(masters.stem(&identity(holder)), LONGEST_LEASE));
@@ -37,13 +49,13 @@ async fn done(masters: &Opened, request: Request) -> bool {
     }
 }
 
-async fn mark(masters: &Opened, tenure: &Arc<Tenure>, token: FencingToken, clean: bool) -> bool {
+async fn mark(masters: &Opened, tenure: &Arc<Tenure>, token: FencingToken, mark: Mark) -> bool {
     done(
         masters,
         Request::Mark {
             tenure: tenure.clone(),
             token,
-            clean,
+            mark,
         },
     )
     .await
@@ -68,7 +80,7 @@ async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a
     let (servers, masters) = three().await;
     let (tenure, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, false).await);
+    assert!(mark(&masters, &tenure, won.token, HELD).await);
     // It dies; its lease is deleted here, so that the test need not wait for its end.
     release(&masters, &servers, tenure).await;
     let newcomer = open(&config(&servers));
@@ -78,7 +90,8 @@ async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a
         next.marks,
         Marks {
             held: won.token.0,
-            clean: 0
+            clean: 0,
+            delay: declared(won.token, 7_000),
         }
     );
     assert!(next.marks.ended_uncleanly());
@@ -89,15 +102,16 @@ async fn a_confirmed_stop_is_written_with_the_same_token_and_ends_it_cleanly() {
     let (servers, masters) = three().await;
     let (tenure, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, false).await);
-    assert!(mark(&masters, &tenure, won.token, true).await);
+    assert!(mark(&masters, &tenure, won.token, HELD).await);
+    assert!(mark(&masters, &tenure, won.token, Mark::Clean).await);
     release(&masters, &servers, tenure).await;
     let (_, next) = acquire(&masters, "next").await;
     assert_eq!(
         next.marks,
         Marks {
             held: won.token.0,
-            clean: won.token.0
+            clean: won.token.0,
+            delay: declared(won.token, 7_000),
         }
     );
     assert!(!next.marks.ended_uncleanly());
@@ -118,11 +132,11 @@ async fn only_the_lease_that_is_mine_is_marked_and_a_lost_attempt_touches_nothin
         .await
         .unwrap();
     assert!(matches!(lost, Delivery::NotWon(_)), "{lost:?}");
-    assert!(!mark(&masters, &theirs, FencingToken(won.token.0 + 1), false).await);
+    assert!(!mark(&masters, &theirs, FencingToken(won.token.0 + 1), HELD).await);
     for server in servers.iter() {
         assert_eq!(register(server, "held:a/b").await, None);
     }
-    assert!(mark(&masters, &mine, won.token, false).await);
+    assert!(mark(&masters, &mine, won.token, HELD).await);
 }
 
 #[tokio::test]
@@ -130,9 +144,9 @@ async fn a_register_never_falls() {
     let (servers, masters) = three().await;
     let (tenure, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, false).await);
+    assert!(mark(&masters, &tenure, won.token, HELD).await);
     assert!(
-        mark(&masters, &tenure, FencingToken(1), false).await,
+        mark(&masters, &tenure, FencingToken(1), HELD).await,
         "acknowledged: it is at least that"
     );
     let mut kept = 0;
@@ -150,8 +164,31 @@ async fn after_a_total_loss_every_lock_counts_as_ended_uncleanly_once() {
     masters.voters(3).await;
     let (_, won) = acquire(&masters, "first").await;
     assert!(won.marks.ended_uncleanly(), "{won:?}");
+    assert_eq!(won.marks.takeover_delay(None), UNDECLARED_DELAY);
     assert!(
         won.token.0 > won.marks.held,
         "the floor of the counter is the floor of `held`"
     );
+}
+
+#[tokio::test]
+async fn declared_delay_rises_under_one_token_and_is_replaced_under_the_next() {
+    let (servers, masters) = three().await;
+    let held = |seconds| Mark::Held {
+        delay: Duration::from_secs(seconds),
+    };
+    let (tenure, first) = acquire(&masters, "first").await;
+    eventually_values(&servers, "a/b", 3).await;
+    for seconds in [7, 20, 5] {
+        assert!(mark(&masters, &tenure, first.token, held(seconds)).await);
+    }
+    release(&masters, &servers, tenure).await;
+    let (tenure, second) = acquire(&masters, "second").await;
+    assert_eq!(second.marks.delay, declared(first.token, 20_000));
+    assert_eq!(second.marks.takeover_delay(None), Duration::from_secs(20));
+    eventually_values(&servers, "a/b", 3).await;
+    assert!(mark(&masters, &tenure, second.token, held(5)).await);
+    release(&masters, &servers, tenure).await;
+    let (_, third) = acquire(&masters, "third").await;
+    assert_eq!(third.marks.takeover_delay(None), Duration::from_secs(5));
 }

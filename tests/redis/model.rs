@@ -61,6 +61,7 @@ async fn a_model_that_does_something_else_is_found_out() {
         Plant::FloorNotRestored,
         Plant::SlotsNotRestored,
         Plant::TieToOne,
+        Plant::DelayLowered,
     ] {
         let (mut compared, mut seed, began) = (0, 0, Instant::now());
         // A machine that is busy compares few steps of a sequence, and needs more of them.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::graces::Graces;
 use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
-use super::target::{DEFAULT_STOP, targets};
+use super::target::targets;
 use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
 use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
 use crate::api::reasons;
@@ -98,6 +98,7 @@ pub fn validate_lock(
             cluster_preference: spec.cluster_preference.clone(),
             preference_delay: preference_delay.unwrap_or(DEFAULT_PREFERENCE_DELAY),
             takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
+            explicit_takeover_delay: given_delay,
             on_quorum_loss: spec.on_quorum_loss,
             failover_after_unready: failover.filter(|after| !after.is_zero()),
             deletion_policy: spec.deletion_policy,
@@ -109,15 +110,10 @@ pub fn validate_lock(
     }
 }
 
-/// Unless told.
+/// What the targets of this cluster need, where the field is not given.
 pub(super) fn takeover_delay(targets: &[TargetPlan]) -> Duration {
     if targets.iter().any(|target| target.work.is_undone()) {
-        // What is read of pod templates here says nothing of those in the cluster that is waited for.
-        let there = |target: &TargetPlan| match target.stop_given {
-            true => target.stop,
-            false => target.stop.max(DEFAULT_STOP),
-        };
-        targets.iter().map(there).max().unwrap_or_default() + TAKEOVER_BESIDE_STOP
+        longest_stop(targets) + TAKEOVER_BESIDE_STOP
     } else {
         Duration::ZERO
     }

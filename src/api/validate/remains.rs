@@ -30,7 +30,8 @@ pub fn remains(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
     let stop = longest_stop(&targets);
     let given_delay = spec
         .takeover_delay_seconds
-        .and_then(|seconds| u64::try_from(seconds).ok());
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map(Duration::from_secs);
     Some(LockPlan {
         lock_name: given.map_or_else(own, Result::ok)?,
         quorum: spec.quorum_ref.name.clone(),
@@ -41,7 +42,8 @@ pub fn remains(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         enforcement: spec.enforcement,
         cluster_preference: Vec::new(),
         preference_delay: Duration::ZERO,
-        takeover_delay: given_delay.map_or_else(|| takeover_delay(&targets), Duration::from_secs),
+        takeover_delay: given_delay.unwrap_or_else(|| takeover_delay(&targets)),
+        explicit_takeover_delay: given_delay,
         on_quorum_loss: spec.on_quorum_loss,
         failover_after_unready: None,
         deletion_policy: spec.deletion_policy,

@@ -64,7 +64,6 @@ pub(super) fn targets(
                 name: target.name.clone(),
                 work,
                 stop: stop.unwrap_or(derived.min(DEFAULT_STOP)),
-                stop_given: stop.is_some(),
                 too_short: Some(derived).filter(|derived| stop.is_none() && *derived > DEFAULT_STOP),
                 one_by_one: grace.filter(|grace| grace.one_by_one).map(|_| pods),
             });

@@ -63,7 +63,7 @@ impl Warden {
             observes: self.observes(),
             began: self.began,
             ordered: self.halts.by(),
-            takeover_delay: self.post.plan.takeover_delay,
+            takeover_delay: self.declared_delay(),
             stop: self.post.plan.timings.stop,
             // Whoever steps down leaves nothing running.
             on_quorum_loss: match self.post.plan.state {
@@ -79,7 +79,7 @@ impl Warden {
         if let Siblings::Held(until) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));
             let taken_over = token > self.seen_token;
-            if taken_over || has_room(self.post.plan.takeover_delay, self.post.plan.timings.stop) {
+            if taken_over || has_room(self.declared_delay(), self.post.plan.timings.stop) {
                 self.lost = None;
             }
         }
@@ -99,7 +99,18 @@ impl Warden {
         if own || self.post.own_tokens.has(held) {
             Duration::ZERO
         } else {
-            self.post.plan.takeover_delay
+            standing
+                .marks
+                .takeover_delay(self.post.plan.explicit_takeover_delay)
+        }
+    }
+
+    /// How long other clusters wait at least after the end of the lease: what this replica declared under it, or what it
+    /// would declare.
+    fn declared_delay(&self) -> Duration {
+        match self.marked {
+            Some((token, delay)) if self.seen_token == Some(token) => delay,
+            _ => self.post.plan.takeover_delay,
         }
     }
 

@@ -58,7 +58,6 @@ mod tests {
             name: "web".into(),
             work: TargetWork::Suspend { object },
             stop: Duration::from_secs(35),
-            stop_given: false,
             too_short: None,
             one_by_one: None,
         };

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Call, Operation, Request, progress::Progress};
 use crate::{
-    lease::{ClusterId, Moment, QuorumSize},
+    lease::{ClusterId, Mark, Moment, QuorumSize},
     masters::{
         keys::{Keyspace, LockKeys},
         link::Admission,
@@ -206,12 +206,12 @@ fn fill_item(command: &mut Cmd, lock: &LockKeys, request: &Request, master: usiz
                 .arg(name)
                 .arg(cluster_text(cluster));
         }
-        Request::Mark { tenure, token, clean } => {
-            let field = if *clean { "clean" } else { "held" };
-            command
-                .arg(tenure.stem.as_str())
-                .arg(format!("{field}:{name}"))
-                .arg(token.0);
+        Request::Mark { tenure, token, mark } => {
+            command.arg(tenure.stem.as_str()).arg(name).arg(token.0);
+            match mark {
+                Mark::Held { delay } => command.arg(milliseconds(delay)),
+                Mark::Clean => command.arg(""),
+            };
         }
         Request::Claim { object, slot, job } => {
             command

@@ -1,6 +1,7 @@
--- heldFloor, then held and clean of each lock; a lock's name is the third of its arguments.
+-- heldFloor, then held, clean and delay of each lock; a lock's name is the third of its arguments.
 local fields = {'heldFloor'}
 for i = 7, #ARGV, 3 do
   fields[#fields + 1] = 'held:' .. ARGV[i]
   fields[#fields + 1] = 'clean:' .. ARGV[i]
+  fields[#fields + 1] = 'delay:' .. ARGV[i]
 end

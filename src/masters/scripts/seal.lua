@@ -1,5 +1,5 @@
 -- Gives a master its vote back, if it still carries the probe ARGV[2]. ARGV[3] = fingerprint and quorum id, then pairs of register
--- and value: the floor. Own registers and floor merge to the greater; equal slots claimed by different jobs merge to
+-- and value: the floor. Own registers and floor merge to the greater, delays by token and then by length; equal slots claimed by different jobs merge to
 -- (slot, nobody): at most once, never twice. The seal comes last: a master that runs out of memory half-way has no vote.
 local function uid_of(job) return string.match(job or '', '^[^@]*') end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
@@ -10,7 +10,12 @@ for i = 4, #ARGV, 2 do
   local field, floor = ARGV[i], ARGV[i + 1]
   local own = redis.call('HGET', KEYS[1], field)
   local value = floor
-  if own and string.sub(field, 1, 5) == 'slot:' then
+  if own and string.sub(field, 1, 6) == 'delay:' then
+    local a, delay_a = string.match(own, '^(%d+)|(%d+)$')
+    local b, delay_b = string.match(floor, '^(%d+)|(%d+)$')
+    local token_a, token_b = tonumber(a or '0'), tonumber(b or '0')
+    if token_a > token_b or (token_a == token_b and tonumber(delay_a or '0') > tonumber(delay_b or '0')) then value = own end
+  elseif own and string.sub(field, 1, 5) == 'slot:' then
     local a, by_a = string.match(own, '^(%d+)|(.*)$')
     local b, by_b = string.match(floor, '^(%d+)|(.*)$')
     if not b or tonumber(a or '0') > tonumber(b) then value = own

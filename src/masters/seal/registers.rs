@@ -8,13 +8,14 @@ use std::{collections::BTreeMap, time::Duration};
 use redis::{Cmd, Value};
 
 use crate::{
-    lease::same_job,
+    lease::{DeclaredDelay, same_job},
     masters::{QuorumId, identity, reply, unknown::Unknown},
 };
 
 /// What stands beside the registers under `P:meta`.
 const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"];
 const SLOT: &str = "slot:";
+const DELAY: &str = "delay:";
 /// Nobody's uid: no job can claim the slot again.
 const NOBODY: &str = "nobody";
 /// Slots up to so long after the loss are not claimed again: a CronJob controller may be that early by its own clock.
@@ -27,6 +28,8 @@ pub struct Registers {
     pub numbers: BTreeMap<String, u64>,
     /// `slot:<lock>/<name of the target's object>`.
     pub slots: BTreeMap<String, Slot>,
+    /// `delay:<lock>`.
+    pub delays: BTreeMap<String, DeclaredDelay>,
 }
 
 /// The last claimed slot of a target and the job that claimed it.
@@ -108,7 +111,7 @@ impl Registers {
     pub(super) fn of_counter(counter: u64) -> Self {
         Self {
             numbers: BTreeMap::from([("counter".to_owned(), counter)]),
-            slots: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -124,6 +127,9 @@ impl Registers {
                 uid: uid.to_owned(),
             };
             self.slots.insert(field.to_owned(), slot);
+        } else if field.starts_with(DELAY) {
+            let delay = reply::declared(value).ok_or_else(bad)?;
+            self.delays.insert(field.to_owned(), delay);
         } else {
             let number = value.parse().map_err(|_| bad())?;
             self.numbers.insert(field.to_owned(), number);
@@ -143,6 +149,10 @@ impl Registers {
                 Some(own) => own.merge(slot),
                 None => drop(self.slots.insert(field, slot)),
             }
+        }
+        for (field, delay) in other.delays {
+            let own = self.delays.entry(field).or_default();
+            *own = delay.max(*own);
         }
         self
     }
@@ -172,7 +182,7 @@ impl Registers {
             .collect();
         self.merged(Self {
             numbers,
-            slots: BTreeMap::new(),
+            ..Self::default()
         })
     }
 
@@ -183,6 +193,9 @@ impl Registers {
         }
         for (field, slot) in &self.slots {
             command.arg(field).arg(format!("{}|{}", slot.slot, slot.uid));
+        }
+        for (field, DeclaredDelay { token, milliseconds }) in &self.delays {
+            command.arg(field).arg(format!("{token}|{milliseconds}"));
         }
     }
 }

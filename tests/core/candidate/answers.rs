@@ -161,7 +161,7 @@ impl Candidate {
             }
             Change::Done => out.push(match kind {
                 Kind::Claim { slot, job } => Out::Claimed { slot, job },
-                Kind::Mark { token, clean } => Out::Marked { token, clean },
+                Kind::Mark { token, mark } => Out::Marked { token, mark },
                 _ => return,
             }),
             Change::Deliver(outcome) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock::lease::{
-    Attempt, ClusterId, FencingToken, LeaseValue, MAX_MASTERS, Moment, Nonce, Round, Tally, View,
+    Attempt, ClusterId, FencingToken, LeaseValue, MAX_MASTERS, Mark, Moment, Nonce, Round, Tally, View,
 };
 
 use super::{Candidate, Out, Tenure, millis};
@@ -134,16 +134,16 @@ impl Candidate {
     }
 
     /// Marks the lease that it holds: something runs under it, or is confirmed to have stopped.
-    pub(crate) fn mark(&mut self, at: Instant, clean: bool) -> Vec<Out> {
+    pub(crate) fn mark(&mut self, at: Instant, mark: Mark) -> Vec<Out> {
         let (mut out, now) = (Vec::new(), self.clock.moment(at));
         let (Some(authority), Some(tenure)) = (self.authority(at), self.tenures.last()) else {
             return out;
         };
         let (token, stem) = (authority.token.0, tenure.stem.clone());
-        self.ask(now, Kind::Mark { token, clean }, &mut out, |_| Op::Mark {
+        self.ask(now, Kind::Mark { token, mark }, &mut out, |_| Op::Mark {
             stem: stem.clone(),
             token,
-            clean,
+            mark,
         });
         out
     }

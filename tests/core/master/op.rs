@@ -1,6 +1,6 @@
 //! Calls of scripts, and what they answer.
 
-use redlock::lease::{LeaseValue, Marks, Moment, Obstacle, Sighting};
+use redlock::lease::{LeaseValue, Mark, Marks, Moment, Obstacle, Sighting};
 
 use super::Job;
 
@@ -37,11 +37,10 @@ pub(crate) enum Op {
     Break {
         longest_ms: u64,
     },
-    /// `held` or `clean`.
     Mark {
         stem: LeaseValue,
         token: u64,
-        clean: bool,
+        mark: Mark,
     },
     Claim {
         slot: u64,

@@ -1,6 +1,6 @@
 //! Numbers that only grow: what a seal restores.
 
-use redlock::lease::Marks;
+use redlock::lease::{DeclaredDelay, Mark, Marks};
 
 use crate::plant::Plant;
 
@@ -15,6 +15,7 @@ pub(crate) struct Registers {
     pub(crate) held: u64,
     pub(crate) clean: u64,
     pub(crate) held_floor: u64,
+    pub(crate) delay: DeclaredDelay,
 }
 
 impl Registers {
@@ -39,6 +40,7 @@ impl Registers {
             held: self.held.max(other.held),
             clean: self.clean.max(other.clean),
             held_floor: self.held_floor.max(other.held_floor),
+            delay: self.delay.max(other.delay),
         }
     }
 
@@ -47,12 +49,23 @@ impl Registers {
         Marks {
             held: self.held.max(self.held_floor),
             clean: self.clean,
+            delay: self.delay,
         }
     }
 
-    pub(super) fn mark(&mut self, token: u64, clean: bool) {
-        let register = if clean { &mut self.clean } else { &mut self.held };
-        *register = token.max(*register);
+    pub(super) fn mark(&mut self, token: u64, mark: Mark, plant: Plant) {
+        match mark {
+            Mark::Clean => self.clean = token.max(self.clean),
+            Mark::Held { delay } => {
+                self.held = token.max(self.held);
+                let milliseconds = u64::try_from(delay.as_millis()).unwrap();
+                let delay = DeclaredDelay { token, milliseconds };
+                self.delay = match plant {
+                    Plant::DelayLowered if self.delay.token == token => delay,
+                    _ => delay.max(self.delay),
+                };
+            }
+        }
     }
 
     pub(super) fn claim(&mut self, slot: u64, job: Job) -> bool {

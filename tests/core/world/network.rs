@@ -1,6 +1,8 @@
 //! The way between candidates and masters, and the sockets of a stopped master.
 
-use redlock::lease::Event;
+use std::time::Duration;
+
+use redlock::lease::{Event, Mark};
 
 use super::{Request, What, World};
 use crate::{
@@ -23,6 +25,13 @@ impl World {
             self.rng.u64(50..1_500)
         };
         micros * 1_000
+    }
+
+    /// The candidate marks its lease, with some delay that other clusters shall wait.
+    pub(super) fn declare(&mut self, candidate: usize) {
+        let delay = Duration::from_secs(self.delays.u64(1..4) * 20);
+        let out = self.candidates[candidate].mark(self.now, Mark::Held { delay });
+        self.carry(candidate, out);
     }
 
     pub(super) fn dispatch(&mut self, master: usize, request: Request) {
@@ -103,7 +112,9 @@ impl World {
         }
         if let (
             Op::Mark {
-                token, clean: true, ..
+                token,
+                mark: Mark::Clean,
+                ..
             },
             Answer::Done,
         ) = (&request.op, &reply.answer)

@@ -2,6 +2,7 @@
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
+use redlock::lease::{DeclaredDelay, Mark};
 
 use crate::common::patient;
 use crate::master::{Answer, Op, Registers};
@@ -85,6 +86,11 @@ impl Real {
         call.arg("heldFloor").arg(floor.held_floor);
         call.arg(format!("held:{LOCK}")).arg(floor.held);
         call.arg(format!("clean:{LOCK}")).arg(floor.clean);
+        if floor.delay != DeclaredDelay::default() {
+            let DeclaredDelay { token, milliseconds } = floor.delay;
+            call.arg(format!("delay:{LOCK}"))
+                .arg(format!("{token}|{milliseconds}"));
+        }
         if floor.slot.0 > 0 {
             call.arg(format!("slot:{LOCK}/t"))
                 .arg(slot_text(floor.slot.0, floor.slot.1));
@@ -159,12 +165,13 @@ impl Real {
                 begin(BREAK, &[LEASE, RESERVED]);
                 call.arg(longest_ms);
             }
-            Op::Mark { stem, token, clean } => {
+            Op::Mark { stem, token, mark } => {
                 begin(MARK, &[LEASE]);
-                let field = if *clean { "clean" } else { "held" };
-                call.arg(stem_of(&stem.to_string()))
-                    .arg(format!("{field}:{LOCK}"))
-                    .arg(token);
+                call.arg(stem_of(&stem.to_string())).arg(LOCK).arg(token);
+                call.arg(match mark {
+                    Mark::Held { delay } => delay.as_millis().to_string(),
+                    Mark::Clean => String::new(),
+                });
             }
             Op::Claim { slot, job } => {
                 begin(CLAIM, &[]);
@@ -195,6 +202,14 @@ impl Real {
                 job.strip_prefix('u').map(|uid| uid.parse().unwrap()),
             )
         });
+        let delay = meta.get(&format!("delay:{LOCK}"));
+        let delay = delay.map_or_else(DeclaredDelay::default, |text| {
+            let (token, milliseconds) = text.split_once('|').unwrap();
+            DeclaredDelay {
+                token: token.parse().unwrap(),
+                milliseconds: milliseconds.parse().unwrap(),
+            }
+        });
         let registers = Registers {
             counter: number("counter"),
             slot,
@@ -202,6 +217,7 @@ impl Real {
             held: number(&format!("held:{LOCK}")),
             clean: number(&format!("clean:{LOCK}")),
             held_floor: number("heldFloor"),
+            delay,
         };
         let (lease, reserved) = self.ask(redis::cmd("MGET").arg(LEASE).arg(RESERVED)).await;
         (registers, lease, reserved)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock::lease::{ClusterId, HolderIdentity, LeaseValue, Nonce, Obstacle};
+use redlock::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
 
 use super::real::Real;
 use crate::common::eventually;
@@ -59,6 +59,10 @@ impl<'a> Sequence<'a> {
             held: self.rng.u64(..20),
             clean: self.rng.u64(..20),
             held_floor: self.rng.u64(..20),
+            delay: DeclaredDelay {
+                token: self.rng.u64(..20),
+                milliseconds: self.rng.u64(..3),
+            },
         };
         if floor.slot.0 == 0 {
             floor.slot.1 = None;
@@ -81,6 +85,10 @@ impl<'a> Sequence<'a> {
             held: near(own.held),
             clean: near(own.clean),
             held_floor: near(own.held_floor),
+            delay: DeclaredDelay {
+                token: near(own.delay.token),
+                milliseconds: near(own.delay.milliseconds),
+            },
         };
         self.real.unseal().await;
         self.real.seal(&floor).await;
@@ -149,7 +157,13 @@ impl<'a> Sequence<'a> {
             10 => Op::Mark {
                 stem,
                 token,
-                clean: self.rng.bool(),
+                mark: if self.rng.bool() {
+                    Mark::Clean
+                } else {
+                    Mark::Held {
+                        delay: Duration::from_millis(self.rng.u64(..4)),
+                    }
+                },
             },
             _ => Op::Claim {
                 slot: (self.model.registers.slot.0 + self.rng.u64(..3)).saturating_sub(1),

@@ -78,6 +78,7 @@ fn the_example_of_the_documentation_is_valid() {
     );
     assert_eq!(plan.timings.renew_deadline, Duration::from_secs(17));
     assert_eq!(plan.takeover_delay, Duration::from_secs(40));
+    assert_eq!(plan.explicit_takeover_delay, Some(Duration::from_secs(40)));
     assert_eq!(plan.preference_wait("eu-1"), Duration::ZERO);
     assert_eq!(plan.preference_wait("us-1"), Duration::from_secs(2));
     assert_eq!(plan.preference_wait("elsewhere"), Duration::from_secs(4));
@@ -320,9 +321,8 @@ fn a_stop_time_that_nobody_gave_is_that_of_the_pod_template() {
         );
         assert_eq!(plan.targets[0].stop, s(stop));
         assert_eq!(plan.targets[0].too_short, wanted.map(s), "{more}");
-        // Unless it is given, the stop time of the other clusters is not known.
-        let there = if more == given { stop } else { 35 };
-        assert_eq!(plan.takeover_delay, s(there + 5));
+        assert_eq!(plan.takeover_delay, s(stop + 5));
+        assert_eq!(plan.explicit_takeover_delay, None);
     }
     for (grace, says) in [(5, ""), (20, "does not leave 25 s"), (60, "does not leave 35 s")] {
         let errors = plan_by_template(&short, grace, 120).err().unwrap_or_default();

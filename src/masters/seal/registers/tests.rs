@@ -135,9 +135,16 @@ prop_compose! {
     fn registers()(
         numbers in btree_map("counter|slotFloor|held:[ab]|clean:[ab]", 0..5u64, 0..5),
         slots in btree_map("slot:[ab]/t", (0..3u64, "[uvw]|nobody"), 0..3),
+        delays in btree_map("delay:[ab]", (0..3u64, 0..3u64), 0..3),
     ) -> Registers {
         let slots = slots.into_iter().map(|(field, (number, uid))| (field, slot(number, &uid))).collect();
-        Registers { numbers, slots }
+        let delay = |(token, milliseconds)| DeclaredDelay { token, milliseconds };
+        let delays = delays.into_iter().map(|(field, pair)| (field, delay(pair))).collect();
+        Registers {
+            numbers,
+            slots,
+            delays,
+        }
     }
 }
 
@@ -166,6 +173,9 @@ proptest! {
         ] {
             for (field, number) in &a.numbers {
                 prop_assert!(after.number(field) >= *number, "{field} in {after:?}");
+            }
+            for (field, before) in &a.delays {
+                prop_assert!(after.delays[field] >= *before, "{field}");
             }
             for (field, before) in &a.slots {
                 let now = &after.slots[field];
