@@ -75,6 +75,8 @@ mod replicas;
 mod rights;
 #[path = "kubernetes/roles.rs"]
 mod roles;
+#[path = "kubernetes/rollout.rs"]
+mod rollout;
 #[path = "kubernetes/rotation.rs"]
 mod rotation;
 #[path = "kubernetes/rules.rs"]

@@ -1,4 +1,5 @@
-//! What the operator tells about a `RedisQuorum`. Written by the reporter of the cluster, read by people and alerts.
+//! What the operator tells about a `RedisQuorum`. Written by the reporter of the cluster, read by people and alerts. The one
+//! exception is `notReadyReplicas`, in which each replica owns the entry with its name.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
@@ -36,8 +37,16 @@ pub struct RedisQuorumStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialized_time: Option<Time>,
 
+    /// The replicas of the operator that are not ready because of this quorum, as each reports of itself. A replica that
+    /// reports nothing for 45 s is removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub not_ready_replicas: Vec<NotReadyReplica>,
+
     /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases), `Reconciling`,
-    /// `Stalled`: exactly one of these two and `Ready` is true.
+    /// `Stalled`: exactly one of these two and `Ready` is true. `ReplicasReady` is false while `notReadyReplicas` names a
+    /// replica.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]
@@ -90,5 +99,17 @@ pub struct ReporterStatus {
     /// The cluster, as NAME/UID.
     pub cluster: String,
     /// When its reporter was last seen; every 30 s while it lives.
+    pub last_seen_time: Time,
+}
+
+/// A replica of the operator that is not ready: it has not seen a majority of the masters since it started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NotReadyReplica {
+    /// Its identity, which is the name of its pod unless `--identity` is given.
+    pub name: String,
+    /// Why it has not.
+    pub message: String,
+    /// When it reported this; every 30 s while it is not ready.
     pub last_seen_time: Time,
 }

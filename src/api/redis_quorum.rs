@@ -35,6 +35,9 @@ use super::rules;
 #[kube(
     printcolumn = r#"{"name": "Safe", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Safe\")].status"}"#
 )]
+#[kube(
+    printcolumn = r#"{"name": "ReplicasReady", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"ReplicasReady\")].status"}"#
+)]
 #[kube(printcolumn = r#"{"name": "Votes", "type": "string", "jsonPath": ".status.votes"}"#)]
 #[kube(
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#

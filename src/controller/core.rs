@@ -11,6 +11,7 @@ mod job;
 pub(super) mod leases;
 mod leftover;
 mod locks;
+mod not_ready;
 pub(super) mod place;
 mod quorum_view;
 mod quorums;
@@ -318,7 +319,8 @@ impl Core {
         }
         self.look_at_targets();
         self.ask_siblings(now);
-        self.tell_unready(now);
+        self.look_at_own_readiness(now);
+        self.tell_not_ready(now);
         self.touched_quorums.append(&mut self.touched_later);
         self.close_quorums();
     }

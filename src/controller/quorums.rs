@@ -20,6 +20,7 @@ use crate::{
     api::{
         RedisQuorum, RedisQuorumSpec,
         plan::QuorumPlan,
+        quorum_status::NotReadyReplica,
         validate::{FieldError, shared_masters, validate_quorum, validate_quorum_update},
     },
     lease::{ClusterId, Moment},
@@ -59,6 +60,8 @@ pub(super) struct QuorumEntry {
     pub(super) caretaker: bool,
     /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
     pub(super) contradicted: bool,
+    /// When this replica last began to write that it is not ready.
+    pub(super) told_not_ready: Option<Moment>,
 }
 
 /// One heartbeat missed, and half of the next.
@@ -96,6 +99,26 @@ impl QuorumEntry {
             lost: None,
             caretaker: false,
             contradicted: false,
+            told_not_ready: None,
+        }
+    }
+
+    /// By its status.
+    pub(super) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
+        let status = self.object.status.as_ref();
+        status.map_or(&[], |status| &status.not_ready_replicas)
+    }
+
+    /// Why this replica cannot use it.
+    pub(super) fn why_unseen(&self) -> String {
+        let problem = self.problem.as_ref();
+        let problem = problem.map(|problem| format!("{}: {}", problem.reason.name(), problem.message));
+        let lost = self.health.as_ref().and_then(Health::no_majority);
+        let why: Vec<String> = problem.into_iter().chain(lost).collect();
+        if why.is_empty() {
+            "the quorum is being opened".to_owned()
+        } else {
+            why.join("; ")
         }
     }
 

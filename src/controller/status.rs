@@ -5,10 +5,12 @@ mod holder;
 mod lock;
 mod progress;
 mod quorum;
+mod replicas;
 
 pub(super) use holder::{HolderFacts, taken};
 pub(super) use lock::{Author, LockFacts, LockStanding, author, lock_status};
 pub(super) use quorum::{Health, QuorumFacts, quorum_status};
+pub(super) use replicas::{OwnReadiness, has_silent, heard, replicas_status, reported};
 
 #[cfg(test)]
 mod tests;

@@ -62,6 +62,11 @@ impl State {
         self.readiness();
     }
 
+    /// It could take part at the last look, or at one before.
+    pub(crate) fn was_ready(&self) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).ready
+    }
+
     /// Whether this process can take part.
     pub(crate) fn readiness(&self) -> Readiness {
         let in_use = self.in_use.load_full();

@@ -45,7 +45,16 @@ async fn kubectl_prints_the_columns_of_both_kinds() {
     assert_eq!(wide[5..], ["TOKEN", "TRANSITIONS", "AGE"]);
     assert_eq!(
         columns(&["get", "redisquorums"]),
-        ["NAME", "READY", "DEGRADED", "SAFE", "VOTES", "REASON", "AGE"]
+        [
+            "NAME",
+            "READY",
+            "DEGRADED",
+            "SAFE",
+            "REPLICASREADY",
+            "VOTES",
+            "REASON",
+            "AGE"
+        ]
     );
 }
 

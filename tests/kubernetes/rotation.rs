@@ -7,9 +7,9 @@ use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message, throughout, timed};
 
 const LEASE: Duration = Duration::from_secs(6);
-const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
+pub const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
 
-fn secret(password: &str) -> String {
+pub fn secret(password: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: masters}}\nstringData: {{username: app, password: {password}}}\n"
     )

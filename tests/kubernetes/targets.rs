@@ -145,12 +145,19 @@ pub fn ready_pod(world: &World, replica: &Operator) {
 
 /// The same of a replica that listens on this port.
 pub fn ready_pod_at(world: &World, name: &str, port: u16) {
+    running_pod(world, name, port, true);
+}
+
+/// A pod of a replica that listens on this port, with what the kubelet reports of its readiness.
+pub fn running_pod(world: &World, name: &str, port: u16, ready: bool) {
     world.apply(&format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: redlock}}}}\n\
          spec: {{nodeName: elsewhere, containers: [{{name: operator, image: redlock, ports: [{{name: http, containerPort: {port}}}]}}]}}\n"
     ));
-    let patch = r#"{"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
-        "conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    let ready = if ready { "True" } else { "False" };
+    let patch = json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": ready}]}});
+    let patch = patch.to_string();
     world.kubectl(&[
         "patch",
         "pod",
@@ -158,7 +165,7 @@ pub fn ready_pod_at(world: &World, name: &str, port: u16) {
         "--subresource=status",
         "--type=merge",
         "--patch",
-        patch,
+        &patch,
     ]);
 }
 

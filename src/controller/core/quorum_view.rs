@@ -7,13 +7,13 @@ use kube::Resource;
 
 use super::{Core, Job};
 use crate::{
-    api::quorum_status::ReporterStatus,
+    api::quorum_status::{NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::{
         events::{Happening, What, timestamp},
         problem::Reason,
         quorums::Initializing,
         reporter::Reporter,
-        status::{Health, QuorumFacts, quorum_status},
+        status::{Health, QuorumFacts, has_silent, heard, quorum_status, replicas_status, reported},
         writer::{self, Item},
     },
     lease::{ClusterId, Moment},
@@ -29,30 +29,7 @@ const RESTORED: Duration = Duration::from_secs(60);
 /// A cluster that was not heard of for so long is not listed any more.
 const FORGOTTEN: i64 = 600;
 
-/// A replica that starts has its first majority within a second, unless the masters are being sealed for the first time.
-/// That takes 65 s by default, and is no trouble of the replica.
-const FIRST_MAJORITY: Duration = Duration::from_secs(60);
-
 impl Core {
-    /// Reports once why this replica does not get ready. The statuses show what its siblings see, which may be well.
-    pub(super) fn tell_unready(&mut self, now: Moment) {
-        if self.asking.told_unready || self.ready.is_none_or(|ready| now.since(ready) < FIRST_MAJORITY) {
-            return;
-        }
-        self.asking.told_unready = true;
-        let readiness = self.state.readiness();
-        if readiness.ready {
-            return;
-        }
-        tracing::warn!(reason = readiness.message, "this replica does not get ready");
-        for entry in readiness.unseen.iter().filter_map(|name| self.quorums.get(name)) {
-            let note = format!("replica {} is not ready: {}", self.identity, readiness.message);
-            let object = entry.object.object_ref(&());
-            let what = What::Warned("ReplicaNotReady");
-            self.events.tell(Happening { what, object, note });
-        }
-    }
-
     /// What changes with time alone.
     pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
         let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
@@ -98,10 +75,12 @@ impl Core {
         if turn.name {
             self.touch_locks_of(name);
         }
-        let reporter = self.quorums.get(name).and_then(|entry| entry.reporter.as_ref());
+        let entry = self.quorums.get(name);
+        let silent = entry.is_some_and(|entry| has_silent(entry.not_ready_replicas(), timestamp()));
+        let reporter = entry.and_then(|entry| entry.reporter.as_ref());
         let absent = reporter.and_then(|reporter| reporter.quorum_unreported(now));
         let locks_absent = reporter.and_then(|reporter| reporter.locks_unreported(now));
-        if news || turn.quorum || turn.name || absent.is_some() {
+        if news || turn.quorum || turn.name || absent.is_some() || (mine && silent) {
             self.writer.push(Item::Quorum(name.to_owned()));
         }
         if beat {
@@ -194,20 +173,19 @@ impl Core {
         }
     }
 
-    /// A heartbeat may have been in a write that failed.
+    /// A heartbeat, or that this replica is not ready, may have been in a write that failed.
     pub(super) fn beat_again(&mut self, name: &str) {
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.heartbeat_due |= !entry.clusters.is_empty();
+            entry.told_not_ready = None;
         }
     }
 
     /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
     pub(super) fn write_quorum(&mut self, name: &str) {
-        let now = crate::clock::now();
-        let running = self.fleet.get(name);
-        let masters = running.map(|running| running.masters.status());
-        let quorum_id = running.and_then(|running| Some(running.masters.quorum_id()?.to_string()));
-        let stamp = timestamp();
+        let (now, stamp) = (crate::clock::now(), timestamp());
+        let readiness = self.own_readiness(name, now);
+        let own = self.identity.to_string();
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -216,50 +194,94 @@ impl Core {
             // Somebody else was quicker to remember it, and goes on.
             entry.initializing = Initializing::No;
         }
-        let mine = entry.reporter.as_ref().is_some_and(Reporter::reports_quorum);
         let opening = matches!(&entry.problem, Some(problem) if problem.reason == Reason::Opening);
-        if opening
+        // This replica has just started. Whatever the status says was more.
+        let newcomer = opening
             && before
                 .observed_generation
-                .is_some_and(|generation| generation >= 0)
-        {
-            // This replica has just started. Whatever the status says was more.
-            return;
+                .is_some_and(|generation| generation >= 0);
+        let all = !newcomer && entry.may_write(&self.cluster, now, stamp);
+        let list = &before.not_ready_replicas;
+        let mine = readiness.is_due(list, &own, (entry.told_not_ready, now));
+        let mut list = if all { heard(list, stamp) } else { list.clone() };
+        if mine {
+            list = reported(&list, &own, &readiness, stamp);
         }
-        let may = entry.may_write(&self.cluster, now, stamp);
-        if !may {
-            return;
+        let status = if all {
+            self.whole_status(name, &before, list, stamp)
+        } else if mine {
+            let generation = entry.object.metadata.generation.unwrap_or_default();
+            Some(replicas_status(&before, list, generation, stamp))
+        } else {
+            None
+        };
+        if let Some(status) = status {
+            self.start_write(name, &before, &status, mine, now);
         }
+    }
+
+    /// The status of a quorum for which this replica reports; `None` where it would say nothing new.
+    fn whole_status(
+        &mut self,
+        name: &str,
+        before: &RedisQuorumStatus,
+        not_ready: Vec<NotReadyReplica>,
+        stamp: Timestamp,
+    ) -> Option<RedisQuorumStatus> {
+        let running = self.fleet.get(name);
+        let masters = running.map(|running| running.masters.status());
+        let quorum_id = running.and_then(|running| Some(running.masters.quorum_id()?.to_string()));
+        let entry = self.quorums.get_mut(name)?;
+        let mine = entry.reporter.as_ref().is_some_and(Reporter::reports_quorum);
         let beat = mine && entry.heartbeat_due;
         let reporters = if beat {
-            heard(&before.reporters, &entry.clusters, &self.cluster, stamp)
+            heard_of(&before.reporters, &entry.clusters, &self.cluster, stamp)
         } else {
             before.reporters.clone()
         };
         let status = quorum_status(&QuorumFacts {
-            before: &before,
+            before,
             generation: entry.object.metadata.generation.unwrap_or_default(),
             problem: entry.problem.as_ref(),
             health: entry.health.as_ref().filter(|_| masters.is_some()),
             masters: masters.as_deref().unwrap_or_default(),
             quorum_id,
             reporters,
+            not_ready,
             initialized: entry.initialized.clone(),
             now: stamp,
         });
-        let conditions_same = status.conditions == before.conditions
+        let same = status.conditions == before.conditions
             && status.observed_generation == before.observed_generation
             && status.initialized_time == before.initialized_time
-            && status.quorum_id == before.quorum_id;
+            && status.quorum_id == before.quorum_id
+            && status.not_ready_replicas == before.not_ready_replicas;
         // Latencies differ at every look: they travel with the heartbeat.
-        if conditions_same && !beat {
-            return;
+        if same && !beat {
+            return None;
         }
         entry.heartbeat_due &= !beat;
-        let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
-        let Some(status) = writer::replacement(&before, &status) else {
+        Some(status)
+    }
+
+    fn start_write(
+        &mut self,
+        name: &str,
+        before: &RedisQuorumStatus,
+        status: &RedisQuorumStatus,
+        own_readiness: bool,
+        now: Moment,
+    ) {
+        let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
+        let Some(status) = writer::replacement(before, status) else {
+            return;
+        };
+        if own_readiness {
+            entry.told_not_ready = Some(now);
+        }
+        let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
         let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
         self.pace.tell(now);
         self.writer.start(Item::Quorum(name.to_owned()), write);
@@ -267,7 +289,7 @@ impl Core {
 }
 
 /// The clusters of the last heartbeats, and when.
-fn heard(
+fn heard_of(
     before: &[ReporterStatus],
     alive: &BTreeSet<ClusterId>,
     own: &ClusterId,

@@ -36,7 +36,7 @@ pub(super) struct Asking {
     /// When the last one began.
     at: Option<Moment>,
     /// Why this replica is not ready was reported, or it was ready.
-    pub(super) told_unready: bool,
+    pub(super) told_not_ready: bool,
 }
 
 impl Core {

@@ -68,6 +68,18 @@ impl<'a> Conditions<'a> {
         self.before.iter().find(|condition| condition.type_ == kind)
     }
 
+    /// What was before, with those that were set in their places.
+    pub(super) fn into_list_before(self) -> Vec<Condition> {
+        let mut list = self.before.to_vec();
+        for own in self.list {
+            match list.iter_mut().find(|other| other.type_ == own.type_) {
+                Some(other) => *other = own,
+                None => list.push(own),
+            }
+        }
+        list
+    }
+
     /// All that were set. A condition of a type that the operator does not set is another controller's and stays: the list
     /// is a map by type, and a merge patch replaces it as a whole.
     pub(super) fn into_list(self) -> Vec<Condition> {
@@ -79,7 +91,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-fn cut(mut message: String) -> String {
+pub(super) fn cut(mut message: String) -> String {
     const MORE: char = '…';
     if message.len() > MESSAGE {
         message.truncate(message.floor_char_boundary(MESSAGE - MORE.len_utf8()));

@@ -5,9 +5,10 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use super::{
     condition::{Conditions, Truth},
     progress::Progress,
+    replicas,
 };
 use crate::{
-    api::quorum_status::{MasterStatus as Shown, RedisQuorumStatus, ReporterStatus},
+    api::quorum_status::{MasterStatus as Shown, NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::problem::Problem,
     masters::{MasterStatus, Unfit, Unknown},
 };
@@ -213,6 +214,7 @@ pub(in crate::controller) struct QuorumFacts<'a> {
     /// The id of the quorum, once this process knows it.
     pub(in crate::controller) quorum_id: Option<String>,
     pub(in crate::controller) reporters: Vec<ReporterStatus>,
+    pub(in crate::controller) not_ready: Vec<NotReadyReplica>,
     pub(in crate::controller) initialized: Option<Time>,
     pub(in crate::controller) now: Timestamp,
 }
@@ -232,6 +234,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
         Some(health) => running(health, &mut conditions),
     }
     progress.abnormal(&mut conditions);
+    replicas::ready(&facts.not_ready, &mut conditions);
     RedisQuorumStatus {
         observed_generation: Some(facts.generation),
         votes: facts
@@ -244,6 +247,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
             facts.masters.iter().map(shown).collect()
         },
         reporters: facts.reporters.clone(),
+        not_ready_replicas: facts.not_ready.clone(),
         initialized_time: before
             .initialized_time
             .clone()

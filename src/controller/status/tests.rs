@@ -307,6 +307,7 @@ fn every_status_of_a_quorum_has_one_of_ready_reconciling_and_stalled() {
                 masters: &[],
                 quorum_id: None,
                 reporters: Vec::new(),
+                not_ready: Vec::new(),
                 initialized: None,
                 now: Timestamp::from_second(1_763_719_300).unwrap(),
             });

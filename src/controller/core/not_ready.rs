@@ -1,0 +1,80 @@
+//! What this replica reports while it is not ready. The statuses show what its siblings see, which may be well.
+
+use std::time::Duration;
+
+use kube::Resource;
+
+use super::Core;
+use crate::{
+    controller::{
+        events::{Happening, What},
+        status::OwnReadiness,
+        writer::Item,
+    },
+    lease::Moment,
+};
+
+/// A replica that starts has its first majority within a second, unless the masters are being sealed for the first time.
+const FIRST_MAJORITY: Duration = Duration::from_secs(10);
+/// An event stays for an hour. To be sealed for the first time takes 65 s by default, and is no trouble of the replica.
+const LASTS: Duration = Duration::from_secs(60);
+
+impl Core {
+    /// What the status of a quorum has to say about this replica.
+    pub(super) fn own_readiness(&self, name: &str, now: Moment) -> OwnReadiness {
+        if self.state.was_ready() {
+            return OwnReadiness::Ready;
+        }
+        let readiness = self.state.readiness();
+        if readiness.ready {
+            return OwnReadiness::Ready;
+        }
+        let Some(entry) = self.quorums.get(name).filter(|_| self.lasts(FIRST_MAJORITY, now)) else {
+            return OwnReadiness::TooEarly;
+        };
+        if readiness.unseen.iter().any(|unseen| unseen == name) {
+            OwnReadiness::NotReady(entry.why_unseen())
+        } else {
+            // It waits for another quorum.
+            OwnReadiness::Ready
+        }
+    }
+
+    fn lasts(&self, length: Duration, now: Moment) -> bool {
+        self.ready.is_some_and(|ready| now.since(ready) >= length)
+    }
+
+    /// Has the entry of this replica written, where that is due.
+    pub(super) fn look_at_own_readiness(&mut self, now: Moment) {
+        let own = self.identity.to_string();
+        for name in self.quorums.names() {
+            let readiness = self.own_readiness(&name, now);
+            let due = self.quorums.get(&name).is_some_and(|entry| {
+                let times = (entry.told_not_ready, now);
+                readiness.is_due(entry.not_ready_replicas(), &own, times)
+            });
+            if due {
+                self.writer.push(Item::Quorum(name));
+            }
+        }
+    }
+
+    /// Reports once, by the log and an event, why this replica does not get ready.
+    pub(super) fn tell_not_ready(&mut self, now: Moment) {
+        if self.asking.told_not_ready || !self.lasts(LASTS, now) {
+            return;
+        }
+        self.asking.told_not_ready = true;
+        let readiness = self.state.readiness();
+        if readiness.ready {
+            return;
+        }
+        tracing::warn!(reason = readiness.message, "this replica does not get ready");
+        for entry in readiness.unseen.iter().filter_map(|name| self.quorums.get(name)) {
+            let note = format!("replica {} is not ready: {}", self.identity, readiness.message);
+            let object = entry.object.object_ref(&());
+            let what = What::Warned("ReplicaNotReady");
+            self.events.tell(Happening { what, object, note });
+        }
+    }
+}
