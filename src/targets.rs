@@ -5,7 +5,7 @@
 
 mod error;
 #[cfg(test)]
-mod fake_server;
+pub(crate) mod fake_server;
 mod in_flight;
 mod kind;
 mod label_pods;

@@ -268,3 +268,48 @@ impl Keeper {
         Ok(self.quorum)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::validate::{Graces, LockNames, validate_lock, validate_quorum},
+        telemetry::Origin,
+    };
+
+    /// Of a quorum whose masters are away, in which a lock with this lease is put.
+    fn timeout_beside(lease_seconds: u64) -> (Duration, Duration) {
+        let quorum = "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
+             {name: a, url: 'redis://127.0.0.1:1'}, {name: b, url: 'redis://127.0.0.1:2'}, \
+             {name: c, url: 'redis://127.0.0.1:3'}]}}";
+        let quorum = validate_quorum(&serde_yaml::from_str(quorum).unwrap()).unwrap();
+        let lock = format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
+             spec: {{quorumRef: {{name: q}}, leaseDurationSeconds: {lease_seconds}}}}}"
+        );
+        let lock = serde_yaml::from_str(&lock).unwrap();
+        let lock = validate_lock(&lock, &quorum, LockNames::Any, &Graces::default()).unwrap();
+        let candidate = Candidate {
+            identity: HolderIdentity::parse("me").unwrap(),
+            cluster: ClusterId::new("here", "u").unwrap(),
+        };
+        let origin = Origin {
+            component: "operator",
+            identity: candidate.identity.clone(),
+            cluster: candidate.cluster.clone(),
+        };
+        let telemetry = Telemetry::new(origin, false).unwrap();
+        let access = (Access::default(), None);
+        let (mut running, _keeper) =
+            RunningQuorum::open(&quorum, &candidate, access, &telemetry, None).unwrap();
+        running.put_lock(&lock, &candidate.cluster);
+        (running.masters.command_timeout(), lock.timings.retry_period)
+    }
+
+    #[tokio::test]
+    async fn no_lock_shortens_the_command_timeout_of_its_quorum() {
+        let (timeout, retry_period) = timeout_beside(3);
+        assert!(retry_period < timeout, "{retry_period:?}");
+        assert_eq!(timeout, Duration::from_millis(500));
+    }
+}

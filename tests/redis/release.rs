@@ -1,14 +1,16 @@
 //! Design §3, "Release" and "Reserve", and what a standby observes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redis::AsyncCommands;
-use redlock::lease::ClusterId;
+use redlock::clock;
+use redlock::elector::{Elector, Silent};
+use redlock::lease::{ClusterId, Farewell, Participation, Terms, Timings};
 use redlock::masters::{Call, Delivery, Masters, Notice, Request, Tenure, init};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{Mode, Proxy, RedisServers, ServerOptions, eventually};
-use crate::lease::{eventually_values, three};
+use crate::lease::{PATIENT, eventually_values, three};
 use crate::seal::{BOUND, raw};
 
 const KEY: &str = "redlock:lease:a/b";
@@ -48,49 +50,131 @@ async fn of_cluster(servers: &[crate::common::RedisServer], name: &str) -> Opene
     opened
 }
 
-#[tokio::test]
-async fn a_release_deletes_only_what_is_mine_and_tells_everybody() {
-    let (servers, masters) = three().await;
-    let mut standby = open(&config(&servers));
-    standby.voters(3).await;
-    let subscribers = || async {
-        let mut heard = 0;
-        for server in servers.iter() {
-            let (_, n): (String, u64) = redis::cmd("PUBSUB")
+/// Waits until so many processes hear of releases, of every server.
+async fn subscribed(servers: &[crate::common::RedisServer], processes: usize) {
+    let what = format!("{processes} processes subscribed everywhere");
+    eventually(BOUND, &what, async || {
+        let mut heard = Vec::new();
+        for server in servers {
+            let (_, count): (String, usize) = redis::cmd("PUBSUB")
                 .arg("NUMSUB")
                 .arg("redlock:released")
                 .query_async(&mut raw(server).await)
                 .await
                 .unwrap();
-            heard += n;
+            heard.push(count);
         }
-        heard
-    };
-    eventually(
-        BOUND,
-        "both processes subscribed everywhere",
-        async || match subscribers().await {
-            6 => Ok(()),
-            other => Err(other),
-        },
-    )
+        if heard.iter().all(|count| *count == processes) {
+            Ok(())
+        } else {
+            Err(heard)
+        }
+    })
     .await;
+}
+
+/// Waits until each of three masters has told that this lock was released, and of no other lock.
+async fn told_everywhere(standby: &mut Opened, lock: &str) {
+    let mut told = BTreeSet::new();
+    while told.len() < 3 {
+        let notice = tokio::time::timeout(BOUND, standby.notices.recv()).await;
+        let notice = notice.unwrap_or_else(|_| panic!("told of {lock} by {told:?} only"));
+        if let Notice::Released {
+            master,
+            lock: released,
+        } = notice.unwrap()
+        {
+            assert_eq!(released, lock_name(lock));
+            told.insert(master);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_undo_tells_standbys_unless_its_attempt_was_lost() {
+    let (servers, masters) = three().await;
+    let mut standby = open(&config(&servers));
+    standby.voters(3).await;
+    subscribed(&servers, 2).await;
+    for (lock, publish) in [("a/lost", false), ("a/b", true)] {
+        let tenure = hold(&masters, lock).await;
+        eventually_values(&servers, lock, 3).await;
+        let undo = Request::Undo {
+            tenure,
+            only: None,
+            publish,
+        };
+        masters.ask(&masters.lock(&lock_name(lock)), undo).await.unwrap();
+        eventually_values(&servers, lock, 0).await;
+    }
+    told_everywhere(&mut standby, "a/b").await;
+}
+
+/// Its attempt may have been granted by a majority: standbys that were refused wait for the end of its lease.
+#[tokio::test]
+async fn a_candidate_that_leaves_while_it_acquires_tells_standbys() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let mut direct = config(&servers);
+    (direct.command_timeout, direct.acquire_limit) = (PATIENT, 2 * PATIENT);
+    init(&open(&direct)).await.unwrap();
+    let mut standby = open(&direct);
+    standby.voters(3).await;
+    let (mut proxies, mut far) = (Vec::new(), direct.clone());
+    for (server, master) in servers.iter().zip(&mut far.masters) {
+        let proxy = Proxy::to_port(server.port()).await;
+        master.url = proxy.url();
+        proxies.push(proxy);
+    }
+    let far = open(&far);
+    far.voters(3).await;
+    subscribed(&servers, 2).await;
+    // The answers to a grant come so much later than the grant: time to leave in between.
+    for proxy in &proxies {
+        proxy.set(Mode::Delay(Duration::from_millis(600)));
+    }
+    let Opened {
+        masters,
+        notices,
+        tasks: _tasks,
+    } = far;
+    let (elector, _task) = Elector::start(masters, notices, identity("me"), Arc::new(Silent));
+    let lock = lock_name("a/b");
+    elector.put(
+        lock.clone(),
+        Terms {
+            cluster: direct.cluster.clone(),
+            timings: Timings {
+                lease_duration: LONGEST_LEASE,
+                renew_deadline: LONGEST_LEASE / 2,
+                retry_period: Duration::from_millis(500),
+                stop: Duration::ZERO,
+            },
+            participation: Participation::Contend,
+            ordered_delay: Duration::ZERO,
+            guards: false,
+            siblings_first: false,
+        },
+    );
+    eventually_values(&servers, "a/b", 3).await;
+    let acquired = elector
+        .watch(&lock)
+        .is_some_and(|seen| seen.borrow().authority_at(clock::now()).is_some());
+    println!("left {} its answers", if acquired { "after" } else { "before" });
+    elector.remove(lock, Farewell::Release);
+    told_everywhere(&mut standby, "a/b").await;
+    eventually_values(&servers, "a/b", 0).await;
+}
+
+#[tokio::test]
+async fn a_release_deletes_only_what_is_mine_and_tells_everybody() {
+    let (servers, masters) = three().await;
+    let mut standby = open(&config(&servers));
+    standby.voters(3).await;
+    subscribed(&servers, 2).await;
     let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
     assert!(lease.release().await.unwrap());
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        match tokio::time::timeout(BOUND, standby.notices.recv())
-            .await
-            .unwrap()
-            .unwrap()
-        {
-            Notice::Released { master, lock } if lock == lock_name("a/b") => told.push(master),
-            _ => {}
-        }
-    }
-    told.sort_unstable();
-    assert_eq!(told, [0, 1, 2]);
+    told_everywhere(&mut standby, "a/b").await;
     eventually_values(&servers, "a/b", 0).await;
 }
 

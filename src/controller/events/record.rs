@@ -244,7 +244,12 @@ fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp)
 
 #[cfg(test)]
 mod tests {
+    use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::targets::fake_server::fake_server;
 
     fn refusal(text: &str) -> kube::Error {
         kube::Error::Api(serde_json::from_str(text).unwrap())
@@ -269,5 +274,70 @@ mod tests {
         ] {
             assert_eq!(outcome(&refusal(&text)), wanted, "{text}");
         }
+    }
+
+    /// Each event as the server is asked to take it.
+    type Asked = mpsc::UnboundedReceiver<(String, String)>;
+
+    /// A server on which namespace `gone` is being terminated and `full` has no room.
+    async fn server() -> (Client, Asked) {
+        let (asked, asks) = mpsc::unbounded_channel();
+        let answer = move |Path(namespace): Path<String>, Json(event): Json<Value>| async move {
+            let note = event["note"].as_str().unwrap_or_default().to_owned();
+            let _ = asked.send((namespace.clone(), note));
+            let cause = match namespace.as_str() {
+                "gone" => "NamespaceTerminating",
+                "full" => "Quota",
+                _ => return (StatusCode::CREATED, Json(event)),
+            };
+            let status = json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "",
+                "details": {"causes": [{"reason": cause, "message": "", "field": ""}]}});
+            (StatusCode::FORBIDDEN, Json(status))
+        };
+        let path = "/apis/events.k8s.io/v1/namespaces/{namespace}/events";
+        (fake_server(Router::new().route(path, post(answer))).await, asks)
+    }
+
+    fn happening(namespace: &str, note: &str) -> Happening {
+        Happening {
+            what: What::Acquired,
+            object: ObjectReference {
+                namespace: Some(namespace.to_owned()),
+                name: Some("a".to_owned()),
+                ..ObjectReference::default()
+            },
+            note: note.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn events_that_are_refused_hold_up_no_other_namespace_and_hopeless_ones_not_even_their_own() {
+        let (client, mut asks) = server().await;
+        let (tell, told) = mpsc::channel(16);
+        for (namespace, note) in [
+            ("full", "1"),
+            ("full", "2"),
+            ("gone", "1"),
+            ("gone", "2"),
+            ("good", "1"),
+            ("good", "2"),
+        ] {
+            tell.try_send(happening(namespace, note)).unwrap();
+        }
+        let recording = record(client, "me".to_owned(), Arc::new(Pace::new(100)), told);
+        let recorder = tokio::spawn(recording);
+        let mut seen: Vec<(String, String)> = Vec::new();
+        let wanted = [("gone", "2"), ("good", "2")].map(|(n, t)| (n.to_owned(), t.to_owned()));
+        let bound = time::Instant::now() + Duration::from_secs(60);
+        while !wanted.iter().all(|wanted| seen.contains(wanted)) {
+            let next = time::timeout_at(bound, asks.recv()).await;
+            let next = next.unwrap_or_else(|_| panic!("only {seen:?}")).unwrap();
+            let once = next.0 == "full" || !seen.contains(&next);
+            assert!(once, "{next:?} again, after {seen:?}");
+            seen.push(next);
+        }
+        let second = ("full".to_owned(), "2".to_owned());
+        assert!(!seen.contains(&second), "in their order: {seen:?}");
+        recorder.abort();
     }
 }

@@ -198,19 +198,25 @@ impl State {
             return Err(Unknown::NotConnected(why));
         };
         if admission == Admission::Voting {
-            if self.silent {
-                return Err(Unknown::Silent);
-            }
-            if let Some(unfit) = self.unfit(now) {
-                return Err(Unknown::Unfit(unfit.to_string()));
-            }
-            if !self.facts.as_ref().is_some_and(Facts::sealed) {
-                return Err(Unknown::NotSealed);
-            }
-            if self.is_stale(now) {
-                return Err(Unknown::NotLookedAt);
-            }
+            self.may_vote(now)?;
         }
         Ok(open.clone())
+    }
+
+    /// By what is known of the master, whether or not it is connected.
+    pub(super) fn may_vote(&self, now: Moment) -> Result<(), Unknown> {
+        if self.silent {
+            return Err(Unknown::Silent);
+        }
+        if let Some(unfit) = self.unfit(now) {
+            return Err(Unknown::Unfit(unfit.to_string()));
+        }
+        if !self.facts.as_ref().is_some_and(Facts::sealed) {
+            return Err(Unknown::NotSealed);
+        }
+        if self.is_stale(now) {
+            return Err(Unknown::NotLookedAt);
+        }
+        Ok(())
     }
 }

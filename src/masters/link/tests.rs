@@ -157,8 +157,15 @@ fn facts_that_are_older_than_three_seconds_give_no_vote() {
     let link = link();
     let mut state = link.state();
     state.looked = Moment::from_nanos(5_000_000_000);
+    state.facts = Some(Facts {
+        run_id: "a1".into(),
+        seal: "a1".into(),
+        ..Facts::default()
+    });
     for (after_ms, stale) in [(0, false), (3_000, false), (3_001, true), (60_000, true)] {
         let now = state.looked + Duration::from_millis(after_ms);
         assert_eq!(state.is_stale(now), stale, "{after_ms} ms");
+        let expected = if stale { Err(Unknown::NotLookedAt) } else { Ok(()) };
+        assert_eq!(state.may_vote(now), expected, "{after_ms} ms");
     }
 }
