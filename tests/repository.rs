@@ -5,6 +5,8 @@
 
 #[path = "repository/api_reference.rs"]
 mod api_reference;
+#[path = "repository/build_image.rs"]
+mod build_image;
 #[path = "repository/build_kubernetes.rs"]
 mod build_kubernetes;
 #[path = "repository/chart_values.rs"]

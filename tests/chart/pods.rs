@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::common::pages::blocks;
 use crate::render::{of_kind, one, render, render_file, values_files};
 
 fn container(objects: &[Value]) -> Value {
@@ -148,6 +149,39 @@ fn the_image_is_named_by_digest_else_by_tag() {
         ]),
         format!("r/x@{digest}")
     );
+}
+
+/// The values of the first installation that a page shows.
+fn values_of(page: &str) -> Vec<String> {
+    let commands = blocks(page).into_iter().flat_map(|block| block.commands());
+    let install = commands
+        .into_iter()
+        .find(|command| command.starts_with("helm install") && command.contains("image."));
+    let install = install.unwrap_or_else(|| panic!("{page} installs no image by name"));
+    let words: Vec<&str> = install.split_whitespace().collect();
+    let pairs = words.windows(2).filter(|pair| pair[0] == "--set");
+    pairs.map(|pair| pair[1].to_owned()).collect()
+}
+
+#[test]
+fn every_pod_runs_the_image_that_the_pages_build() {
+    let image = format!("redlock-operator:{}", env!("CARGO_PKG_VERSION"));
+    for page in ["README.md", "docs/install.md", "docs/image.md"] {
+        let values = values_of(page);
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let objects = render(&values);
+        let templates = objects
+            .iter()
+            .filter(|object| ["Deployment", "Job"].contains(&object["kind"].as_str().unwrap_or_default()))
+            .map(|object| &object["spec"]["template"]["spec"]);
+        let tests = objects.iter().filter(|object| object["kind"] == "Pod");
+        let pods: Vec<&Value> = templates.chain(tests.map(|pod| &pod["spec"])).collect();
+        assert!(pods.len() >= 3, "{pods:?}");
+        for container in pods.iter().flat_map(|pod| list(&pod["containers"])) {
+            assert_eq!(container["image"], image, "{page}");
+            assert_eq!(container["imagePullPolicy"], "Never", "{page}");
+        }
+    }
 }
 
 #[test]
