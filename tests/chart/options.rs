@@ -207,7 +207,10 @@ fn only_the_hook_ends_the_operator() {
         .iter()
         .filter(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete")
         .collect();
-    let job = hooks.iter().find(|hook| hook["kind"] == "Job").unwrap();
+    let job = hooks
+        .iter()
+        .find(|hook| hook["kind"] == "Job" && hook["metadata"]["name"] == "redlock-operator-drain")
+        .unwrap();
     let arguments = &job["spec"]["template"]["spec"]["containers"][0]["args"];
     let deployment = format!(
         "--deployment={}",
@@ -233,6 +236,35 @@ fn only_the_hook_ends_the_operator() {
     }
     let without = render(&["drain.enabled=false"]);
     assert!(!serde_json::to_string(&without).unwrap().contains("pre-delete"));
+}
+
+/// A release whose image cannot be pulled is found out before anything is made or ended for its uninstall.
+#[test]
+fn an_uninstall_begins_with_a_pod_that_does_nothing() {
+    let objects = render(&["drain.startSeconds=90", "terminationGracePeriodSeconds=100"]);
+    let weight = |hook: &Value| {
+        let text = hook["metadata"]["annotations"]["helm.sh/hook-weight"].as_str();
+        text.map_or(0, |text| text.parse::<i32>().unwrap())
+    };
+    let mut hooks: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete")
+        .collect();
+    hooks.sort_by_key(|hook| weight(hook));
+    let (first, last) = (hooks[0], hooks[hooks.len() - 1]);
+    assert!(weight(hooks[1]) > weight(first), "{hooks:#?}");
+    assert_eq!(first["metadata"]["name"], "redlock-operator-can-start");
+    assert_eq!(first["spec"]["activeDeadlineSeconds"], 90);
+    let pod = &first["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["args"], json!(["--version"]));
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(last["metadata"]["name"], "redlock-operator-drain");
+    assert_eq!(
+        pod["containers"][0]["image"],
+        last["spec"]["template"]["spec"]["containers"][0]["image"]
+    );
+    // One that runs is given the time to stop what runs.
+    assert_eq!(last["spec"]["activeDeadlineSeconds"], 260);
 }
 
 #[test]

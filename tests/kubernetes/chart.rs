@@ -5,6 +5,8 @@
 mod drain;
 #[path = "chart/lifecycle.rs"]
 mod lifecycle;
+#[path = "chart/never_ran.rs"]
+mod never_ran;
 #[path = "chart/quorums.rs"]
 mod quorums;
 
