@@ -57,7 +57,8 @@ pub(super) const CREDENTIALS: &str =
 pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";
 
 pub(super) const MASTERS_CHANGED: &str = "cannot get other names or another number: they are part of the fingerprint on \
-                                          the masters; create another RedisQuorum with another keyPrefix";
+                                          the masters; create another RedisQuorum (on the same servers with another \
+                                          keyPrefix), or delete this one once no lock names it";
 
 pub(super) const KEY_PREFIX: &str =
     "is not a key prefix: use 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\" and \"/\"";

@@ -3,6 +3,8 @@
 
 #[path = "chart/drain.rs"]
 mod drain;
+#[path = "chart/left_quorum.rs"]
+mod left_quorum;
 #[path = "chart/lifecycle.rs"]
 mod lifecycle;
 #[path = "chart/never_ran.rs"]
