@@ -29,7 +29,7 @@ pub(super) struct InitArgs {
 }
 
 pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
-    let (mut config, _) = session::masters_config(&args.place).await?;
+    let (mut config, bare) = session::masters_config(&args.place).await?;
     if let Some(longest) = args.max_lease_duration {
         if longest < timing::MIN_LEASE {
             let message = format!(
@@ -66,6 +66,12 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
         report.sealed.len(),
         report.counter
     ));
+    if bare {
+        session::say(&format!(
+            "the masters are called {}: a RedisQuorum on them has these names under spec.masters\n",
+            report.sealed.join(", ")
+        ));
+    }
     Ok(Exit::Ok)
 }
 

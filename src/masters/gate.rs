@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{identity::QuorumId, look::Facts};
+use super::{fingerprint::Fingerprint, identity::QuorumId, look::Facts};
 
 /// Why a server that answers has no vote, whatever it says.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum Unfit {
     Retired(String),
     #[error("it is the same server as another master (equal run_id)")]
     Duplicate,
-    #[error("it is sealed for another quorum: {0}")]
-    OtherFingerprint(String),
+    #[error("{}", other_fingerprint(found, own))]
+    OtherFingerprint { found: String, own: String },
     /// The same names and times, and other servers: such as a staging master in a production list.
     #[error(
         "it belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or delete <key prefix>:meta on this server, so that it is sealed again"
@@ -53,6 +53,43 @@ fn has_replicas(attached: u64) -> String {
     }
 }
 
+/// What differs, where both can be read.
+fn other_fingerprint(found: &str, own: &str) -> String {
+    let plain = || format!("it is sealed for another quorum: {found}");
+    let (Ok(theirs), Ok(ours)) = (found.parse::<Fingerprint>(), own.parse::<Fingerprint>()) else {
+        return plain();
+    };
+    if theirs.names() != ours.names() {
+        // `redlock init` is the only one that makes up names.
+        let by_urls = if theirs
+            .names()
+            .iter()
+            .enumerate()
+            .all(|(i, name)| *name == format!("m{i}"))
+        {
+            ", as `redlock init --masters URL,…` calls them"
+        } else {
+            ""
+        };
+        return format!(
+            "it was initialised under other names: its masters are {}{by_urls}, those of this quorum {}; give the masters \
+             these names here, or, where no lease was ever taken on them, delete <key prefix>:meta on each and run \
+             `redlock init` with --quorum NAME or --config FILE, which takes the names from there ({found})",
+            theirs.names().join(", "),
+            ours.names().join(", "),
+        );
+    }
+    if theirs.longest_lease() != ours.longest_lease() {
+        return format!(
+            "it was initialised for leases of at most {} s, this quorum has maxLeaseDurationSeconds: {}; give that value \
+             here, or use another key prefix ({found})",
+            theirs.longest_lease().as_secs_f64(),
+            ours.longest_lease().as_secs_f64(),
+        );
+    }
+    plain()
+}
+
 /// Judges one server by what it says of itself. Duplicates and clock steps need more than one look. `quorum`: the id of
 /// this quorum, once it is known.
 pub(crate) fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Unfit> {
@@ -75,9 +112,10 @@ pub(crate) fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>)
         return Some(Unfit::EvictionPolicy(facts.eviction_policy.clone()));
     }
     if facts.sealed() && facts.fingerprint != fingerprint {
-        return Some(Unfit::OtherFingerprint(
-            facts.fingerprint.chars().take(300).collect(),
-        ));
+        return Some(Unfit::OtherFingerprint {
+            found: facts.fingerprint.chars().take(300).collect(),
+            own: fingerprint.to_owned(),
+        });
     }
     // Also without a seal: a restart does not make a server a member of another quorum.
     if let Some(own) = quorum
@@ -121,6 +159,40 @@ pub(super) fn fit() -> Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_fingerprint_names_what_differs_and_what_to_do() {
+        use crate::masters::Fingerprint;
+        use std::time::Duration;
+        let fingerprint = |names: [&str; 3], longest: u64| {
+            let names = names.map(str::to_owned).to_vec();
+            Fingerprint::new(names, Duration::from_secs(longest), Duration::from_secs(1)).to_string()
+        };
+        let ours = fingerprint(["eu-a", "eu-b", "eu-c"], 60);
+        let text = |found: String| {
+            Unfit::OtherFingerprint {
+                found,
+                own: ours.clone(),
+            }
+            .to_string()
+        };
+        let by_urls = text(fingerprint(["m0", "m1", "m2"], 60));
+        for part in [
+            "its masters are m0, m1, m2, as `redlock init --masters URL,…` calls them",
+            "those of this quorum eu-a, eu-b, eu-c",
+            "--quorum NAME",
+        ] {
+            assert!(by_urls.contains(part), "{by_urls}");
+        }
+        let named = text(fingerprint(["a", "b", "c"], 60));
+        assert!(
+            named.contains("its masters are a, b, c, those of this quorum"),
+            "{named}"
+        );
+        let shorter = text(fingerprint(["eu-a", "eu-b", "eu-c"], 5));
+        assert!(shorter.contains("at most 5 s"), "{shorter}");
+        assert_eq!(text("g".into()), "it is sealed for another quorum: g");
+    }
 
     #[test]
     fn each_reason_has_a_name() {
@@ -181,7 +253,10 @@ mod tests {
             ),
             (
                 |f| f.fingerprint = "g".into(),
-                Some(Unfit::OtherFingerprint("g".into())),
+                Some(Unfit::OtherFingerprint {
+                    found: "g".into(),
+                    own: "f".into(),
+                }),
             ),
             (|f| f.evicted = 3, Some(Unfit::Evicted(3))),
             // Whatever its seal says.

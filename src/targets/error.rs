@@ -22,8 +22,8 @@ pub(crate) enum TargetError {
     #[error("apiVersion {api_version:?} of kind {kind} cannot be one: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
     #[error(
-        "no version of kind {kind} of {api_version} is served by the API server: whether the target runs is unknown; it \
-         is followed once the kind is served"
+        "no version of kind {kind} of {api_version} is served by the API server{}: whether the target runs is unknown; it \
+         is followed once the kind is served", elsewhere(.api_version, .kind)
     )]
     UnknownKind { api_version: String, kind: String },
     #[error(
@@ -41,6 +41,28 @@ pub(crate) enum TargetError {
          CronJobs and Jobs are switched by Suspend"
     )]
     NoScale { api_version: String, kind: String },
+}
+
+/// Kinds that every cluster serves, and that targets may be, with the version that a manifest gives them.
+const WELL_KNOWN: [(&str, &str); 8] = [
+    ("CronJob", "batch/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Deployment", "apps/v1"),
+    ("Job", "batch/v1"),
+    ("Pod", "v1"),
+    ("ReplicaSet", "apps/v1"),
+    ("ReplicationController", "v1"),
+    ("StatefulSet", "apps/v1"),
+];
+
+/// Where a kind is that was looked for in another group; empty for every other.
+fn elsewhere(api_version: &str, kind: &str) -> String {
+    let group = |api_version: &str| api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
+    let known = WELL_KNOWN.iter().find(|(known, _)| *known == kind);
+    let other = known.filter(|(_, at)| group(at) != group(api_version));
+    other.map_or_else(String::new, |(kind, at)| {
+        format!(" ({kind} is in {at}: put that into ref.apiVersion)")
+    })
 }
 
 impl TargetError {
@@ -118,4 +140,32 @@ pub(crate) fn deepest(error: &dyn std::error::Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn well_known_kind_in_the_wrong_group_is_named_with_the_right_one() {
+        let unknown = |api_version: &str, kind: &str| {
+            let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+            TargetError::UnknownKind { api_version, kind }.to_string()
+        };
+        for (api_version, kind, wanted) in [
+            ("v1", "Deployment", "Deployment is in apps/v1"),
+            ("batch/v1", "StatefulSet", "StatefulSet is in apps/v1"),
+            ("extensions/v1beta1", "Deployment", "Deployment is in apps/v1"),
+            ("v1", "CronJob", "CronJob is in batch/v1"),
+            ("apps/v1", "Pod", "Pod is in v1"),
+        ] {
+            let text = unknown(api_version, kind);
+            assert!(text.contains(wanted), "{text}");
+        }
+        // The group is right, or the kind is one of a custom resource.
+        for (api_version, kind) in [("apps/v9", "Deployment"), ("v1", "Gate"), ("v2", "Pod")] {
+            let text = unknown(api_version, kind);
+            assert!(!text.contains(" is in "), "{text}");
+        }
+    }
 }

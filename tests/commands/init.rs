@@ -24,6 +24,7 @@ fn new_masters_are_sealed_once() {
             "m2 (redis://127.0.0.1:",
             "): sealed",
             "fencing tokens begin above",
+            "the masters are called m0, m1, m2: a RedisQuorum on them has these names",
         ],
     );
     redlock(&["status", "--key-prefix", "two", "--masters", &urls])

@@ -238,7 +238,7 @@ async fn a_server_of_another_quorum_is_left_alone() {
         matches!(
             outcome,
             RetireOutcome::NewRefused {
-                reason: Unfit::OtherFingerprint(_)
+                reason: Unfit::OtherFingerprint { .. }
             }
         ),
         "{outcome:?}"

@@ -116,7 +116,7 @@ async fn another_fingerprint() {
     let masters = open(&other);
     masters
         .master(1, "of another quorum", |m| {
-            matches!(&m.unfit, Some(Unfit::OtherFingerprint(_)))
+            matches!(&m.unfit, Some(Unfit::OtherFingerprint { .. }))
         })
         .await;
     assert!(masters.try_acquire("a/b", "h").await.is_none());

@@ -257,10 +257,27 @@ fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
     Problem::new(
         Reason::ClusterNameNotUnique,
         format!(
-            "another cluster is called {:?} too: its UID is {}, ours is {}; give this cluster another --cluster name",
+            "another cluster is called {:?} too: its UID is {}, ours is {}; give this cluster another name: the Helm \
+             value clusterName, or --cluster of `redlock operator`",
             own.name(),
             other.uid(),
             own.uid()
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever installed the chart knows its values, and never typed the flag.
+    #[test]
+    fn clash_names_the_value_of_the_chart_before_the_flag() {
+        let named = |uid: &str| ClusterId::new("eu-1", uid).unwrap();
+        let text = clash(&named("2420"), &named("0b7e")).message;
+        let value = text.find("Helm value clusterName").unwrap();
+        assert!(text.find("--cluster").unwrap() > value, "{text}");
+        let values = include_str!("../../../charts/redlock-operator/values.yaml");
+        assert!(values.contains("\nclusterName: "));
+    }
 }

@@ -155,7 +155,7 @@ fn is_unsafe(unfit: &Unfit) -> bool {
             | Unfit::ClusterMode
             | Unfit::Retired(_)
             | Unfit::Duplicate
-            | Unfit::OtherFingerprint(_)
+            | Unfit::OtherFingerprint { .. }
             | Unfit::OtherQuorum { .. }
             | Unfit::EvictionPolicy(_)
             | Unfit::Evicted(_)
@@ -180,7 +180,7 @@ fn cause(master: &MasterStatus) -> Cause {
             Unfit::ClusterMode => "ClusterMode",
             Unfit::Retired(_) => "Retired",
             Unfit::Duplicate => "SameServer",
-            Unfit::OtherFingerprint(_) => "OtherFingerprint",
+            Unfit::OtherFingerprint { .. } => "OtherFingerprint",
             Unfit::OtherQuorum { .. } => "OtherQuorum",
             Unfit::EvictionPolicy(_) => "EvictionPolicy",
             Unfit::Evicted(_) => "Evicted",

@@ -224,8 +224,8 @@ fn eviction(facts: &Facts) -> Check {
 
 fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
     match &seen.status.unfit {
-        Some(unfit @ Unfit::OtherFingerprint(_)) => {
-            let hint = "it belongs to another quorum: give that one's masters, or another --key-prefix";
+        Some(unfit @ Unfit::OtherFingerprint { .. }) => {
+            let hint = "give the names and the longest lease of the quorum that it belongs to, or another --key-prefix";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Unfit::OtherQuorum { .. }) => {
