@@ -11,6 +11,8 @@ mod lifecycle;
 mod never_ran;
 #[path = "chart/quorums.rs"]
 mod quorums;
+#[path = "chart/second_release.rs"]
+mod second_release;
 
 use std::fs;
 use std::path::{Path, PathBuf};

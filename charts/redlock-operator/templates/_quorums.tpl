@@ -18,31 +18,6 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Names and urls of masters, for people, in one order. */}}
-{{- define "redlock-operator.mastersText" -}}
-{{- $texts := list -}}
-{{- range . -}}
-{{- $texts = append $texts (printf "%s=%s" .name .url) -}}
-{{- end -}}
-{{- $texts | sortAlpha | join ", " -}}
-{{- end -}}
-
-{{/* Refuses to install over a RedisQuorum that stayed from a release before and has other masters: the operator cannot
-replace them. An upgrade is not refused: there the operator changes urls one by one. Nothing is looked up by `helm template`. */}}
-{{- define "redlock-operator.checkQuorums" -}}
-{{- if and .Release.IsInstall (.Capabilities.APIVersions.Has "redlock.dev/v1alpha1/RedisQuorum") -}}
-{{- range $name, $spec := include "redlock-operator.quorums" . | fromYaml -}}
-{{- with lookup "redlock.dev/v1alpha1" "RedisQuorum" "" $name -}}
-{{- $there := include "redlock-operator.mastersText" .spec.masters -}}
-{{- $wanted := include "redlock-operator.mastersText" $spec.masters -}}
-{{- if ne $there $wanted -}}
-{{- fail (printf "quorums.%s: RedisQuorum %s is in this cluster with other masters (%s) than the values have (%s); it stayed from a release before, and would stay in force. When no operator, agent or `redlock run` of any cluster uses those masters any more: kubectl delete redisquorum %s, then install again. Else give the RedisQuorum of the values another name" $name $name $there $wanted $name) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{/* The masters. Short: a StatefulSet adds a hash of its own to it, as the value of a label. */}}
 {{- define "redlock-operator.quickstartName" -}}
 {{- printf "%s-quickstart" (include "redlock-operator.fullname" . | trunc 40 | trimSuffix "-") -}}

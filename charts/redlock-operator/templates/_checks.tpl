@@ -1,0 +1,70 @@
+{{/* What an installation finds in the cluster that it cannot go on beside. Each is refused here, since Helm or the operator
+would say less of it, or later. Nothing is looked up by `helm template`, nor for an upgrade. */}}
+
+{{/* Namespaces, for people. */}}
+{{- define "redlock-operator.namespacesText" -}}
+{{- if . }}{{ printf "namespaces %s" (join ", " .) }}{{ else }}{{ "all namespaces" }}{{ end -}}
+{{- end -}}
+
+{{/* Another release: the definitions belong to one, and no two may follow the same namespace. */}}
+{{- define "redlock-operator.checkReleases" -}}
+{{- if .Release.IsInstall -}}
+{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "leaderlocks.redlock.dev" | default dict -}}
+{{- $annotations := dig "metadata" "annotations" dict $definition -}}
+{{- $name := get $annotations "meta.helm.sh/release-name" -}}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" -}}
+{{- if and $name $namespace (or (ne $name .Release.Name) (ne $namespace .Release.Namespace)) -}}
+{{- $own := .Values.watchNamespaces | uniq -}}
+{{- $runs := false -}}
+{{- range (lookup "apps/v1" "Deployment" $namespace "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- if and (eq (get $labels "app.kubernetes.io/instance") $name) (eq (get $labels "app.kubernetes.io/component") "operator") -}}
+{{- $runs = true -}}
+{{- $theirs := list -}}
+{{- range (first .spec.template.spec.containers).env -}}
+{{- if eq .name "REDLOCK_WATCH_NAMESPACES" -}}
+{{- $theirs = splitList "," .value -}}
+{{- end -}}
+{{- end -}}
+{{- $both := or (not $own) (not $theirs) -}}
+{{- range $own -}}
+{{- $both = or $both (has . $theirs) -}}
+{{- end -}}
+{{- if $both -}}
+{{- fail (printf "watchNamespaces: release %s in namespace %s runs an operator that follows %s, and this one would follow %s: two must not follow the same namespace. Use that release, or give each of the two watchNamespaces of its own" $name $namespace (include "redlock-operator.namespacesText" $theirs) (include "redlock-operator.namespacesText" $own)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $runs .Values.crds.install -}}
+{{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum belong to release %s in namespace %s, which upgrades them: set crds.install=false" $name $namespace) -}}
+{{- else if .Values.crds.install -}}
+{{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum stayed from release %s in namespace %s. To let this release take them over: kubectl annotate --overwrite crd leaderlocks.redlock.dev redisquorums.redlock.dev meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s" $name $namespace .Release.Name .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names and urls of masters, for people, in one order. */}}
+{{- define "redlock-operator.mastersText" -}}
+{{- $texts := list -}}
+{{- range . -}}
+{{- $texts = append $texts (printf "%s=%s" .name .url) -}}
+{{- end -}}
+{{- $texts | sortAlpha | join ", " -}}
+{{- end -}}
+
+{{/* Refuses to install over a RedisQuorum that stayed from a release before and has other masters: the operator cannot
+replace them. An upgrade is not refused: there the operator changes urls one by one. */}}
+{{- define "redlock-operator.checkQuorums" -}}
+{{- if and .Release.IsInstall (.Capabilities.APIVersions.Has "redlock.dev/v1alpha1/RedisQuorum") -}}
+{{- range $name, $spec := include "redlock-operator.quorums" . | fromYaml -}}
+{{- with lookup "redlock.dev/v1alpha1" "RedisQuorum" "" $name -}}
+{{- $there := include "redlock-operator.mastersText" .spec.masters -}}
+{{- $wanted := include "redlock-operator.mastersText" $spec.masters -}}
+{{- if ne $there $wanted -}}
+{{- fail (printf "quorums.%s: RedisQuorum %s is in this cluster with other masters (%s) than the values have (%s); it stayed from a release before, and would stay in force. When no operator, agent or `redlock run` of any cluster uses those masters any more: kubectl delete redisquorum %s, then install again. Else give the RedisQuorum of the values another name" $name $name $there $wanted $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

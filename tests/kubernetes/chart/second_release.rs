@@ -1,0 +1,71 @@
+//! A second release in a cluster: what is refused, and what it takes.
+
+use super::{chart, run_helm};
+use crate::fixture::{ControlPlane, Options};
+
+fn install(plane: &ControlPlane, namespace: &str, values: &[&str]) -> Result<String, String> {
+    let chart = chart();
+    let fixed = [
+        "install",
+        "redlock",
+        chart.to_str().unwrap(),
+        "--create-namespace",
+        "--namespace",
+        namespace,
+    ];
+    run_helm(plane, &[&fixed, values].concat())
+}
+
+fn assert_refused(plane: &ControlPlane, values: &[&str], why: &str) -> String {
+    let dry = [&["--dry-run=server"], values].concat();
+    let refused = install(plane, "second", &dry).unwrap_err();
+    assert!(refused.contains(why), "{values:?}: {why}: {refused}");
+    refused
+}
+
+#[tokio::test]
+async fn a_second_release_has_namespaces_of_its_own_and_no_definitions() {
+    let plane = ControlPlane::start(Options {
+        controller_manager: false,
+        ..Options::default()
+    });
+    for name in ["shop", "billing"] {
+        plane.kubectl(&["create", "namespace", name]);
+    }
+    install(&plane, "first", &[]).unwrap();
+    for values in [&[][..], &["--set=crds.install=false,watchNamespaces={shop}"]] {
+        assert_refused(
+            &plane,
+            values,
+            "release redlock in namespace first runs an operator that follows all namespaces",
+        );
+    }
+    let chart = chart();
+    let narrow = ["upgrade", "redlock", chart.to_str().unwrap(), "--namespace=first"];
+    run_helm(
+        &plane,
+        &[&narrow[..], &["--set=watchNamespaces={shop,billing}"]].concat(),
+    )
+    .unwrap();
+
+    let both = "follows namespaces shop, billing, and this one would follow namespaces data, shop";
+    assert_refused(&plane, &["--set=watchNamespaces={data,shop}"], both);
+    let own = "--set=watchNamespaces={second}";
+    assert_refused(&plane, &[own], "which upgrades them: set crds.install=false");
+    install(&plane, "second", &[own, "--set=crds.install=false"]).unwrap();
+    for release in ["second", "first"] {
+        run_helm(
+            &plane,
+            &["uninstall", "redlock", "--no-hooks", "--namespace", release],
+        )
+        .unwrap();
+    }
+
+    // The definitions are still those of the first.
+    let refused = assert_refused(&plane, &[], "stayed from release redlock in namespace first");
+    let (_, advice) = refused.split_once("kubectl annotate ").unwrap();
+    let words: Vec<&str> = advice.split_whitespace().take(6).collect();
+    let annotated = plane.kubectl(&[&["annotate"], &words[..]].concat());
+    assert!(annotated.status.success(), "{words:?}: {annotated:?}");
+    install(&plane, "second", &[]).unwrap();
+}
