@@ -40,6 +40,8 @@ mod fixture;
 mod guard;
 #[path = "kubernetes/handed_on.rs"]
 mod handed_on;
+#[path = "kubernetes/in_use.rs"]
+mod in_use;
 #[path = "rules/judge.rs"]
 mod judge;
 #[path = "kubernetes/label_pods.rs"]

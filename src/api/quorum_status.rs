@@ -46,7 +46,7 @@ pub struct RedisQuorumStatus {
 
     /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases), `Reconciling`,
     /// `Stalled`: exactly one of these two and `Ready` is true. `ReplicasReady` is false while `notReadyReplicas` names a
-    /// replica.
+    /// replica. `Terminating` names what keeps an object that is being deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]

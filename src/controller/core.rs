@@ -6,6 +6,7 @@ pub(super) mod drain;
 mod failover;
 mod hand_over;
 pub(super) mod happened;
+pub(super) mod in_use;
 mod initialize;
 mod job;
 pub(super) mod leases;
@@ -55,7 +56,7 @@ use super::{
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{LeaderLock, RedisQuorum, lock_status::Role},
+    api::{self, LeaderLock, RedisQuorum, lock_status::Role},
     clock,
     lease::{ClusterId, HolderIdentity, Moment},
     operator::{
@@ -91,6 +92,10 @@ pub(super) struct Core {
     identity: HolderIdentity,
     cluster: ClusterId,
     scope: Scope,
+    /// The finalizer of the quorums that locks of this scope name.
+    in_use: String,
+    /// Who is told of quorums that are gone.
+    gone: Option<mpsc::UnboundedSender<String>>,
     clients: Clients,
     shared: Arc<Shared>,
     reader: Reader,
@@ -145,6 +150,8 @@ impl Core {
             identity,
             cluster,
             scope: Scope::of(scopes),
+            in_use: api::in_use::finalizer(scopes),
+            gone: None,
             shared,
             reader,
             clients,
@@ -170,6 +177,11 @@ impl Core {
             salvaging: BTreeSet::new(),
             ready: None,
         }
+    }
+
+    /// Tells the name of each quorum whose object is gone from now on.
+    pub(super) fn tell_gone(&mut self, gone: mpsc::UnboundedSender<String>) {
+        self.gone = Some(gone);
     }
 
     /// Runs until a task behind a quorum ends that must not. Cancel safe between two events.
@@ -318,6 +330,7 @@ impl Core {
             self.look_at_quorum(&name, now);
         }
         self.look_at_targets();
+        self.look_at_uses(now);
         self.ask_siblings(now);
         self.look_at_own_readiness(now);
         self.tell_not_ready(now);

@@ -1,4 +1,5 @@
-//! RedisQuorums that are declared in a file, as the chart writes them: applied at the start and whenever the file changes.
+//! RedisQuorums that are declared in a file, as the chart writes them: applied at the start, whenever the file changes, and
+//! when their objects are gone.
 //!
 //! Owns the file and a field manager of its own. Takes nothing away: locks may hang on a quorum that the file names no
 //! more, and what somebody else has set differently stays as it is and is named in the log.
@@ -15,7 +16,7 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::{fs, time};
+use tokio::{fs, sync::mpsc, time};
 
 use crate::{
     api::{API_VERSION, RedisQuorum},
@@ -25,7 +26,7 @@ use crate::{
 /// A mounted ConfigMap follows its object within a minute; a look costs nothing beside that.
 const LOOK: Duration = Duration::from_secs(3);
 /// Looks between two tries of what the API server did not take: somebody has to change something first.
-const AGAIN: u32 = 5;
+const AGAIN: u32 = 2;
 /// Who wrote a spec, in managedFields.
 const MANAGER: &str = "redlock-operator-quorums";
 
@@ -34,6 +35,7 @@ const MANAGER: &str = "redlock-operator-quorums";
 pub(super) struct Declared {
     file: PathBuf,
     text: String,
+    all: Vec<Manifest>,
     /// Not applied yet, each with what was said of it last.
     pending: Vec<(Manifest, String)>,
 }
@@ -59,16 +61,24 @@ impl Declared {
         Ok(declared)
     }
 
-    /// Applies what it declares, for ever.
-    pub(super) async fn apply(mut self, client: Client) {
+    /// Applies what it declares, for ever; again what is told to be gone.
+    pub(super) async fn apply(mut self, client: Client, mut gone: mpsc::UnboundedReceiver<String>) {
         let quorums = Api::<RedisQuorum>::all(client);
         let mut look = 0;
         loop {
             if look % AGAIN == 0 {
                 self.apply_pending(&quorums).await;
             }
-            time::sleep(LOOK).await;
-            look += 1;
+            tokio::select! {
+                () = time::sleep(LOOK) => look += 1,
+                Some(name) = gone.recv() => {
+                    if self.put_back(&name) {
+                        tracing::warn!(object = %format!("RedisQuorum {name}"), file = %self.file.display(),
+                            "it was deleted, and is declared: applied again");
+                        look = 0;
+                    }
+                }
+            }
             match fs::read_to_string(&self.file).await {
                 Ok(text) if text != self.text => {
                     self.take(text);
@@ -86,11 +96,23 @@ impl Declared {
         for problem in problems {
             tracing::error!(file = %self.file.display(), "{problem}; the other RedisQuorums are applied");
         }
-        self.pending = manifests
-            .into_iter()
-            .map(|manifest| (manifest, String::new()))
-            .collect();
+        let unsaid = manifests
+            .iter()
+            .cloned()
+            .map(|manifest| (manifest, String::new()));
+        self.pending = unsaid.collect();
+        self.all = manifests;
         self.text = text;
+    }
+
+    /// Whether an object of this name is declared; it is to be applied again then.
+    fn put_back(&mut self, name: &str) -> bool {
+        let Some(manifest) = self.all.iter().find(|manifest| manifest.name == name) else {
+            return false;
+        };
+        self.pending.retain(|(pending, _)| pending.name != name);
+        self.pending.push((manifest.clone(), String::new()));
+        true
     }
 
     async fn apply_pending(&mut self, quorums: &Api<RedisQuorum>) {
@@ -226,6 +248,22 @@ mod tests {
         let (names, problems) = parsed(&format!("{}---\n{}", quorum("a"), quorum("a")));
         assert_eq!(names, ["a"]);
         assert!(problems[0].contains("declared twice"), "{problems:?}");
+    }
+
+    #[test]
+    fn what_is_declared_is_put_back_and_nothing_else() {
+        let mut declared = Declared::default();
+        declared.take(format!("{}---\n{}", quorum("a"), quorum("b")));
+        declared.pending.clear();
+        assert!(declared.put_back("b") && declared.put_back("b") && !declared.put_back("c"));
+        let pending: Vec<&str> = declared
+            .pending
+            .iter()
+            .map(|(one, _)| one.name.as_str())
+            .collect();
+        assert_eq!(pending, ["b"]);
+        declared.take(quorum("a"));
+        assert!(!declared.put_back("b"), "it is declared no more");
     }
 
     #[test]

@@ -163,6 +163,21 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
+    /// The objects that name this quorum, or are still contended for on it.
+    pub(super) fn users_of<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
+        let uses = move |entry: &LockEntry| {
+            let plans = entry.put.iter().chain(&entry.remains);
+            entry.object.spec.quorum_ref.name == quorum || plans.into_iter().any(|plan| plan.quorum == quorum)
+        };
+        let used = self.entries.iter().filter(move |(_, entry)| uses(entry));
+        used.map(|(key, _)| key)
+    }
+
+    /// Whether there are objects of which no version could be read.
+    pub(super) fn any_unread(&self) -> bool {
+        self.unreadable.keys().any(|key| !self.entries.contains_key(key))
+    }
+
     /// Whether this is news, and not an older version than the known one, as a slow watch brings it. Of a list, every
     /// version is news.
     pub(super) fn is_news(&mut self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {

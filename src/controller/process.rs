@@ -150,7 +150,9 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         operator.work("makes a password", password::make(client.clone(), wanted));
     }
     if let Some(declared) = declared {
-        operator.work("applies declared RedisQuorums", declared.apply(client));
+        let (tell, gone) = mpsc::unbounded_channel();
+        operator.core.tell_gone(tell);
+        operator.work("applies declared RedisQuorums", declared.apply(client, gone));
     }
     let end = operator.run(&mut signals).await;
     operator.stop().await;

@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    core::urls::UrlChange,
+    core::{in_use::Guard, urls::UrlChange},
     judge::QuorumView,
     object::{ObjectKey, age, is_older},
     problem::{Problem, Reason},
@@ -50,6 +50,7 @@ pub(super) struct QuorumEntry {
     /// First start: the masters are being initialised.
     pub(super) initializing: Initializing,
     pub(super) url_change: UrlChange,
+    pub(super) guard: Guard,
     /// Another quorum runs under its name until no lock is contended for there.
     pub(super) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
@@ -94,6 +95,7 @@ impl QuorumEntry {
             initialized: None,
             initializing: Initializing::No,
             url_change: UrlChange::default(),
+            guard: Guard::default(),
             told_unknown: false,
             awaits_other: false,
             lost: None,

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use crate::{
+    api::in_use,
     elector::{Elector, Standing},
     lease::{
         ClusterId, LockName, Moment, Participation, Terms,
@@ -79,20 +80,7 @@ pub(super) struct Scope(String);
 impl Scope {
     /// Of these namespaces; the empty one stands for all.
     pub(super) fn of(namespaces: &[String]) -> Self {
-        if namespaces.iter().any(String::is_empty) || namespaces.is_empty() {
-            return Self("all".to_owned());
-        }
-        let mut sorted: Vec<&str> = namespaces.iter().map(String::as_str).collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        // FNV-1a: the same in every version, and short enough for a lock name whatever is watched.
-        let hash = sorted
-            .join(",")
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-        Self(format!("{hash:016x}"))
+        Self(in_use::scope(namespaces))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Stops nothing itself: the replicas do, when they end. In two steps, since one that ends leaves what runs to a ready
 //! sibling: first all but one go, and when that one holds what they held, it goes as well; it stops everything, gives
-//! it back and takes its finalizers along. Finalizers that are left are then nobody's, and removed.
+//! it back and takes its finalizers along. Finalizers that are left are then nobody's, and removed, those of RedisQuorums
+//! among them.
 
 mod objects;
 
@@ -98,6 +99,9 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
     for lock in objects.unfinished().await? {
         objects.remove_finalizer(&lock).await?;
         left.unfinished.push(lock.to_string());
+    }
+    if left.pods.is_empty() {
+        objects.leave_quorums().await?;
     }
     Ok(left)
 }

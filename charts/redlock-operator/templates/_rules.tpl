@@ -70,10 +70,11 @@
 
 {{/* Rights on what belongs to no namespace. */}}
 {{- define "redlock-operator.clusterRules" -}}
-# Followed; one is read by the commands that are run in a pod of the operator, such as `redlock doctor`.
+# Followed; one is read by the commands that are run in a pod of the operator, such as `redlock doctor`. One that locks name
+# is patched for its finalizer.
 - apiGroups: [redlock.dev]
   resources: [redisquorums]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, patch]
 - apiGroups: [redlock.dev]
   resources: [redisquorums/status]
   verbs: [patch]

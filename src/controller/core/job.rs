@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Core, drain, failover};
+use super::{Core, drain, failover, in_use::Guarded};
 use crate::{
     api::LeaderLock,
     clock,
@@ -34,6 +34,8 @@ pub(super) enum Job {
         Box<failover::Failover>,
         Result<Box<LeaderLock>, String>,
     ),
+    /// The finalizer of a quorum.
+    Guarded(String, Guarded),
     Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
     /// An unreadable object that is being deleted, if it is still there; its metadata as seen before, if the read broke
     /// off.
@@ -58,6 +60,7 @@ impl Core {
             Job::Stopped(key, stopped) => self.on_stopped(&key, stopped),
             Job::Drained(key, purpose, drained) => self.on_drained(&key, purpose, &drained),
             Job::Abstains(key, failover, end) => self.on_abstains(&key, *failover, end),
+            Job::Guarded(name, end) => self.on_guarded(&name, end),
             Job::Finalizer(key, end) => self.on_finalizer(&key, end),
             Job::Salvaged(key, object) => self.on_salvaged(&key, object, clock::now()),
             Job::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),

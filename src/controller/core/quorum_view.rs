@@ -231,6 +231,7 @@ impl Core {
         let running = self.fleet.get(name);
         let masters = running.map(|running| running.masters.status());
         let quorum_id = running.and_then(|running| Some(running.masters.quorum_id()?.to_string()));
+        let kept_by = self.kept_by(name);
         let entry = self.quorums.get_mut(name)?;
         let mine = entry.reporter.as_ref().is_some_and(Reporter::reports_quorum);
         let beat = mine && entry.heartbeat_due;
@@ -249,6 +250,7 @@ impl Core {
             reporters,
             not_ready,
             initialized: entry.initialized.clone(),
+            kept_by,
             now: stamp,
         });
         let same = status.conditions == before.conditions

@@ -72,6 +72,10 @@ impl Core {
     fn forget_quorum(&mut self, name: &str) {
         self.quorums.forget(name);
         self.touch_locks_of(name);
+        if let Some(gone) = &self.gone {
+            // Nobody listens any more when the process ends.
+            let _ = gone.send(name.to_owned());
+        }
     }
 
     pub(super) fn touch_locks_of(&mut self, quorum: &str) {

@@ -216,6 +216,8 @@ pub(in crate::controller) struct QuorumFacts<'a> {
     pub(in crate::controller) reporters: Vec<ReporterStatus>,
     pub(in crate::controller) not_ready: Vec<NotReadyReplica>,
     pub(in crate::controller) initialized: Option<Time>,
+    /// Why it is still there, while it is being deleted.
+    pub(in crate::controller) kept_by: Option<String>,
     pub(in crate::controller) now: Timestamp,
 }
 
@@ -235,6 +237,9 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
     }
     progress.abnormal(&mut conditions);
     replicas::ready(&facts.not_ready, &mut conditions);
+    if let Some(kept_by) = &facts.kept_by {
+        conditions.set("Terminating", true, "InUse", kept_by.clone());
+    }
     RedisQuorumStatus {
         observed_generation: Some(facts.generation),
         votes: facts

@@ -309,6 +309,7 @@ fn every_status_of_a_quorum_has_one_of_ready_reconciling_and_stalled() {
                 reporters: Vec::new(),
                 not_ready: Vec::new(),
                 initialized: None,
+                kept_by: Some("a lock names it".to_owned()),
                 now: Timestamp::from_second(1_763_719_300).unwrap(),
             });
             assert_valid(&status.conditions, &format!("{problem:?} {health:?}"));

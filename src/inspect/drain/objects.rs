@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Wish;
 use crate::{
-    api::{FINALIZER, LeaderLock},
+    api::{FINALIZER, LeaderLock, RedisQuorum, in_use},
     inspect::cluster::{Cluster, ClusterError},
 };
 
@@ -26,6 +26,9 @@ pub(super) struct Objects {
     pods: Api<Pod>,
     /// As they are stored: one that this version cannot read has a finalizer, too.
     locks: Vec<Api<DynamicObject>>,
+    quorums: Api<DynamicObject>,
+    /// The finalizer of the quorums that these locks name.
+    in_use: String,
 }
 
 pub(super) struct Operator {
@@ -65,6 +68,8 @@ impl Objects {
         Self {
             name: wish.deployment.clone(),
             deployments: Api::namespaced(client.clone(), namespace),
+            quorums: Api::all_with(client.clone(), &ApiResource::erase::<RedisQuorum>(&())),
+            in_use: in_use::finalizer(&wish.namespaces),
             pods: Api::namespaced(client, namespace),
             locks,
         }
@@ -137,7 +142,7 @@ impl Objects {
                     Err(kube::Error::Api(status)) if status.is_not_found() => break,
                     Err(error) => return Err(ClusterError::asked("listing LeaderLocks", None, &error)),
                 };
-                let found = page.items.iter().filter(|lock| has_finalizer(lock));
+                let found = page.items.iter().filter(|lock| has(lock, FINALIZER));
                 all.extend(found.map(|lock| self.unfinished_of(lock, api)));
                 match page.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => parameters.continue_token = Some(token),
@@ -165,39 +170,27 @@ impl Objects {
 
     pub(super) async fn remove_finalizer(&self, lock: &Unfinished) -> Result<(), ClusterError> {
         let object = format!("LeaderLock {lock}");
-        let refused = |error| {
-            ClusterError::asked(
-                &format!("removing the finalizer of {object}"),
-                Some(&object),
-                &error,
-            )
-        };
-        let parameters = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let mut last = Ok(());
-        for _ in 0..TRIES {
-            let Some(found) = lock.api.get_opt(&lock.name).await.map_err(refused)? else {
-                return Ok(());
-            };
-            let finalizers = found.metadata.finalizers.iter().flatten();
-            let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
-            let patch = json!({
-                "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": rest },
-            });
-            last = match lock
-                .api
-                .patch(&lock.name, &parameters, &Patch::Merge(&patch))
-                .await
-            {
-                Ok(_) => return Ok(()),
+        remove(&lock.api, &lock.name, FINALIZER, &object).await
+    }
+
+    /// No operator is there that would take it off the quorums.
+    pub(super) async fn leave_quorums(&self) -> Result<(), ClusterError> {
+        let mut parameters = ListParams::default().limit(PAGE);
+        loop {
+            let page = match self.quorums.list(&parameters).await {
+                Ok(page) => page,
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-                Err(error @ kube::Error::Api(_)) => Err(refused(error)),
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(ClusterError::asked("listing RedisQuorums", None, &error)),
             };
+            for quorum in page.items.iter().filter(|quorum| has(quorum, &self.in_use)) {
+                let (name, object) = (quorum.name_any(), format!("RedisQuorum {}", quorum.name_any()));
+                remove(&self.quorums, &name, &self.in_use, &object).await?;
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters.continue_token = Some(token),
+                None => return Ok(()),
+            }
         }
-        last
     }
 
     pub(super) fn called(&self) -> String {
@@ -205,7 +198,45 @@ impl Objects {
     }
 }
 
-fn has_finalizer(lock: &DynamicObject) -> bool {
-    let finalizers = lock.metadata.finalizers.as_ref();
-    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
+/// Takes a finalizer off an object, and no other.
+async fn remove(
+    api: &Api<DynamicObject>,
+    name: &str,
+    finalizer: &str,
+    object: &str,
+) -> Result<(), ClusterError> {
+    let refused = |error| {
+        ClusterError::asked(
+            &format!("removing the finalizer of {object}"),
+            Some(object),
+            &error,
+        )
+    };
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let mut last = Ok(());
+    for _ in 0..TRIES {
+        let Some(found) = api.get_opt(name).await.map_err(refused)? else {
+            return Ok(());
+        };
+        let finalizers = found.metadata.finalizers.iter().flatten();
+        let rest: Vec<&String> = finalizers.filter(|one| *one != finalizer).collect();
+        let patch = json!({
+            "metadata": { "resourceVersion": found.metadata.resource_version, "finalizers": rest },
+        });
+        last = match api.patch(name, &parameters, &Patch::Merge(&patch)).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(error @ kube::Error::Api(_)) => Err(refused(error)),
+            Err(error) => return Err(refused(error)),
+        };
+    }
+    last
+}
+
+fn has(object: &DynamicObject, finalizer: &str) -> bool {
+    let finalizers = object.metadata.finalizers.as_ref();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == finalizer))
 }

@@ -111,6 +111,11 @@ fn finalizers(world: &World) -> String {
     ])
 }
 
+fn of_the_quorum(world: &World) -> String {
+    let path = "--output=jsonpath={.metadata.finalizers}";
+    world.kubectl(&["get", "redisquorum", "default", path])
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
     let world = targets::world().await;
@@ -123,6 +128,15 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
         .await;
     gates.until("gate", 1).await;
     assert!(finalizers(&world).contains("redlock.dev/targets"));
+    eventually(BOUND, "the quorum is kept", async || {
+        let all = of_the_quorum(&world);
+        if all.contains("redlock.dev/in-use-all") {
+            Ok(())
+        } else {
+            Err(all)
+        }
+    })
+    .await;
 
     let kubeconfig = kubeconfig(&world).await;
     let draining = drain(&world, &kubeconfig).await;
@@ -155,6 +169,7 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
     draining.await.unwrap().expect(0, &["last replica", "drained"]);
     assert_eq!(gates.replicas("gate").await, 0);
     assert_eq!(finalizers(&world), "");
+    assert_eq!(of_the_quorum(&world), "", "no operator would take it off");
 
     // Again, when nobody is there any more: the same, at once.
     drain(&world, &kubeconfig)

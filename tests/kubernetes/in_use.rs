@@ -1,0 +1,180 @@
+//! A RedisQuorum stays while LeaderLocks name it, and what the values declare comes back.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::eventually;
+use crate::fixture::{BOUND, Operator};
+use crate::world::{World, condition};
+
+const FIRST: &str = "  firstStart: Immediate\n";
+
+fn lock(namespace: &str, name: &str) -> String {
+    format!(
+        "apiVersion: redlock.dev/v1alpha1\nkind: LeaderLock\nmetadata: {{name: {name}, namespace: {namespace}}}\n\
+         spec: {{quorumRef: {{name: default}}, leaseDurationSeconds: 6}}\n"
+    )
+}
+
+/// None where it is gone.
+fn quorum(world: &World) -> Value {
+    let found = world.kubectl(&[
+        "get",
+        "redisquorum",
+        "default",
+        "--ignore-not-found",
+        "--output=json",
+    ]);
+    if found.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_str(&found).unwrap()
+}
+
+fn finalizers(world: &World) -> Vec<String> {
+    let found = quorum(world)["metadata"]["finalizers"].clone();
+    serde_json::from_value(found).unwrap_or_default()
+}
+
+async fn has_finalizers(world: &World, count: usize) {
+    eventually(BOUND, &format!("{count} finalizers are there"), async || {
+        let all = finalizers(world);
+        if all.len() == count { Ok(()) } else { Err(all) }
+    })
+    .await;
+}
+
+async fn is_gone(world: &World) {
+    eventually(BOUND, "the quorum is gone", async || match quorum(world) {
+        Value::Null => Ok(()),
+        quorum => Err(quorum),
+    })
+    .await;
+}
+
+fn delete(world: &World) {
+    world.kubectl(&["delete", "redisquorum", "default", "--wait=false"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
+    let world = World::small(3).await;
+    let namespace = world.namespace.name().to_owned();
+    world.apply(&world.quorum("default", FIRST));
+    world.apply(&lock(&namespace, "report"));
+    let operator = world.operator("replica-1").await;
+    let held = world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    has_finalizers(&world, 1).await;
+    assert_eq!(finalizers(&world), ["redlock.dev/in-use-all"]);
+
+    delete(&world);
+    let named = format!("LeaderLocks name it ({namespace}/report)");
+    world
+        .quorum_status("default", "names the lock", |status| {
+            let conditions = status["conditions"].as_array();
+            conditions.into_iter().flatten().any(|condition| {
+                condition["type"] == "Terminating"
+                    && condition["reason"] == "InUse"
+                    && condition["message"].as_str().unwrap().contains(&named)
+            })
+        })
+        .await;
+    // Other masters cannot come under its name, and what is held stays held.
+    let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
+    assert!(!applied && said.contains("cannot get other names"), "{said}");
+    let now = world
+        .lock_status("report", "is held", |status| status["role"] == "Active")
+        .await;
+    assert_eq!(now["fencingToken"], held["fencingToken"]);
+
+    world.kubectl(&["delete", "leaderlock", "report"]);
+    is_gone(&world).await;
+    assert_eq!(operator.lock("report"), Value::Null);
+
+    // One that no lock names goes at once.
+    world.apply(&world.quorum("default", FIRST));
+    world.kubectl(&["delete", "redisquorum", "default"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_set_of_namespaces_keeps_the_quorums_of_its_own_locks() {
+    let world = World::small(3).await;
+    let (own, other) = (
+        world.namespace.name().to_owned(),
+        world.plane.namespace("other").await,
+    );
+    world.apply(&world.quorum("default", FIRST));
+    world.apply(&lock(&own, "report"));
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    fs::write(file.path(), lock(other.name(), "billing")).unwrap();
+    let applied = world
+        .plane
+        .kubectl(&["apply", "--filename", file.path().to_str().unwrap()]);
+    assert!(applied.status.success(), "{applied:?}");
+    let watching = async |identity: &str, namespaces: &str| -> Operator {
+        world
+            .operator_with(identity, |command| {
+                command.env("REDLOCK_WATCH_NAMESPACES", namespaces);
+            })
+            .await
+    };
+    let _one = watching("replica-1", &own).await;
+    let _two = watching("replica-2", other.name()).await;
+    has_finalizers(&world, 2).await;
+    delete(&world);
+    world.kubectl(&["delete", "leaderlock", "report"]);
+    has_finalizers(&world, 1).await;
+    let deleted = world
+        .plane
+        .kubectl(&["delete", "leaderlock", "billing", "--namespace", other.name()]);
+    assert!(deleted.status.success(), "{deleted:?}");
+    is_gone(&world).await;
+}
+
+/// Locks hang on it, and an operator that starts later would not know it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_quorum_that_is_deleted_comes_back() {
+    let world = World::small(3).await;
+    world
+        .plane
+        .install_rbac_with(world.namespace.name(), &["quorums.default.masters[0].name=m0"])
+        .await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), world.quorum("default", FIRST)).unwrap();
+    let _operator = world
+        .operator_with("replica-1", |command| {
+            command.arg("--quorums-file").arg(file.path());
+        })
+        .await;
+    let ready = |status: &Value| condition(status, "Ready").0 == "True";
+    world.quorum_status("default", "is ready", ready).await;
+    let uid = || quorum(&world)["metadata"]["uid"].clone();
+    let comes_back = async |before: Value| {
+        eventually(BOUND, "it is there again", async || {
+            let now = uid();
+            if now.is_null() || now == before {
+                Err(now)
+            } else {
+                Ok(())
+            }
+        })
+        .await;
+    };
+    let first = uid();
+    world.kubectl(&["delete", "redisquorum", "default"]);
+    comes_back(first).await;
+    world.quorum_status("default", "is ready again", ready).await;
+
+    // With the definition all objects of it go; the operator is not restarted when it is there again.
+    let second = uid();
+    world.kubectl(&["delete", "customresourcedefinition", "redisquorums.redlock.dev"]);
+    let definition = format!(
+        "{}/crds/redlock.dev_redisquorums.yaml",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    world.kubectl(&["apply", "--server-side", "--filename", &definition]);
+    comes_back(second).await;
+}
