@@ -10,7 +10,10 @@ use super::{
     session::{self, Output},
 };
 use crate::{
-    inspect::{Reach, doctor},
+    inspect::{
+        Reach,
+        doctor::{self, Detail},
+    },
     lease::timing,
     masters::Agreement,
 };
@@ -20,10 +23,13 @@ use crate::{
 /// Runs the real scripts on keys of its own below PREFIX:doctor:, and deletes them. Exits with 0 when all is well
 /// (`!` is no harm), 1 when a master is not (`✗`), 69 when no majority votes, 77 when user or password are the reason.
 /// With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
+///
+/// Prints a line for each master and each object, and what was found where something is not good.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock doctor --quorum default
   redlock doctor --quorum default --take-turns
+  redlock doctor --quorum default --quiet      # problems only, for scripts
   redlock doctor --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct DoctorArgs {
@@ -33,6 +39,13 @@ pub(super) struct DoctorArgs {
     /// Also take a real lock of its own: two candidates in turns, each with a larger token than the one before.
     #[arg(long)]
     take_turns: bool,
+    /// Print every check of every master and object.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print problems only (`✗`), one line each, and nothing when all is well: the exit code is the answer.
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// The JSON has every check, whatever --verbose and --quiet say.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]
@@ -78,7 +91,12 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
     session.close().await;
     let mut diagnosis = diagnosis.map_err(|error| Failure::caused(Exit::Config, &error))?;
     diagnosis.add(objects, away.map(|away| away.text));
-    args.output.write(|| diagnosis.text(), &diagnosis)?;
+    let detail = match (args.verbose, args.quiet) {
+        (true, _) => Detail::Checks,
+        (false, true) => Detail::Problems,
+        (false, false) => Detail::Summary,
+    };
+    args.output.write(|| diagnosis.text(detail), &diagnosis)?;
     Ok(match diagnosis.reach {
         Reach::Majority if diagnosis.healthy => Exit::Ok,
         Reach::Majority => Exit::Unhealthy,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 pub use checks::{Check, Level};
 pub use objects::{ObjectReport, examine_objects};
+pub use report::Detail;
 pub use turns::Turns;
 
 use self::checks::Seen;

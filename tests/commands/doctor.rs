@@ -13,7 +13,7 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
     let urls = urls(&servers);
     redlock(&["doctor", "--masters", &urls]).expect(69, &["✗ sealed", "redlock init", "0 of 3 masters vote"]);
     redlock(&["init", "--masters", &urls]).expect(0, &[]);
-    let ran = redlock(&["doctor", "--masters", &urls]);
+    let ran = redlock(&["doctor", "--verbose", "--masters", &urls]);
     ran.expect(
         0,
         &[
@@ -24,6 +24,11 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
             "healthy: 3 of 3 masters vote",
         ],
     );
+    let short = redlock(&["doctor", "--masters", &urls]);
+    short.expect(0, &["CHECKED", "m2 ", "healthy: 3 of 3 masters vote"]);
+    assert!(!short.stdout.contains('✓'), "{short:#?}");
+    let quiet = redlock(&["doctor", "--quiet", "--masters", &urls]);
+    assert_eq!(quiet.expect(0, &[]).stdout, "", "{quiet:#?}");
     // On a busy machine an answer may take long, which is warned of.
     let mut lines = ran.stdout.lines().filter(|line| !line.contains("latency"));
     assert!(lines.all(|line| !line.contains(['✗', '!'])), "{ran:#?}");
@@ -52,6 +57,10 @@ fn a_hung_master_and_then_no_majority() {
     let (servers, urls) = quorum();
     servers[2].pause().unwrap();
     redlock(&["doctor", "--masters", &urls]).expect(1, &["✗ reachable", "timed out", "→", "2 of 3"]);
+    let quiet = redlock(&["doctor", "--quiet", "--masters", &urls]);
+    let said = quiet.expect(1, &["m2: reachable: "]).stdout.lines();
+    assert!(said.clone().all(|line| line.starts_with("m2: ")), "{quiet:#?}");
+    redlock(&["doctor", "--quiet", "--verbose", "--masters", &urls]).expect(64, &["--verbose"]);
     servers[1].pause().unwrap();
     let without = redlock(&["doctor", "--take-turns", "--masters", &urls]);
     without.expect(

@@ -60,7 +60,10 @@ async fn objects_are_looked_at_and_broken_by_name() {
     assert_eq!(json["masters"][2]["quorum"], "default");
     assert_eq!(json["quorums"][0]["voting"], 3);
 
-    let doctor = world.redlock(&["doctor"]);
+    world
+        .redlock(&["doctor"])
+        .expect(0, &["RedisQuorum default", "1 of 1 are ready", "healthy: 3 of 3"]);
+    let doctor = world.redlock(&["doctor", "--verbose"]);
     println!("{}", doctor.stdout);
     doctor.expect(
         0,

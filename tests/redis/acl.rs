@@ -148,7 +148,7 @@ async fn the_documented_user_can_do_everything() {
     let status = status::gather(&session, &[], true).await;
     assert_eq!((status.voting, status.complete), (3, true), "{}", status.text());
     let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
-    assert!(diagnosis.healthy, "{}", diagnosis.text());
+    assert!(diagnosis.healthy, "{}", diagnosis.text(doctor::Detail::Checks));
     let plan = break_lock::Plan::make(&session, &lock_name("e/f")).await;
     assert!(plan.carry_out(&session, "test").await.unwrap().majority);
     session.close().await;
@@ -176,7 +176,7 @@ async fn each_command_of_the_line_is_needed_and_doctor_names_it() {
         let session = Session::open(config, None).await.unwrap();
         let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
         session.close().await;
-        let text = diagnosis.text().to_lowercase();
+        let text = diagnosis.text(doctor::Detail::Summary).to_lowercase();
         assert!(text.contains("noperm"), "{command} is not needed:\n{text}");
         assert!(text.contains(command), "{command} is not named:\n{text}");
         assert!(text.contains("docs/redis-acl.md"), "{text}");
