@@ -15,6 +15,7 @@ mod identity;
 mod keys;
 mod link;
 mod look;
+mod permission;
 mod random;
 mod reply;
 mod reporters;

@@ -212,7 +212,7 @@ impl MasterStatus {
     /// Whether user, password or permissions are not accepted.
     #[must_use]
     pub fn auth(&self) -> bool {
-        let troubles = [&self.trouble, &self.not_renewed];
+        let troubles = [&self.trouble, &self.not_permitted, &self.not_renewed];
         troubles.into_iter().flatten().any(super::Unknown::is_auth)
     }
 }

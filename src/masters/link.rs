@@ -29,6 +29,7 @@ use super::{
     identity::Identity,
     keys::Keyspace,
     look::Facts,
+    permission::{self, Refusals},
     reply::{Code, Reply},
     scripts::Script,
     seal::Sealing,
@@ -103,6 +104,7 @@ impl Link {
                 unfit: None,
                 duplicate: false,
                 trouble: None,
+                refusals: Refusals::default(),
                 told: String::new(),
                 silent: false,
                 sealing: None,
@@ -142,6 +144,7 @@ impl Link {
             facts: state.facts.clone(),
             unfit: state.unfit(now),
             trouble: state.trouble.clone(),
+            not_permitted: state.refusals.first().cloned(),
             not_renewed: state.not_renewed.clone(),
             sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
             seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
@@ -274,7 +277,12 @@ impl Link {
         drop(permit);
         let received = clock::now();
         let reply = match result {
-            Some(reply) => reply.and_then(Reply::parse),
+            Some(reply) => {
+                let explained = |unknown| permission::explained(unknown, Some(script), &self.keys);
+                let reply = reply.map_err(explained);
+                self.state().refusals.note(script, &reply);
+                reply.and_then(Reply::parse)
+            }
             None => {
                 // A deadline cut short by the limit of an attempt says nothing against the master.
                 if deadline >= self.command_timeout() {

@@ -13,7 +13,7 @@ use super::{
     Keyspace, LockKeys, Masters, Request, Tenure,
     courier::Cargo,
     link::{Admission, Link},
-    random,
+    permission, random,
     reply::{Code, Reply},
     scripts::{self, Script},
     unknown::Unknown,
@@ -236,23 +236,12 @@ impl Trial<'_> {
     }
 }
 
-/// The commands on the line that an error of a script names: `…@user_script:33…`.
+/// What stands on the line of the script at which the server stopped.
 fn commands(script: &Script, reason: &Unknown) -> String {
-    let Unknown::Server { detail, .. } = reason else {
-        return String::new();
-    };
-    let number = detail.split("user_script:").nth(1).map(str::trim_start);
-    let number = number.and_then(|rest| {
-        rest.split(|c: char| !c.is_ascii_digit())
-            .next()?
-            .parse::<usize>()
-            .ok()
-    });
-    let line = number.and_then(|number| script.source.lines().nth(number.checked_sub(1)?));
-    let called = line.unwrap_or_default().split("call('").skip(1);
-    let mut called: Vec<&str> = called.filter_map(|rest| rest.split('\'').next()).collect();
-    called.dedup();
-    called.join(", ")
+    match reason {
+        Unknown::Server { detail, .. } => permission::commands(script, detail).join(", "),
+        _ => String::new(),
+    }
 }
 
 fn done(reply: Reply) -> Result<(), Unknown> {
@@ -264,29 +253,4 @@ fn done(reply: Reply) -> Result<(), Unknown> {
 
 fn refused(code: &Code) -> Unknown {
     Unknown::Reply(format!("the script returned {code:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_of_an_error_names_the_command() {
-        let line = scripts::RESERVE
-            .source
-            .lines()
-            .position(|line| line.contains("'PUBLISH'"))
-            .unwrap()
-            + 1;
-        for detail in [
-            format!("can't run this command script: cf04, on @user_script:{line}."),
-            format!("Error running script (f_cf04): @user_script:{line}: @user_script: {line}: denied"),
-        ] {
-            let reason = Unknown::server("ERR", &detail);
-            assert_eq!(commands(&scripts::RESERVE, &reason), "PUBLISH", "{detail}");
-        }
-        for detail in ["", "on @user_script:x", "on @user_script:9999."] {
-            assert_eq!(commands(&scripts::RESERVE, &Unknown::server("ERR", detail)), "");
-        }
-    }
 }

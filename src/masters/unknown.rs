@@ -82,6 +82,11 @@ impl Unknown {
         matches!(self, Self::Server { code, .. } if ["NOAUTH", "NOPERM", "WRONGPASS"].contains(&code.as_str()))
     }
 
+    /// Whether the server knows the user, and refused a permission.
+    pub(crate) fn is_no_permission(&self) -> bool {
+        matches!(self, Self::Server { code, .. } if code == "NOPERM")
+    }
+
     /// Whether the command or its answer took too long, which says nothing about the next one.
     pub(crate) const fn is_late(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::TooLate)

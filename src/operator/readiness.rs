@@ -180,6 +180,8 @@ impl Missing {
                 .map_or_else(|| "not connected yet".to_owned(), ToString::to_string)
         } else if let Some(unfit) = &status.unfit {
             unfit.to_string()
+        } else if let Some(refusal) = &status.not_permitted {
+            refusal.to_string()
         } else if let Some(blocked) = &status.seal_blocked {
             format!("cannot be sealed: {blocked}")
         } else if let Some(left) = seconds_left {

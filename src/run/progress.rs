@@ -106,7 +106,7 @@ fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, Strin
     }
     let all = masters.status();
     let (voting, majority) = (
-        all.iter().filter(|one| one.votes()).count(),
+        all.iter().filter(|one| one.grants()).count(),
         masters.size().majority(),
     );
     if voting >= majority {
@@ -123,7 +123,8 @@ fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, Strin
 
 /// When so many more masters vote, as far as that is only a matter of time.
 fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
-    let blocked = |one: &&MasterStatus| one.seal_blocked.is_none() && one.answers();
+    let blocked =
+        |one: &&MasterStatus| one.seal_blocked.is_none() && one.not_permitted.is_none() && one.answers();
     let mut left: Vec<Duration> = all
         .iter()
         .filter(blocked)
@@ -136,11 +137,11 @@ fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
 /// How many masters vote, and what is wrong with each of the others.
 pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
     let voting = all.iter().filter(|one| one.votes()).count();
-    let others = all.iter().filter(|one| !one.votes()).map(|one| {
-        let why = match (&one.unfit, &one.no_vote) {
-            (Some(unfit), _) if one.answers() => unfit.to_string(),
-            (_, Some(unknown)) => unknown.to_string(),
-            _ => "no answer".into(),
+    let others = all.iter().filter(|one| !one.grants()).map(|one| {
+        let why = match (&one.unfit, &one.not_permitted, &one.no_vote) {
+            (Some(unfit), _, _) if one.answers() => unfit.to_string(),
+            (_, Some(unknown), _) | (_, None, Some(unknown)) => unknown.to_string(),
+            (_, None, None) => "no answer".into(),
         };
         format!("; {} ({}): {why}", one.name, one.url)
     });

@@ -143,7 +143,7 @@ impl Wrapper {
         // A seal is waited for, and so is what a person has to change at a master that answers.
         self.found |= enough(MasterStatus::answers);
         match over {
-            true if enough(MasterStatus::votes) => Some(Outcome::NotAcquired),
+            true if enough(MasterStatus::grants) => Some(Outcome::NotAcquired),
             false if self.found => None,
             _ => Some(Outcome::NoQuorum {
                 why: no_quorum(&all),

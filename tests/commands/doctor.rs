@@ -179,3 +179,39 @@ async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote()
     let _: i64 = admin(&servers[0], &["DEL", "redlock:meta"]).await;
     redlock(&doctor).expect(1, &["not sealed", "2 of 3 masters vote"]);
 }
+
+/// The lock is free, and nothing of it is reserved: it is the user who may not take it.
+#[tokio::test]
+async fn a_missing_permission_is_named_with_its_rule() {
+    let of = |name: &str, but: &str| {
+        format!("{name} on >secret resetkeys resetchannels ~redlock:* &redlock:released +@all {but}")
+    };
+    let options = ServerOptions {
+        users: vec![of("no-set", "-set"), of("no-info", "-info")],
+        ..ServerOptions::default()
+    };
+    let servers = RedisServers::start(3, &options).unwrap();
+    let urls = urls(&servers);
+    redlock(&["init", "--masters", &urls]).expect(0, &[]);
+    let by = |user: &str, arguments: &[&str]| {
+        let place = ["--masters", &urls, "--username", user];
+        let (command, rest) = arguments.split_at(1);
+        let arguments = [command, &place, rest].concat();
+        redlock_with(&arguments, &[("REDLOCK_PASSWORD", "secret")])
+    };
+    for command in ["doctor", "status"] {
+        let ran = by("no-info", &[command]);
+        ran.expect(77, &["NOPERM", "the ACL rule +info", "docs/redis-acl.md"]);
+        assert!(!ran.stdout.contains("not sealed"), "{ran:#?}");
+    }
+    by("no-set", &["doctor"]).expect(1, &["✗ scripts", "the ACL rule +set", "docs/redis-acl.md"]);
+    crate::common::eventually(std::time::Duration::from_secs(60), "the cause", async || {
+        let ran = by("no-set", &["run", "a/b", "-w", "3", "--", "true"]);
+        match ran.code {
+            Some(77) => Ok(ran),
+            _ => Err(ran),
+        }
+    })
+    .await
+    .expect(77, &["NOPERM", "the ACL rule +set, which the script grant needs"]);
+}

@@ -184,6 +184,52 @@ async fn each_command_of_the_line_is_needed_and_doctor_names_it() {
     }
 }
 
+/// What follows from a missing permission is not its cause: the master has no seal for it, or no vote is won there.
+#[tokio::test]
+async fn a_missing_permission_is_reported_as_such_and_not_as_a_missing_seal() {
+    let line = line();
+    let without = |word: &str| {
+        let user = line.replacen("redlock", &format!("without-{word}"), 1);
+        user.replace(&format!(" +{word} "), " ")
+    };
+    // `hset` ends its line.
+    let unsealing = line.replacen("redlock", "without-hset", 1).replace(" +hset", "");
+    let servers = servers(vec![line.clone(), without("info"), unsealing, without("set")]);
+
+    let opened = open(&as_user(&servers, "without-info"));
+    opened.first_look(BOUND, |_| false).await;
+    for master in opened.status() {
+        let why = master.no_vote.map(|why| why.to_string()).unwrap_or_default();
+        for part in ["server error NOPERM", "the ACL rule +info", "the script look"] {
+            assert!(why.contains(part), "{part} is not in {why:?}");
+        }
+    }
+
+    let opened = open(&as_user(&servers, "without-hset"));
+    let error = masters::init(&opened.masters).await.unwrap_err().to_string();
+    assert!(
+        error.contains("the ACL rule +hset, which the script seal needs"),
+        "{error}"
+    );
+    let master = opened.master(0, "shows what it refused", |m| m.not_permitted.is_some());
+    assert!(master.await.auth());
+    drop(opened);
+
+    let opened = open(&as_user(&servers, "redlock"));
+    opened.voters(3).await;
+    let blind = open(&as_user(&servers, "without-set"));
+    blind.voters(3).await;
+    assert!(blind.try_acquire("a/b", "me").await.is_none());
+    let master = blind.master(0, "shows what it refused", |m| m.not_permitted.is_some());
+    let master = master.await;
+    assert!(master.votes() && !master.grants(), "{master:?}");
+    let why = master.not_permitted.unwrap().to_string();
+    assert!(
+        why.contains("the ACL rule +set, which the script grant needs"),
+        "{why}"
+    );
+}
+
 #[tokio::test]
 async fn other_keys_and_channels_are_refused() {
     let documented = line();

@@ -20,8 +20,8 @@ pub(in crate::controller) struct Health {
     pub(in crate::controller) masters: usize,
     /// Of each master without a vote, by name.
     missing: Vec<(String, Cause)>,
-    /// Of each master that does not take the new credentials or certificates, and goes on with those before.
-    not_renewed: Vec<(String, Cause)>,
+    /// Of each master that votes and does not take the new credentials or certificates, or does not permit a script.
+    hindered: Vec<(String, Cause)>,
     /// Of each master that is set up to lose leases.
     unsafe_masters: Vec<(String, String)>,
 }
@@ -40,15 +40,12 @@ impl Health {
             let unfit = master.unfit.as_ref().filter(|unfit| is_unsafe(unfit))?;
             Some((master.name.clone(), unfit.to_string()))
         });
-        let not_renewed = status
+        let hindered = status
             .iter()
             .filter(|master| master.votes())
-            .filter_map(|master| {
-                let refusal = master.not_renewed.as_ref()?;
-                Some((master.name.clone(), renewal_cause(refusal)))
-            });
+            .filter_map(|master| Some((master.name.clone(), hindrance(master)?)));
         Self {
-            not_renewed: not_renewed.collect(),
+            hindered: hindered.collect(),
             voting: status.iter().filter(|master| master.votes()).count(),
             masters: status.len(),
             missing: missing
@@ -68,7 +65,7 @@ impl Health {
             voting,
             masters,
             missing: (voting..masters).map(silent).collect(),
-            not_renewed: Vec::new(),
+            hindered: Vec::new(),
             unsafe_masters: Vec::new(),
         }
     }
@@ -104,7 +101,7 @@ impl Health {
     }
 
     fn list(&self) -> String {
-        let troubled = self.missing.iter().chain(&self.not_renewed);
+        let troubled = self.missing.iter().chain(&self.hindered);
         let texts: Vec<String> = troubled
             .map(|(name, cause)| format!("{name}: {}", cause.text))
             .collect();
@@ -120,7 +117,7 @@ impl Health {
     /// The cause that most masters without a vote have; or else those of which the connection is an old one.
     fn reason(&self) -> &'static str {
         let troubled = if self.missing.is_empty() {
-            &self.not_renewed
+            &self.hindered
         } else {
             &self.missing
         };
@@ -129,6 +126,15 @@ impl Health {
             .max_by_key(|reason| causes().filter(|other| other == reason).count())
             .unwrap_or("NoMajority")
     }
+}
+
+/// What is wrong with a master that votes.
+fn hindrance(master: &MasterStatus) -> Option<Cause> {
+    let refused = master.not_permitted.as_ref().map(|refusal| Cause {
+        reason: "CredentialsRefused",
+        text: refusal.to_string(),
+    });
+    refused.or_else(|| master.not_renewed.as_ref().map(renewal_cause))
 }
 
 fn renewal_cause(refusal: &Unknown) -> Cause {
@@ -187,6 +193,10 @@ fn cause(master: &MasterStatus) -> Cause {
             Unfit::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
         };
         return cause(reason, unfit.to_string());
+    }
+    // Before the seal, which may wait for just this permission.
+    if let Some(refusal) = &master.not_permitted {
+        return cause("CredentialsRefused", refusal.to_string());
     }
     if let Some(blocked) = &master.seal_blocked {
         return cause("SealBlocked", format!("cannot be sealed: {blocked}"));
@@ -263,7 +273,7 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
 
 fn running(health: &Health, conditions: &mut Conditions<'_>) {
     let votes = health.votes();
-    if health.missing.is_empty() && health.not_renewed.is_empty() {
+    if health.missing.is_empty() && health.hindered.is_empty() {
         conditions.set("Degraded", false, "AllVote", votes);
     } else {
         let text = format!("{votes} ({})", health.list());
@@ -316,8 +326,7 @@ fn shown(master: &MasterStatus) -> Shown {
             .ok()
             .filter(|us| *us > 0),
         message: if master.votes() {
-            let refusal = master.not_renewed.as_ref();
-            refusal.map(|refusal| renewal_cause(refusal).text)
+            hindrance(master).map(|cause| cause.text)
         } else {
             Some(cause(master).text)
         },

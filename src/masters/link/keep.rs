@@ -15,7 +15,12 @@ use super::{Admission, Link, Open, URL_CHANGED, state::Pushes};
 use crate::{
     clock,
     lease::LockName,
-    masters::{Facts, Keyspace, Unfit, scripts::LOOK, unknown::Unknown},
+    masters::{
+        Facts, Keyspace, Unfit,
+        permission::{self, Refusals},
+        scripts::LOOK,
+        unknown::Unknown,
+    },
 };
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
@@ -167,7 +172,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let connection = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
-        .map_err(|e| Unknown::of(&e))?;
+        .map_err(|e| permission::explained(Unknown::of(&e), None, &link.keys))?;
     let mut state = link.state();
     if state.dial.server != dial.server {
         return Err(Unknown::NotConnected(URL_CHANGED.into()));
@@ -176,6 +181,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let incarnation = state.incarnation;
     // No vote before the first look.
     state.facts = None;
+    state.refusals = Refusals::default();
     state.told.clear();
     state.silent = false;
     state.answered = clock::now();
@@ -279,7 +285,7 @@ impl Link {
         let subscribing = open.connection.subscribe(&*self.keys.channel);
         let deadline = self.command_timeout();
         match time::timeout(deadline, subscribing).await {
-            Ok(result) => result.map_err(|e| Unknown::of(&e)),
+            Ok(result) => result.map_err(|e| permission::explained(Unknown::of(&e), None, &self.keys)),
             Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
         }
     }

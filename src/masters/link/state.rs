@@ -15,6 +15,7 @@ use crate::{
         clocks::SharedClocks,
         gate::Unfit,
         look::Facts,
+        permission::Refusals,
         seal::{Blocked, Sealing},
         unknown::Unknown,
     },
@@ -82,6 +83,8 @@ pub(super) struct State {
     pub(super) unfit: Option<Unfit>,
     pub(super) duplicate: bool,
     pub(super) trouble: Option<Unknown>,
+    /// Of the scripts on the present connection.
+    pub(super) refusals: Refusals,
     /// What was last logged and noticed of it.
     pub(super) told: String,
     /// While a process seals it: how far it is.
@@ -146,6 +149,8 @@ pub struct MasterStatus {
     pub unfit: Option<Unfit>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
+    /// What it did not permit when a script ran there last: no vote is won at it by that script.
+    pub not_permitted: Option<Unknown>,
     /// Why it does not take the new credentials or certificates; the connection goes on under those before.
     pub not_renewed: Option<Unknown>,
     /// While this process is about to seal it: how long it still waits.
@@ -163,6 +168,12 @@ impl MasterStatus {
     #[must_use]
     pub const fn votes(&self) -> bool {
         self.no_vote.is_none()
+    }
+
+    /// Whether it votes, and permits every script that was run there.
+    #[must_use]
+    pub const fn grants(&self) -> bool {
+        self.votes() && self.not_permitted.is_none()
     }
 }
 
@@ -211,11 +222,16 @@ impl State {
         if let Some(unfit) = self.unfit(now) {
             return Err(Unknown::Unfit(unfit.to_string()));
         }
-        if !self.facts.as_ref().is_some_and(Facts::sealed) {
+        let Some(facts) = &self.facts else {
+            // Not sealed is what a look showed. Without one, it is what came in its way.
+            let connecting = || Unknown::NotConnected("connecting".into());
+            return Err(self.trouble.clone().unwrap_or_else(connecting));
+        };
+        if !facts.sealed() {
             return Err(Unknown::NotSealed);
         }
         if self.is_stale(now) {
-            return Err(Unknown::NotLookedAt);
+            return Err(self.trouble.clone().unwrap_or(Unknown::NotLookedAt));
         }
         Ok(())
     }
