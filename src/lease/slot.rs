@@ -49,7 +49,9 @@ pub enum Gone {
     To(String),
     /// A later slot was claimed meanwhile, by this job. Who claimed this one does not stand there any more.
     Passed { slot: u64, job: String },
-    /// No job is known to have it: claims that split, or masters that forgot.
+    /// No claim up to this slot is on record: the masters were new when they were sealed, or had lost their memory.
+    Unrecorded { floor: u64 },
+    /// No job is known to have it: claims that split, or masters that forgot one of them.
     Lost,
 }
 
@@ -93,11 +95,16 @@ impl SlotView {
             return Fate::Gone(Gone::To(other.job.clone()));
         }
         let latest = self.seen.iter().max_by_key(|seen| seen.slot);
-        Fate::Gone(match latest.filter(|latest| latest.slot > slot) {
-            Some(latest) => Gone::Passed {
+        if let Some(latest) = latest.filter(|latest| latest.slot > slot) {
+            return Fate::Gone(Gone::Passed {
                 slot: latest.slot,
                 job: latest.job.clone(),
-            },
+            });
+        }
+        let floors = || self.seen.iter().map(|seen| seen.floor);
+        let unrecorded = floors().filter(|floor| slot <= *floor).count() > self.size.tolerated();
+        Fate::Gone(match floors().max().filter(|_| unrecorded) {
+            Some(floor) => Gone::Unrecorded { floor },
             None => Gone::Lost,
         })
     }
@@ -175,7 +182,7 @@ mod tests {
                 &[(9, "b"), (9, "c"), (9, "nobody"), (9, "a"), (9, "a")],
                 lost.clone(),
             ),
-            (&[(9, "nobody"), (9, "nobody"), (9, "nobody")], lost.clone()),
+            (&[(9, "nobody"), (9, "nobody"), (9, "nobody")], lost),
             (&[(9, "b"), (10, "c"), (9, "b")], passed(10, "c")),
             // Claimed by this very job, and overtaken before it ran.
             (
@@ -189,8 +196,11 @@ mod tests {
         ] {
             assert_eq!(view(seen).fate(9, "a"), fate, "{seen:?}");
         }
-        // The masters forgot what was claimed up to 3.
-        assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), lost);
+        // Nothing that was claimed up to 3 is on record, as on new masters.
+        let unrecorded = Fate::Gone(Gone::Unrecorded { floor: 3 });
+        assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), unrecorded);
+        let never = (0, "nobody");
+        assert_eq!(view(&[never, never, never]).fate(3, "a"), unrecorded);
         let nobody = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
         assert_ne!(nobody.fate(9, "nobody"), Fate::Open);
     }

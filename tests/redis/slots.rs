@@ -181,12 +181,13 @@ async fn a_master_without_a_seal_neither_grants_nor_shows() {
 }
 
 #[tokio::test]
-async fn slots_that_the_masters_forgot_are_lost() {
+async fn slots_below_the_floor_of_the_masters_are_not_on_record() {
     let (servers, claims) = claims(3).await;
     for server in servers.iter() {
         set_register(server, "slotFloor", &SLOT.to_string()).await;
     }
     assert_eq!(claims.claim(SLOT, "1@a").await, Claim::Refused);
-    assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Gone(Gone::Lost));
+    let unrecorded = Fate::Gone(Gone::Unrecorded { floor: SLOT });
+    assert_eq!(claims.fate(SLOT, "1@a").await, unrecorded);
     assert_eq!(claims.claim(SLOT + 1, "1@a").await, Claim::Granted);
 }

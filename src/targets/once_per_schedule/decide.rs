@@ -90,7 +90,9 @@ fn shown(view: Option<&SlotView>, slot: u64, claimant: &str, due: Due) -> Shown 
     let too_old = due == Due::TooOld;
     match view.fate(slot, claimant) {
         Fate::Mine => Shown::Mine,
-        Fate::Gone(Gone::Passed { .. } | Gone::Lost) if too_old => Shown::Never(Never::TooOld),
+        Fate::Gone(Gone::Passed { .. } | Gone::Unrecorded { .. } | Gone::Lost) if too_old => {
+            Shown::Never(Never::TooOld)
+        }
         Fate::Gone(gone) => Shown::Never(Never::Gone(gone)),
         // A claim that some masters did not show yet may be ours.
         Fate::Open if too_old && view.is_not_of(slot, claimant) => Shown::Never(Never::TooOld),

@@ -1,5 +1,7 @@
 //! What people are told of slots.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -22,36 +24,12 @@ impl OncePerSchedule {
         };
         let what = format!("target {}: slot {slot}", self.site.target);
         let here = format!("{} is deleted", self.desk.called(job));
+        let dropped = Dropped::of(why, &what, &here, self.max_age);
+        self.count(dropped.result);
         match why {
-            Never::Gone(Gone::To(by)) => {
-                self.count(SlotResult::Elsewhere);
-                let text = format!("{what} runs in cluster {}; here {here}", cluster(by));
-                self.site.note("SlotRunsElsewhere", text);
-            }
-            Never::Gone(Gone::Passed { slot, job: by }) => {
-                self.count(SlotResult::Passed);
-                let text = format!(
-                    "{what} was not claimed here before cluster {} claimed {}; {here}",
-                    cluster(by),
-                    at(*slot)
-                );
-                self.site.note("SlotPassed", text);
-            }
-            Never::Gone(Gone::Lost) => {
-                self.count(SlotResult::Lost);
-                let text = format!(
-                    "{what} can be claimed by no Job any more, since masters lost their memory: no cluster is known to run \
-                     it; {here}"
-                );
-                self.site.warn("SlotLost", text);
-            }
-            Never::TooOld => {
-                self.count(SlotResult::TooOld);
-                let text = format!(
-                    "{what} is longer ago than maxSlotAgeSeconds ({}); {here}",
-                    self.max_age.as_secs()
-                );
-                self.site.warn("SlotTooOld", text);
+            Never::Gone(Gone::To(_) | Gone::Passed { .. }) => self.site.note(dropped.reason, dropped.text),
+            Never::Gone(Gone::Unrecorded { .. } | Gone::Lost) | Never::TooOld => {
+                self.site.warn(dropped.reason, dropped.text);
             }
         }
     }
@@ -99,6 +77,62 @@ impl OncePerSchedule {
     }
 }
 
+/// What is reported of a slot that does not run here.
+#[derive(Debug, PartialEq, Eq)]
+struct Dropped {
+    result: SlotResult,
+    reason: &'static str,
+    text: String,
+}
+
+impl Dropped {
+    fn of(why: &Never, what: &str, here: &str, max_age: Duration) -> Self {
+        let (result, reason, text) = match why {
+            Never::Gone(Gone::To(by)) => (
+                SlotResult::Elsewhere,
+                "SlotRunsElsewhere",
+                format!("{what} runs in cluster {}; here {here}", cluster(by)),
+            ),
+            Never::Gone(Gone::Passed { slot, job: by }) => (
+                SlotResult::Passed,
+                "SlotPassed",
+                format!(
+                    "{what} was not claimed here before cluster {} claimed {}; {here}",
+                    cluster(by),
+                    at(*slot)
+                ),
+            ),
+            Never::Gone(Gone::Unrecorded { floor }) => (
+                SlotResult::Lost,
+                "SlotNotRecorded",
+                format!(
+                    "{what} can be claimed by no Job: the masters record claims of slots after {} only, since they were \
+                     new when they were sealed a minute before that, or all of them had lost their memory; no cluster is \
+                     known to run it; {here}",
+                    at(*floor)
+                ),
+            ),
+            Never::Gone(Gone::Lost) => (
+                SlotResult::Lost,
+                "SlotLost",
+                format!(
+                    "{what} can be claimed by no Job any more: the claims of several Jobs split, or a master that had one \
+                     lost its memory; no cluster is known to run it; {here}"
+                ),
+            ),
+            Never::TooOld => (
+                SlotResult::TooOld,
+                "SlotTooOld",
+                format!(
+                    "{what} is longer ago than maxSlotAgeSeconds ({}); {here}",
+                    max_age.as_secs()
+                ),
+            ),
+        };
+        Self { result, reason, text }
+    }
+}
+
 fn at(slot: u64) -> String {
     let time = i64::try_from(slot).ok();
     let time = time.and_then(|slot| Timestamp::from_second(slot).ok());
@@ -108,4 +142,37 @@ fn at(slot: u64) -> String {
 /// Of the text in a register.
 fn cluster(job: &str) -> &str {
     job.rsplit_once('@').map_or(job, |(_, cluster)| cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// New masters have held no slot: there is none that they could have lost.
+    #[test]
+    fn a_slot_of_the_first_minute_of_new_masters_is_not_called_lost() {
+        let of = |gone| {
+            Dropped::of(
+                &Never::Gone(gone),
+                "target t: slot s",
+                "Job a is deleted",
+                Duration::ZERO,
+            )
+        };
+        let new = of(Gone::Unrecorded { floor: 60 });
+        assert_eq!(new.reason, "SlotNotRecorded");
+        assert!(
+            new.text.contains("after 1970-01-01T00:01:00Z only"),
+            "{}",
+            new.text
+        );
+        assert!(
+            new.text.contains("they were new when they were sealed"),
+            "{}",
+            new.text
+        );
+        let split = of(Gone::Lost);
+        assert_eq!(split.reason, "SlotLost");
+        assert!(!split.text.contains("masters lost"), "{}", split.text);
+    }
 }
