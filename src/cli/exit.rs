@@ -22,6 +22,8 @@ pub enum Exit {
     Config,
     /// The lease was lost, and the command that ran under it stopped.
     LeaseLost,
+    /// Of several clusters that were asked, some are not known.
+    Partial,
     /// Ended by this signal.
     Signal(u8),
     /// That of the command that was run, or one that was asked for.
@@ -41,6 +43,7 @@ impl Exit {
             Self::Auth => 77,
             Self::Config => 78,
             Self::LeaseLost => 79,
+            Self::Partial => 80,
             Self::Signal(number) => 128_u8.saturating_add(number),
             Self::Command(code) => code,
         }

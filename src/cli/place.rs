@@ -18,14 +18,14 @@ pub struct KubernetesArgs {
         help_heading = "Kubernetes"
     )]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one unless told.
+    /// Context of the kubeconfig; its current one unless told. `status` and `top` take several, one --context for each.
     #[arg(
         long,
         value_name = "NAME",
         conflicts_with_all = ["masters", "config"],
         help_heading = "Kubernetes"
     )]
-    pub context: Option<String>,
+    pub context: Vec<String>,
     /// Namespace of the LeaderLock; that of the context unless told.
     #[arg(
         short,
@@ -66,40 +66,70 @@ pub(super) enum Place {
 const NOWHERE: &str = "which masters? give --masters URL,… or --config FILE, set REDLOCK_MASTERS, or have a kubeconfig \
                        (--kubeconfig FILE, KUBECONFIG or ~/.kube/config)";
 
+/// A cluster that was not asked yet, and the context by which it is known.
+pub(super) type ClusterNamed = (String, ClusterOptions);
+
+impl KubernetesArgs {
+    fn typed(&self) -> bool {
+        let one = self.kubeconfig.is_some() || self.namespace.is_some() || self.quorum.is_some();
+        one || !self.context.is_empty()
+    }
+
+    fn options(&self, context: Option<&String>) -> ClusterOptions {
+        ClusterOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: context.cloned(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
 impl PlaceArgs {
     /// # Errors
-    /// Neither was named, or a kubeconfig cannot be used.
+    /// Neither was named, several contexts, or a kubeconfig that cannot be used.
     pub(super) async fn place(&self, all_namespaces: bool) -> Result<Place, Failure> {
-        let KubernetesArgs {
-            kubeconfig,
-            context,
-            namespace,
-            quorum,
-        } = &self.kubernetes;
-        let typed = all_namespaces
-            || kubeconfig.is_some()
-            || context.is_some()
-            || namespace.is_some()
-            || quorum.is_some();
-        if !typed && self.quorum.named() {
+        let Some(clusters) = self.clusters(all_namespaces)? else {
             return Ok(Place::Masters);
-        }
-        let options = ClusterOptions {
-            kubeconfig: kubeconfig.clone(),
-            context: context.clone(),
-            namespace: namespace.clone(),
         };
-        if !options.is_somewhere() {
-            return Err(Failure::new(Exit::Usage, NOWHERE));
+        let [(_, options)] = &clusters[..] else {
+            let message = format!(
+                "--context: {} were given, and this command takes one; `redlock status` and `redlock top` take several",
+                self.kubernetes.context.join(", ")
+            );
+            return Err(Failure::new(Exit::Usage, message));
+        };
+        let given = self.given()?;
+        let cluster = options.open().await.map_err(|error| failure(&error))?;
+        Ok(Place::Cluster(Box::new(cluster), given))
+    }
+
+    /// The clusters, each once, in the order of their contexts; none where masters were named.
+    pub(super) fn clusters(&self, all_namespaces: bool) -> Result<Option<Vec<ClusterNamed>>, Failure> {
+        if !all_namespaces && !self.kubernetes.typed() && self.quorum.named() {
+            return Ok(None);
         }
+        let all = &self.kubernetes.context;
+        if all.is_empty() {
+            let options = self.kubernetes.options(None);
+            if !options.is_somewhere() {
+                return Err(Failure::new(Exit::Usage, NOWHERE));
+            }
+            return Ok(Some(vec![("(current)".to_owned(), options)]));
+        }
+        let once = |(index, context): &(usize, &String)| !all[..*index].contains(context);
+        let contexts = all.iter().enumerate().filter(once);
+        let named = contexts.map(|(_, context)| (context.clone(), self.kubernetes.options(Some(context))));
+        Ok(Some(named.collect()))
+    }
+
+    /// Who we are to the masters of any cluster.
+    pub(super) fn given(&self) -> Result<Given, Failure> {
         let connection = &self.quorum.connection;
-        let given = Given {
+        Ok(Given {
             credentials: connection.credentials()?,
             tls: connection.tls()?,
             cluster: connection.cluster.clone(),
-        };
-        let cluster = options.open().await.map_err(|error| failure(&error))?;
-        Ok(Place::Cluster(Box::new(cluster), given))
+        })
     }
 
     /// The same for a command that changes masters for good: those of an object must be named.

@@ -1,14 +1,18 @@
 //! `redlock status`.
 
 use clap::Args;
+use futures_util::future::join_all;
 
 use super::{
     Exit, Failure, PlaceArgs,
-    place::{self, Place},
+    place::{self, ClusterNamed, Place},
     session::{self, Output},
 };
 use crate::{
-    inspect::status::{self, Failed, Wanted, gather_declared},
+    inspect::{
+        cluster::Given,
+        status::{self, ClusterShown, ClustersStatus, Extent, Failed, Wanted, gather_declared},
+    },
     lease::LockName,
     masters::Agreement,
 };
@@ -18,11 +22,14 @@ use crate::{
 /// With a kubeconfig: the LeaderLocks of a namespace, each with what the masters of its RedisQuorum say; where these
 /// cannot be read from here, what the objects say, marked as such. Exits with 69 when no majority of the masters can
 /// be read, and 77 when rights, user or password are the reason.
+///
+/// With several --context: one table of the LeaderLocks of all these clusters. One that cannot be read is a row that is
+/// unknown, with the reason below the table; the command then exits with 80, or as above if that is so of all of them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock status -n billing                  # the LeaderLocks of a namespace
   redlock status -n billing nightly-report -o json
-  redlock status -A --context eu-1
+  redlock status -A --context eu-1 --context us-1   # one table of both clusters
   redlock status billing/nightly-report --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct StatusArgs {
@@ -48,26 +55,67 @@ pub(super) struct StatusArgs {
 }
 
 pub(super) async fn run(args: StatusArgs) -> Result<Exit, Failure> {
+    if args.place.kubernetes.context.len() > 1 {
+        return several(&args).await;
+    }
     if let Place::Cluster(cluster, given) = args.place.place(args.all_namespaces).await? {
-        let wanted = Wanted {
-            names: args.locks.iter().map(ToString::to_string).collect(),
-            all_namespaces: args.all_namespaces,
-            quorum: args.place.kubernetes.quorum.clone(),
-            registers: args.registers,
-        };
-        let status = gather_declared(&cluster, &given, &wanted).await;
+        let status = gather_declared(&cluster, &given, &args.wanted()).await;
         let status = status.map_err(|error| place::failure(&error))?;
         args.output.write(|| status.text(), &status)?;
-        return Ok(match status.failed() {
-            None => Exit::Ok,
-            Some(Failed::Reach) => Exit::NoQuorum,
-            Some(Failed::Configuration) => Exit::Config,
-            Some(Failed::Rights) => Exit::Auth,
-        });
+        return Ok(status.failed().map_or(Exit::Ok, exit));
     }
     let session = session::open(&args.place.quorum, Agreement::AllFound).await?;
     let status = status::gather(&session, &args.locks, args.registers).await;
     session.close().await;
     args.output.write(|| status.text(), &status)?;
     Ok(session::exit(status.reach))
+}
+
+async fn several(args: &StatusArgs) -> Result<Exit, Failure> {
+    if args.registers {
+        let message = "--registers shows one cluster: give one --context";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let clusters = args.place.clusters(args.all_namespaces)?.unwrap_or_default();
+    let status = of_clusters(&clusters, &args.place.given()?, &args.wanted()).await;
+    args.output.write(|| status.text(), &status)?;
+    Ok(exit_of(status.extent()))
+}
+
+impl StatusArgs {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            names: self.locks.iter().map(ToString::to_string).collect(),
+            all_namespaces: self.all_namespaces,
+            quorum: self.place.kubernetes.quorum.clone(),
+            registers: self.registers,
+        }
+    }
+}
+
+/// All are asked at the same time: one that does not answer delays the table by its own time limit, and no more.
+pub(super) async fn of_clusters(clusters: &[ClusterNamed], given: &Given, wanted: &Wanted) -> ClustersStatus {
+    let each = clusters.iter().map(async |(context, options)| {
+        let found = async { gather_declared(&options.open().await?, given, wanted).await };
+        ClusterShown::of(context.clone(), found.await)
+    });
+    ClustersStatus {
+        clusters: join_all(each).await,
+    }
+}
+
+pub(super) const fn exit_of(extent: Extent) -> Exit {
+    match extent {
+        Extent::All => Exit::Ok,
+        Extent::Part => Exit::Partial,
+        Extent::Nothing(failed) => exit(failed),
+    }
+}
+
+const fn exit(failed: Failed) -> Exit {
+    match failed {
+        Failed::Reach => Exit::NoQuorum,
+        Failed::Configuration => Exit::Config,
+        Failed::Rights => Exit::Auth,
+    }
 }

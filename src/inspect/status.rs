@@ -1,5 +1,6 @@
 //! `redlock status`: who holds each lock by each master's own account, and how the masters are.
 
+mod clusters;
 mod declared;
 mod lock;
 mod master;
@@ -10,6 +11,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 
+pub use clusters::{ClusterShown, ClustersStatus, Extent};
 pub use declared::{DeclaredStatus, Source};
 pub use lock::{LockState, LockStatus, MasterAccount};
 pub use master::MasterReport;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use kube::config::Kubeconfig;
 use serde_json::Value;
 
 use crate::common::{RedisServer, ServerOptions, eventually};
@@ -175,6 +176,85 @@ async fn objects_are_looked_at_and_broken_by_name() {
     world
         .redlock(&["doctor", "--quorum", "default"])
         .expect(69, &["✗ reachable", "kubectl exec"]);
+}
+
+/// One API server by two names, and one where none is.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
+    let world = World::small(3).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&world.quorum("default", IMMEDIATE));
+    world.apply(&lock("report", ""));
+    world.lock_status("report", "is held", held("replica-1")).await;
+    let n = world.namespace.name().to_owned();
+
+    let mut config = Kubeconfig::read_from(world.plane.kubeconfig_admin()).unwrap();
+    let (mut cluster, context) = (config.clusters[0].clone(), config.contexts[0].clone());
+    cluster.name = "gone".into();
+    cluster.cluster.as_mut().unwrap().server = Some("https://127.0.0.1:1".into());
+    config.clusters.push(cluster);
+    config.contexts = ["eu", "us", "gone"]
+        .map(|name| {
+            let mut context = context.clone();
+            name.clone_into(&mut context.name);
+            if name == "gone" {
+                context.context.as_mut().unwrap().cluster = "gone".into();
+            }
+            context
+        })
+        .into();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config");
+    std::fs::write(&file, serde_json::to_string(&config).unwrap()).unwrap();
+    let status = |contexts: &[&str], more: &[&str]| {
+        let contexts = contexts.iter().flat_map(|context| ["--context", *context]);
+        let arguments: Vec<&str> = ["status"]
+            .into_iter()
+            .chain(contexts)
+            .chain(more.iter().copied())
+            .collect();
+        redlock_as(&file, &arguments, &[])
+    };
+    let rows = |table: &str| -> Vec<Vec<String>> {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        table
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .map(words)
+            .collect()
+    };
+
+    let both = status(&["eu", "us"], &["-n", &n]);
+    println!("{}", both.stdout);
+    let found = rows(
+        &both
+            .expect(0, &["us: RedisQuorum default: 3 of 3 masters vote"])
+            .stdout,
+    );
+    assert_eq!(found[0][..3], ["CLUSTER", "NAMESPACE", "NAME"]);
+    assert_eq!(found[1][..3], ["eu", n.as_str(), "report"]);
+    assert_eq!(found[2][..3], ["us", n.as_str(), "report"]);
+
+    let part = status(&["eu", "gone"], &["-n", &n]);
+    println!("{}", part.stdout);
+    let found = rows(
+        &part
+            .expect(80, &["gone: ", "the API server cannot be asked"])
+            .stdout,
+    );
+    assert_eq!(found[1][0], "eu");
+    assert_eq!((&*found[2][0], &*found[2][5]), ("gone", "unknown"));
+    let json = status(&["gone", "eu"], &["-A", "-o", "json"])
+        .expect(80, &[])
+        .json();
+    assert_eq!(json["clusters"][0]["context"], "gone");
+    assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
+    assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
+
+    status(&["gone", "no-such"], &["-A"]).expect(78, &["no such context"]);
+    status(&["eu", "us"], &["--registers"]).expect(64, &["--registers"]);
+    redlock_as(&file, &["doctor", "--context", "eu", "--context", "us"], &[])
+        .expect(64, &["eu, us", "takes one"]);
 }
 
 impl World {

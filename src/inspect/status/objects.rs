@@ -2,6 +2,8 @@
 
 mod table;
 
+pub(super) use table::row as lock_row;
+
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
@@ -210,16 +212,20 @@ fn shown(name: String, seen: Option<Status>, away: Option<Away>) -> QuorumShown 
     }
 }
 
+pub(super) fn cluster_failed(error: &ClusterError) -> Failed {
+    match error.blame() {
+        Blame::Rights => Failed::Rights,
+        Blame::Usage | Blame::Configuration => Failed::Configuration,
+    }
+}
+
 fn fallen_back(
     name: String,
     objects: Vec<LeaderLock>,
     seen: Option<Status>,
     error: &ClusterError,
 ) -> (QuorumShown, Vec<DeclaredStatus>) {
-    let failed = match error.blame() {
-        Blame::Rights => Failed::Rights,
-        Blame::Usage | Blame::Configuration => Failed::Configuration,
-    };
+    let failed = cluster_failed(error);
     let quorum = QuorumShown {
         source: Source::Statuses,
         trouble: Some(error.to_string()),
@@ -246,5 +252,18 @@ impl ObjectsStatus {
     #[must_use]
     pub fn text(&self) -> String {
         table::write(self)
+    }
+}
+
+/// Locks without masters.
+#[cfg(test)]
+pub(super) fn sample(locks: Vec<DeclaredStatus>) -> ObjectsStatus {
+    ObjectsStatus {
+        quorums: Vec::new(),
+        masters: Vec::new(),
+        locks,
+        unread: Vec::new(),
+        namespace: None,
+        every_account: false,
     }
 }

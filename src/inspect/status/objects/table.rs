@@ -79,7 +79,7 @@ fn locks(status: &ObjectsStatus) -> String {
     table(&header, rows)
 }
 
-fn row(lock: &DeclaredStatus) -> Vec<String> {
+pub(in crate::inspect::status) fn row(lock: &DeclaredStatus) -> Vec<String> {
     let seen = &lock.seen;
     let ready = lock.condition("Ready").map(|ready| match ready.status.as_str() {
         "True" => "True".to_owned(),
