@@ -2,6 +2,8 @@
 
 mod agent;
 mod break_lock;
+mod called;
+mod complete;
 mod completion;
 mod connection;
 mod demo;
@@ -21,14 +23,15 @@ mod run;
 mod session;
 mod status;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
 pub use place::{KubernetesArgs, PlaceArgs};
 
+use self::called::Called;
 use crate::telemetry::logs::Flush;
 
 /// Elects one active replica for every declared lock, with Redlock leases on independent Redis masters.
@@ -60,18 +63,30 @@ enum Command {
     Crd,
 }
 
+/// Not a command for people: kubectl asks by it for what may follow the words behind it.
+const COMPLETE: &str = "__complete";
+
 /// Parses the arguments of this process and runs them.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(code) = crate::run::dispatch() {
         return code;
     }
-    let cli = match Cli::try_parse() {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let called = Called::by(words.first().map(OsString::as_os_str));
+    let mut program = called.command(Cli::command());
+    if words.get(1).is_some_and(|word| word == COMPLETE) {
+        return complete::run(program, &words[2..]);
+    }
+    let parsed = program.try_get_matches_from_mut(words);
+    let parsed =
+        parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut program)));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(e) => return exit::usage(&e),
     };
     let log = Flush::default();
-    let result = run(cli);
+    let result = run(cli, called);
     // Before the message of a failure, which follows the log.
     drop(log);
     match result {
@@ -80,7 +95,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<Exit, Failure> {
+fn run(cli: Cli, called: Called) -> Result<Exit, Failure> {
+    let program = || called.command(Cli::command());
     match cli.command {
         Command::Crd => {
             let definitions =
@@ -88,9 +104,9 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             session::print(&definitions)?;
             Ok(Exit::Ok)
         }
-        Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Completion(args) => completion::run(&args, program(), called),
         Command::Install(args) => install::run(&args),
-        Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, program()),
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,

@@ -19,6 +19,8 @@ mod generated;
 mod install_buildah;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
+#[path = "repository/krew.rs"]
+mod krew;
 #[path = "repository/layers.rs"]
 mod layers;
 #[path = "common/pages.rs"]

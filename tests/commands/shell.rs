@@ -1,5 +1,6 @@
 //! What a shell and a reader of manuals get.
 
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use crate::program::redlock;
@@ -40,6 +41,7 @@ fn bash_completes_commands_flags_and_values() {
 
 #[test]
 fn every_shell_has_a_completion() {
+    redlock(&["completion", "kubectl"]).expect(0, &["#!/bin/sh", "__complete"]);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         redlock(&["completion", shell]).expect(0, &["hand-over", "masters"]);
     }
@@ -82,4 +84,122 @@ fn a_manual_page_that_cannot_be_says_why() {
     redlock(&["man", "nonsense"]).expect(64, &["no command \"nonsense\"", "status", "hand-over"]);
     redlock(&["man", "--directory", "/nonexistent"]).expect(78, &["--directory /nonexistent", "redlock-"]);
     redlock(&["man", "status", "--directory", "."]).expect(64, &["--directory"]);
+}
+
+/// A folder for the PATH with the program under the name of the plugin.
+struct Plugin(tempfile::TempDir);
+
+impl Plugin {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        symlink(
+            env!("CARGO_BIN_EXE_redlock"),
+            folder.path().join("kubectl-redlock"),
+        )
+        .unwrap();
+        Self(folder)
+    }
+
+    /// What a program says that is found by this PATH.
+    fn says(&self, program: &str, arguments: &[&str]) -> (Option<i32>, String) {
+        let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(self.0.path().join(program));
+        crate::common::forget_variables(&mut command);
+        let output = command.args(arguments).env("PATH", path).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn as_a_plugin_of_kubectl_it_says_so() {
+    let plugin = Plugin::new();
+    for (arguments, code, texts) in [
+        (
+            &["--help"][..],
+            0,
+            &["Usage: kubectl redlock <COMMAND>", "doctor"][..],
+        ),
+        (
+            &["status", "--help"],
+            0,
+            &[
+                "Usage: kubectl redlock status",
+                "  kubectl redlock status -n billing",
+                "--context",
+            ],
+        ),
+        (&["stauts"], 64, &["status", "Usage: kubectl redlock"]),
+        (&["status", "--contxt", "x"], 64, &["--context"]),
+        (&["man", "status"], 0, &[".TH kubectl-redlock-status 1"]),
+        (&["completion", "bash"], 0, &["-o default kubectl-redlock"]),
+        (
+            &[
+                "status",
+                "--kubeconfig",
+                "/nonexistent/config",
+                "--context",
+                "eu-1",
+                "-n",
+                "billing",
+            ],
+            78,
+            &["/nonexistent/config"],
+        ),
+        (
+            &[
+                "break",
+                "-n",
+                "billing",
+                "report",
+                "--kubeconfig",
+                "/nonexistent/config",
+            ],
+            78,
+            &["/nonexistent"],
+        ),
+    ] {
+        let (ended, said) = plugin.says("kubectl-redlock", arguments);
+        assert_eq!(ended, Some(code), "{arguments:?}: {said}");
+        for text in texts {
+            assert!(said.contains(text), "{arguments:?} does not say {text:?}: {said}");
+        }
+    }
+    let (_, said) = plugin.says("kubectl-redlock", &["doctor", "--help"]);
+    assert!(!said.contains("  redlock "), "{said}");
+    redlock(&["doctor", "--help"]).expect(0, &["Usage: redlock doctor", "  redlock doctor "]);
+}
+
+/// As kubectl does: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines and a
+/// directive. In its place, a script that runs a plugin by its name.
+#[test]
+fn kubectl_completes_the_plugin() {
+    let plugin = Plugin::new();
+    plugin.script(
+        "kubectl",
+        "#!/bin/sh\nplugin=kubectl-$1; shift; exec \"$plugin\" \"$@\"\n",
+    );
+    let (code, script) = plugin.says("kubectl-redlock", &["completion", "kubectl"]);
+    assert_eq!(code, Some(0), "{script}");
+    plugin.script("kubectl_complete-redlock", &script);
+    for (words, choice, directive) in [
+        (&["sta"][..], "status\t", ":4"),
+        (&["status", "--con"], "--context\t", ":4"),
+        (&["status", "--output", ""], "json\t", ":4"),
+        (&["doctor", "--kubeconfig", ""], ":0", ":0"),
+    ] {
+        let (code, said) = plugin.says("kubectl_complete-redlock", words);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.lines().any(|line| line.starts_with(choice)),
+            "{words:?}: {said}"
+        );
+        assert_eq!(said.lines().last(), Some(directive), "{words:?}: {said}");
+    }
 }

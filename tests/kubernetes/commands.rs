@@ -251,6 +251,37 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
 
+    // The same by the plugin, as kubectl finds it.
+    let bin = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), bin("kubectl-redlock")).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let kubectl = |arguments: &[&str]| {
+        let mut command = world.plane.kubectl_command(&world.plane.kubeconfig_admin());
+        let output = command.args(arguments).env("PATH", &path).output().unwrap();
+        let said = [&output.stdout[..], &output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let config = file.to_str().unwrap();
+    let asked = [
+        "redlock",
+        "status",
+        "--kubeconfig",
+        config,
+        "--context",
+        "us",
+        "--namespace",
+        &n,
+    ];
+    let (code, said) = kubectl(&asked);
+    assert!(code == Some(0) && said.contains("replica-1"), "{said}");
+    let (code, said) = kubectl(&["redlock", "status", "--kubeconfig", config, "--context", "gone"]);
+    assert!(
+        code == Some(78) && said.contains("cannot be asked"),
+        "{code:?} {said}"
+    );
+    let (code, said) = kubectl(&["redlock", "doctor", "--quiet"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+
     status(&["gone", "no-such"], &["-A"]).expect(78, &["no such context"]);
     status(&["eu", "us"], &["--registers"]).expect(64, &["--registers"]);
     redlock_as(&file, &["doctor", "--context", "eu", "--context", "us"], &[])
