@@ -22,6 +22,7 @@ mod reseal;
 mod run;
 mod session;
 mod status;
+mod top;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -48,6 +49,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     Agent(Box<agent::AgentArgs>),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
     Break(break_lock::BreakArgs),
     HandOver(hand_over::HandOverArgs),
@@ -111,6 +113,7 @@ fn run(cli: Cli, called: Called) -> Result<Exit, Failure> {
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,
         Command::Status(args) => block_on(status::run(args))?,
+        Command::Top(args) => block_on(top::run(args))?,
         Command::Doctor(args) => block_on(doctor::run(args))?,
         Command::Break(args) => block_on(break_lock::run(args))?,
         Command::HandOver(args) => block_on(hand_over::run(args))?,

@@ -12,6 +12,7 @@ pub mod drain;
 pub mod hand_over;
 pub mod status;
 mod text;
+pub mod top;
 
 pub use away::Away;
 

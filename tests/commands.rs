@@ -26,3 +26,5 @@ mod shell;
 mod status;
 #[path = "commands/tls.rs"]
 mod tls;
+#[path = "commands/top.rs"]
+mod top;

@@ -136,4 +136,10 @@ impl Status {
     pub fn text(&self) -> String {
         table::write(self)
     }
+
+    /// The locks alone, and how many masters tell of them.
+    #[must_use]
+    pub fn locks_text(&self) -> String {
+        table::locks_and_votes(self)
+    }
 }

@@ -9,7 +9,20 @@ use super::{
 };
 
 pub(super) fn write(status: &Status) -> String {
-    let mut text = quorum(status);
+    quorum(status) + &locks_or_none(status)
+}
+
+pub(super) fn locks_and_votes(status: &Status) -> String {
+    let mut text = locks_or_none(status);
+    text.push_str(&votes(status));
+    for (master, why) in status.masters.iter().filter_map(trouble) {
+        let _ = writeln!(text, "  {master}: {why}");
+    }
+    text
+}
+
+fn locks_or_none(status: &Status) -> String {
+    let mut text = String::new();
     if status.locks.is_empty() && status.reach == Reach::Majority {
         text.push_str("no lock is held or reserved\n");
     } else if status.locks.is_empty() {
@@ -29,14 +42,7 @@ pub(super) fn quorum(status: &Status) -> String {
     for (master, why) in status.masters.iter().filter_map(trouble) {
         let _ = writeln!(text, "  {master}: {why}");
     }
-    let _ = writeln!(
-        text,
-        "\n{} of {} masters vote, {} are needed; {} answer",
-        status.voting,
-        status.masters.len(),
-        status.majority,
-        status.answering
-    );
+    text.push_str(&votes(status));
     let origin = if status.fingerprint_stored {
         ""
     } else {
@@ -49,6 +55,16 @@ pub(super) fn quorum(status: &Status) -> String {
     let _ = writeln!(text, "quorum: {}{origin}\nquorum id: {id}\n", status.fingerprint);
     registers(&mut text, &status.masters);
     text
+}
+
+fn votes(status: &Status) -> String {
+    format!(
+        "\n{} of {} masters vote, {} are needed; {} answer\n",
+        status.voting,
+        status.masters.len(),
+        status.majority,
+        status.answering
+    )
 }
 
 fn trouble(master: &MasterReport) -> Option<(&str, &str)> {

@@ -1,0 +1,201 @@
+//! `redlock top`.
+
+use std::{
+    io::{ErrorKind, IsTerminal, Write, stdout},
+    time::Duration,
+};
+
+use clap::Args;
+use terminal_size::{Height, Width, terminal_size};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time,
+};
+
+use super::{
+    Exit, Failure, PlaceArgs,
+    place::ClusterNamed,
+    session,
+    status::{exit_of, of_clusters},
+};
+use crate::{
+    clock,
+    inspect::{
+        Session,
+        cluster::Given,
+        status::{self, Wanted},
+        top::{Look, Top, frame},
+    },
+    lease::LockName,
+    masters::Agreement,
+};
+
+/// Follow who holds each lock: the table of `redlock status`, again and again, and what changed meanwhile.
+///
+/// Ends with Ctrl-C, or after --count tables. Where the standard output is no terminal the tables follow each other. What
+/// cannot be read is unknown for that moment, and is asked for again. Exits as `redlock status` would after the last table.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  redlock top -n billing
+  redlock top -A --context eu-1 --context us-1
+  redlock top --interval 5s --count 12 -n billing nightly-report > minute.txt")]
+pub(super) struct TopArgs {
+    /// Locks to follow; all when none is named. Names of LeaderLocks with a kubeconfig, else names on the masters.
+    #[arg(value_name = "LOCK", value_parser = session::lock)]
+    locks: Vec<LockName>,
+    /// The LeaderLocks of all namespaces.
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with_all = ["namespace", "locks", "masters", "config"],
+        help_heading = "Kubernetes"
+    )]
+    all_namespaces: bool,
+    /// From one look to the next.
+    #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "1s")]
+    interval: Duration,
+    /// End after so many tables.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Where it looks.
+enum Followed {
+    Masters(Box<Session>),
+    Clusters(Box<Asked>),
+}
+
+struct Asked {
+    clusters: Vec<ClusterNamed>,
+    given: Given,
+    wanted: Wanted,
+}
+
+pub(super) async fn run(args: TopArgs) -> Result<Exit, Failure> {
+    let followed = match args.place.clusters(args.all_namespaces)? {
+        Some(clusters) => {
+            let wanted = Wanted {
+                names: args.locks.iter().map(ToString::to_string).collect(),
+                all_namespaces: args.all_namespaces,
+                quorum: args.place.kubernetes.quorum.clone(),
+                registers: false,
+            };
+            let given = args.place.given()?;
+            Followed::Clusters(Box::new(Asked {
+                clusters,
+                given,
+                wanted,
+            }))
+        }
+        None => {
+            let session = session::open(&args.place.quorum, Agreement::AllFound).await?;
+            Followed::Masters(Box::new(session))
+        }
+    };
+    let mut ends = Ends::listen()?;
+    let result = tokio::select! {
+        result = follow(&args, &followed) => result,
+        () = ends.next() => Ok(Exit::Ok),
+    };
+    if let Followed::Masters(session) = followed {
+        session.close().await;
+    }
+    result
+}
+
+async fn follow(args: &TopArgs, followed: &Followed) -> Result<Exit, Failure> {
+    let screen = stdout().is_terminal().then(Screen::take);
+    let (mut top, mut shown) = (Top::default(), 0);
+    // A look that takes longer than the interval delays the next one.
+    let mut next = time::interval(args.interval);
+    next.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    loop {
+        next.tick().await;
+        let (look, exit) = followed.look(&args.locks).await;
+        let now = clock::unix_time();
+        top.take(look, now);
+        let text = match &screen {
+            Some(_) => Screen::frame(&top.text(now)),
+            None => top.text(now) + "\n",
+        };
+        let mut out = stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Ok),
+            Err(e) => {
+                let message = format!("writing to the standard output: {e}");
+                return Err(Failure::new(Exit::Software, message));
+            }
+            Ok(()) => {}
+        }
+        shown += 1;
+        if args.count == Some(shown) {
+            return Ok(exit);
+        }
+    }
+}
+
+impl Followed {
+    async fn look(&self, locks: &[LockName]) -> (Look, Exit) {
+        match self {
+            Self::Masters(session) => {
+                let status = status::gather(session, locks, false).await;
+                let exit = session::exit(status.reach);
+                (Look::of_masters(&status), exit)
+            }
+            Self::Clusters(asked) => {
+                let status = of_clusters(&asked.clusters, &asked.given, &asked.wanted).await;
+                (Look::of_clusters(&status), exit_of(status.extent()))
+            }
+        }
+    }
+}
+
+/// The terminal, without a cursor that would jump about. Dropping it gives the cursor back.
+struct Screen;
+
+impl Screen {
+    fn take() -> Self {
+        // Whoever cannot be written to is noticed at the first table.
+        let _ = stdout().write_all(b"\x1b[?25l\x1b[2J");
+        Self
+    }
+
+    fn frame(text: &str) -> String {
+        let (Width(columns), Height(rows)) = terminal_size().unwrap_or((Width(80), Height(24)));
+        frame(text, columns.into(), rows.into())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut out = stdout();
+        let _ = out.write_all(b"\x1b[?25h\r\n").and_then(|()| out.flush());
+    }
+}
+
+/// The signals that end it.
+struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Ends {
+    fn listen() -> Result<Self, Failure> {
+        let on = |kind| {
+            signal(kind).map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
+        };
+        Ok(Self {
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `redlock top`: what is shown of the locks moment after moment, and what changed meanwhile.
+//!
+//! Pure: looks and the time go in, text comes out.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    Reach,
+    status::{ClustersStatus, LockState, LockStatus, Status},
+};
+
+/// Changes that are remembered: more than any terminal shows.
+const REMEMBERED: usize = 200;
+
+/// How one lock stands, by whatever tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    state: LockState,
+    holder: Option<String>,
+    token: Option<u64>,
+}
+
+/// One look at all locks.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The table.
+    pub text: String,
+    /// By the names under which the table shows them.
+    pub locks: BTreeMap<String, Standing>,
+    /// Whether a lock that is not among them is not there. Otherwise nothing is known of it.
+    pub complete: bool,
+}
+
+/// What was seen while it ran.
+#[derive(Clone, Debug, Default)]
+pub struct Top {
+    table: String,
+    last: BTreeMap<String, Option<Standing>>,
+    /// The latest first.
+    changes: VecDeque<String>,
+}
+
+impl Standing {
+    #[must_use]
+    pub fn of(lock: &LockStatus) -> Self {
+        let cluster = lock.holder_cluster.as_deref();
+        let holder = lock.holder_identity.as_ref().map(|holder| match cluster {
+            Some(cluster) => format!("{holder} of cluster {cluster}"),
+            None => holder.clone(),
+        });
+        Self {
+            state: lock.state,
+            holder,
+            token: lock.fencing_token,
+        }
+    }
+
+    fn text(&self) -> String {
+        let token = self.token.map(|token| format!(", token {token}"));
+        match (self.state, &self.holder) {
+            (LockState::Held, Some(holder)) => format!("held by {holder}{}", token.unwrap_or_default()),
+            (state, _) => state.word().to_owned(),
+        }
+    }
+}
+
+impl Look {
+    #[must_use]
+    pub fn of_masters(status: &Status) -> Self {
+        let locks = status.locks.iter();
+        Self {
+            text: status.locks_text(),
+            locks: locks
+                .map(|lock| (lock.lock_name.clone(), Standing::of(lock)))
+                .collect(),
+            complete: status.complete && status.reach == Reach::Majority,
+        }
+    }
+
+    #[must_use]
+    pub fn of_clusters(status: &ClustersStatus) -> Self {
+        let locks = status.clusters.iter().flat_map(|cluster| {
+            let locks = cluster.status.iter().flat_map(|status| &status.locks);
+            locks.map(|lock| {
+                let name = format!("{} {}/{}", cluster.context, lock.namespace, lock.name);
+                (name, Standing::of(&lock.seen))
+            })
+        });
+        Self {
+            text: status.text(),
+            locks: locks.collect(),
+            complete: status.clusters.iter().all(|cluster| {
+                let read = cluster.status.as_ref();
+                read.is_some_and(|status| status.unread.is_empty())
+            }),
+        }
+    }
+}
+
+impl Top {
+    /// Takes a look. `unix_now`: when it was taken.
+    pub fn take(&mut self, look: Look, unix_now: Duration) {
+        let first = self.last.is_empty() && self.table.is_empty();
+        let mut now: BTreeMap<String, Option<Standing>> = BTreeMap::new();
+        for lock in self.last.keys() {
+            // Not shown: nobody is known to hold it, or nothing is known.
+            let standing = (!look.complete).then(Standing::unknown);
+            now.insert(lock.clone(), standing);
+        }
+        now.extend(
+            look.locks
+                .into_iter()
+                .map(|(lock, standing)| (lock, Some(standing))),
+        );
+        for (lock, standing) in &now {
+            let before = self.last.get(lock).cloned().flatten();
+            if before != *standing && !first {
+                let text = standing
+                    .as_ref()
+                    .map_or_else(|| "not there".into(), Standing::text);
+                self.changes
+                    .push_front(format!("{}  {lock}  {text}", time(unix_now)));
+            }
+        }
+        self.changes.truncate(REMEMBERED);
+        self.last = now;
+        self.table = look.text;
+    }
+
+    /// The table as it stands, and the changes since the start.
+    #[must_use]
+    pub fn text(&self, unix_now: Duration) -> String {
+        let mut text = format!("{}\n{}\n", time(unix_now), self.table.trim_end());
+        text += if self.changes.is_empty() {
+            "\nno change was seen since the start\n"
+        } else {
+            "\nchanges that were seen, the latest first\n"
+        };
+        for change in &self.changes {
+            let _ = writeln!(text, "{change}");
+        }
+        text
+    }
+}
+
+impl Standing {
+    const fn unknown() -> Self {
+        Self {
+            state: LockState::Unknown,
+            holder: None,
+            token: None,
+        }
+    }
+}
+
+fn time(unix: Duration) -> String {
+    let seconds = i64::try_from(unix.as_secs()).ok();
+    let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map_or_else(|| unix.as_secs().to_string(), |time| time.to_string())
+}
+
+/// Over what stands on the terminal: from its home, each line to its end, and nothing below the last one. What does not fit
+/// is left out, so that the terminal neither wraps nor scrolls.
+#[must_use]
+pub fn frame(text: &str, columns: usize, rows: usize) -> String {
+    let mut frame = "\x1b[H".to_owned();
+    let lines: Vec<&str> = text.lines().take(rows.max(1)).collect();
+    for (index, line) in lines.iter().enumerate() {
+        let shown: String = line.chars().take(columns).collect();
+        frame += &format!("{shown}\x1b[K");
+        // A new line below the last row would scroll.
+        if index + 1 < lines.len() {
+            frame.push_str("\r\n");
+        }
+    }
+    frame + "\x1b[J"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(holder: &str, token: u64) -> Standing {
+        Standing {
+            state: LockState::Held,
+            holder: Some(holder.to_owned()),
+            token: Some(token),
+        }
+    }
+
+    fn free() -> Standing {
+        Standing {
+            state: LockState::Free,
+            ..Standing::unknown()
+        }
+    }
+
+    fn look(locks: &[(&str, Standing)]) -> Look {
+        Look {
+            text: "TABLE\n".into(),
+            locks: locks
+                .iter()
+                .map(|(lock, standing)| ((*lock).to_owned(), standing.clone()))
+                .collect(),
+            complete: true,
+        }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_timeline_has_who_held_when_and_nothing_of_renewals() {
+        let mut top = Top::default();
+        top.take(look(&[("a", held("x", 1)), ("b", free())]), at(0));
+        assert!(
+            top.text(at(0)).contains("no change was seen"),
+            "{}",
+            top.text(at(0))
+        );
+        top.take(look(&[("a", held("x", 1)), ("b", free())]), at(1));
+        top.take(look(&[("a", free()), ("b", held("z", 7))]), at(2));
+        top.take(
+            look(&[("a", held("y of cluster us-1", 2)), ("b", held("z", 7))]),
+            at(3),
+        );
+        assert_eq!(
+            top.text(at(4)),
+            "1970-01-01T00:00:04Z\nTABLE\n\nchanges that were seen, the latest first\n\
+             1970-01-01T00:00:03Z  a  held by y of cluster us-1, token 2\n\
+             1970-01-01T00:00:02Z  b  held by z, token 7\n\
+             1970-01-01T00:00:02Z  a  free\n"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_unknown_and_never_free() {
+        let mut top = Top::default();
+        top.take(look(&[("a", held("x", 1))]), at(0));
+        for seconds in [1, 2] {
+            // No majority of the masters answers.
+            top.take(Look::default(), at(seconds));
+        }
+        top.take(look(&[("a", held("x", 1))]), at(3));
+        let text = top.text(at(3));
+        assert_eq!(text.matches("  a  unknown\n").count(), 1, "{text}");
+        assert!(text.contains("00:00:03Z  a  held by x, token 1"), "{text}");
+        assert!(!text.contains("free") && !text.contains("not there"), "{text}");
+        top.take(look(&[]), at(4));
+        top.take(look(&[]), at(5));
+        assert_eq!(top.text(at(5)).matches("  a  not there\n").count(), 1);
+    }
+
+    #[test]
+    fn a_frame_covers_the_one_before_and_never_scrolls() {
+        assert_eq!(
+            frame("ab\ncd\nef\n", 80, 24),
+            "\x1b[Hab\x1b[K\r\ncd\x1b[K\r\nef\x1b[K\x1b[J"
+        );
+        assert_eq!(frame("abcd\ne\nf\n", 3, 2), "\x1b[Habc\x1b[K\r\ne\x1b[K\x1b[J");
+        assert_eq!(frame("", 80, 24), "\x1b[H\x1b[J");
+    }
+}
