@@ -17,6 +17,7 @@ mod pause;
 mod pods;
 mod read;
 mod rights;
+mod rollout;
 mod scale;
 mod shared;
 mod slim;
@@ -37,8 +38,9 @@ use tokio::sync::mpsc;
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use leave::Leave;
 pub(crate) use pause::Pause;
+pub(crate) use rollout::{Rollout, is_judged};
 pub(crate) use shared::Shared;
-pub(crate) use template::Template;
+pub(crate) use template::{Content, Template};
 pub(crate) use watch::watch_events;
 
 use crate::{

@@ -89,6 +89,8 @@ mod run;
 mod server;
 #[path = "kubernetes/stop_times.rs"]
 mod stop_times;
+#[path = "kubernetes/surges.rs"]
+mod surges;
 #[path = "kubernetes/suspend.rs"]
 mod suspend;
 #[path = "rules/table.rs"]

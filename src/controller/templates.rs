@@ -1,13 +1,10 @@
-//! What the pod templates of a lock's targets say, where nobody wrote down how long they take to stop.
+//! What the objects of a lock's targets say beside their scale: how long their pods take to stop, where nobody wrote that
+//! down, and whether a rollout of a single pod surges.
 //!
 //! Each is read when its lock is first judged, and again when its object was asked for something else. A task for each
 //! follows the object by the watch that it shares with others; nothing is asked again and again that was answered.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::Client;
 use tokio::{
@@ -20,11 +17,11 @@ use super::{object::ObjectKey, pace::Pace};
 use crate::{
     api::{
         LeaderLock,
-        target::{Action, TargetRef},
-        validate::{Grace, Graces},
+        target::{Action, ScaleSettings, TargetRef},
+        validate::Graces,
     },
     clock,
-    targets::{Shared, TargetError, Template},
+    targets::{Content, Rollout, Shared, TargetError, Template, is_judged},
 };
 
 /// An API server that takes longer is asked again later.
@@ -41,9 +38,31 @@ pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 struct Reading {
     task: JoinHandle<()>,
     hurry: Arc<Notify>,
+    for_what: Purpose,
     /// It was read, or is known not to be readable now.
     answered: bool,
-    grace: Option<Grace>,
+    content: Content,
+}
+
+/// What an object is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Purpose {
+    /// Its stop time is not given: the lock may not be usable before.
+    stop_time: bool,
+    /// It has one pod where the lock is held, and two of them for a time if its rollouts surge.
+    rollout: bool,
+}
+
+/// Whether two pods of a target that is to have one run during a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Surges {
+    /// There is no target of which that could be.
+    NotJudged,
+    /// Of some target it is not known.
+    Unknown,
+    Never,
+    /// Of these objects, by kind and name.
+    Of(Vec<String>),
 }
 
 impl Drop for Reading {
@@ -57,8 +76,8 @@ impl Drop for Reading {
 pub(super) struct Read {
     pub(super) key: ObjectKey,
     reference: TargetRef,
-    /// None without an object or a template, or while it may not be read.
-    grace: Option<Grace>,
+    /// Nothing without an object or a template, or while it may not be read.
+    content: Content,
 }
 
 impl Templates {
@@ -69,17 +88,19 @@ impl Templates {
         mut start: impl FnMut(TargetRef, Arc<Notify>) -> JoinHandle<()>,
     ) {
         let wanted = wanted(object);
-        self.0.retain(|reference, _| wanted.contains(reference));
-        for reference in wanted {
-            self.0.entry(reference.clone()).or_insert_with(|| {
+        self.0.retain(|reference, _| wanted.contains_key(reference));
+        for (reference, for_what) in wanted {
+            let reading = self.0.entry(reference.clone()).or_insert_with(|| {
                 let hurry = Arc::new(Notify::new());
                 Reading {
                     task: start(reference, hurry.clone()),
                     hurry,
+                    for_what,
                     answered: false,
-                    grace: None,
+                    content: Content::default(),
                 }
             });
+            reading.for_what = for_what;
         }
     }
 
@@ -89,36 +110,72 @@ impl Templates {
             return false;
         };
         // Of an object that is gone the last is the best that is known: it may be made anew in a moment.
-        let grace = read.grace.or(reading.grace);
-        let news = !reading.answered || reading.grace != grace;
-        (reading.answered, reading.grace) = (true, grace);
+        let content = Content {
+            grace: read.content.grace.or(reading.content.grace),
+            rollout: read.content.rollout.or(reading.content.rollout),
+        };
+        let news = !reading.answered || reading.content != content;
+        (reading.answered, reading.content) = (true, content);
         news
     }
 
     pub(super) fn graces(&self) -> Graces {
-        let read = self.0.iter();
-        read.filter_map(|(reference, reading)| Some((reference.clone(), reading.grace?)))
+        let read = self.0.iter().filter(|(_, reading)| reading.for_what.stop_time);
+        read.filter_map(|(reference, reading)| Some((reference.clone(), reading.content.grace?)))
             .collect()
     }
 
-    /// One is still being read for the first time.
+    pub(super) fn surges(&self) -> Surges {
+        let judged = || self.0.iter().filter(|(_, reading)| reading.for_what.rollout);
+        let found =
+            |wanted: Option<Rollout>| judged().filter(move |(_, reading)| reading.content.rollout == wanted);
+        let surging: Vec<String> = found(Some(Rollout::Surges))
+            .map(|(reference, _)| format!("{} {}", reference.kind, reference.name))
+            .collect();
+        if !surging.is_empty() {
+            Surges::Of(surging)
+        } else if judged().next().is_none() {
+            Surges::NotJudged
+        } else if found(None).next().is_some() {
+            Surges::Unknown
+        } else {
+            Surges::Never
+        }
+    }
+
+    /// A stop time is still being read for the first time.
     pub(super) fn awaited(&self) -> bool {
-        self.0.values().any(|reading| !reading.answered)
+        self.unread().next().is_some()
     }
 
     /// The lock cannot be used before they are read: they do not wait for their turn.
     pub(super) fn hurry(&self) {
-        let awaited = self.0.values().filter(|reading| !reading.answered);
-        awaited.for_each(|reading| reading.hurry.notify_one());
+        self.unread().for_each(|reading| reading.hurry.notify_one());
+    }
+
+    fn unread(&self) -> impl Iterator<Item = &Reading> {
+        let for_stop = self.0.values().filter(|reading| reading.for_what.stop_time);
+        for_stop.filter(|reading| !reading.answered)
     }
 }
 
-/// The objects of targets that have to be stopped in a time that nobody gave.
-fn wanted(object: &LeaderLock) -> BTreeSet<TargetRef> {
-    let stopped = object.spec.targets.iter().filter(|target| {
-        target.stop_seconds.is_none() && matches!(target.action, Action::Scale | Action::Suspend)
+/// The objects to be read: of targets that have to be stopped in a time that nobody gave, and of those of which one pod is
+/// to run.
+fn wanted(object: &LeaderLock) -> BTreeMap<TargetRef, Purpose> {
+    let targets = object.spec.targets.iter();
+    let wanted = targets.filter_map(|target| {
+        let reference = target.reference.clone()?;
+        let single = |scale: &ScaleSettings| scale.active_replicas.unwrap_or(1) == 1;
+        let for_what = Purpose {
+            stop_time: target.stop_seconds.is_none()
+                && matches!(target.action, Action::Scale | Action::Suspend),
+            rollout: target.action == Action::Scale
+                && is_judged(&reference)
+                && target.scale.as_ref().is_none_or(single),
+        };
+        (for_what.stop_time || for_what.rollout).then_some((reference, for_what))
     });
-    stopped.filter_map(|target| target.reference.clone()).collect()
+    wanted.collect()
 }
 
 /// What reads them.
@@ -161,22 +218,22 @@ impl Reader {
             let read = self.read(&mut template, &key.namespace, &reference);
             let read = time::timeout(PATIENCE, read).await;
             let news = match &read {
-                Ok(Ok(grace)) => Some(*grace),
+                Ok(Ok(content)) => Some(*content),
                 // What was read before is still the best that is known.
                 _ if said.is_some() => None,
-                Ok(Err(error)) if error.is_refusal() => Some(None),
+                Ok(Err(error)) if error.is_refusal() => Some(Content::default()),
                 // Once is not enough to take what a lock guards for something that it cannot.
-                _ => std::mem::replace(&mut failed, true).then_some(None),
+                _ => std::mem::replace(&mut failed, true).then_some(Content::default()),
             };
-            if let Some(grace) = news
-                && said != Some(grace)
+            if let Some(content) = news
+                && said != Some(content)
             {
-                said = Some(grace);
+                said = Some(content);
                 let (key, reference) = (key.clone(), reference.clone());
                 let read = Read {
                     key,
                     reference,
-                    grace,
+                    content,
                 };
                 if told.send(tell(read)).await.is_err() {
                     return;
@@ -205,7 +262,7 @@ impl Reader {
         template: &mut Option<Template>,
         namespace: &str,
         reference: &TargetRef,
-    ) -> Result<Option<Grace>, TargetError> {
+    ) -> Result<Content, TargetError> {
         let template = match template {
             Some(template) => template,
             None => {
@@ -213,7 +270,7 @@ impl Reader {
                 template.insert(found)
             }
         };
-        template.grace().await
+        template.read().await
     }
 
     async fn turn(&self, hurry: &Notify) {
@@ -231,74 +288,4 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(targets: &str) -> LeaderLock {
-        serde_yaml::from_str(&format!(
-            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
-             spec: {{quorumRef: {{name: q}}, targets: [{targets}]}}}}"
-        ))
-        .unwrap()
-    }
-
-    fn target(name: &str, more: &str) -> String {
-        format!("{{name: {name}, ref: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}, {more}}},")
-    }
-
-    fn read(name: &str, seconds: Option<u64>) -> Read {
-        Read {
-            key: ObjectKey {
-                namespace: "n".into(),
-                name: "l".into(),
-            },
-            reference: TargetRef {
-                api_version: "apps/v1".into(),
-                kind: "Deployment".into(),
-                name: name.into(),
-            },
-            grace: seconds.map(|seconds| Duration::from_secs(seconds).into()),
-        }
-    }
-
-    #[tokio::test]
-    async fn only_what_is_needed_is_read_and_what_is_not_declared_is_forgotten() {
-        let mut templates = Templates::default();
-        let mut started = Vec::new();
-        let mut follow = |templates: &mut Templates, object: &LeaderLock| {
-            templates.follow(object, |reference, _| {
-                started.push(reference.name);
-                tokio::spawn(std::future::pending())
-            });
-            std::mem::take(&mut started)
-        };
-        let a = target("a", "action: Scale");
-        let rest = target("b", "action: Scale, stopSeconds: 5") + &target("c", "action: OncePerSchedule");
-        let both = object(&format!("{a}{rest}{}", target("d", "action: Suspend")));
-        assert_eq!(follow(&mut templates, &both), ["a", "d"]);
-        assert_eq!(follow(&mut templates, &both), [""; 0]);
-        assert!(templates.awaited());
-        assert!(templates.take(&read("a", Some(2))));
-        assert!(!templates.take(&read("a", Some(2))), "no news");
-        assert!(!templates.take(&read("a", None)), "it is gone");
-        assert!(!templates.take(&read("b", Some(2))), "not asked for");
-        assert!(templates.awaited());
-        assert!(
-            templates.take(&read("d", None)),
-            "that it cannot be read is an answer"
-        );
-        assert!(!templates.awaited());
-        let known = |name, seconds: u64| {
-            let read = read(name, Some(seconds));
-            [(read.reference, Duration::from_secs(seconds))]
-                .into_iter()
-                .collect()
-        };
-        assert_eq!(templates.graces(), known("a", 2));
-
-        assert_eq!(follow(&mut templates, &object(&rest)), [""; 0]);
-        assert_eq!(templates.graces(), Graces::default());
-        assert_eq!(follow(&mut templates, &object(&a)), ["a"]);
-        assert!(templates.awaited());
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The pod template of an object: how long its pods may take to end.
+//! What is read of an object beside its scale: how long its pods may take to end, and what a rollout does with them.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::{
     Shared, TargetError,
     kind::Need,
     read::Place,
+    rollout::{Rollout, rollout},
     shared::{Followed, Known},
 };
 use crate::api::{target::TargetRef, validate::Grace};
@@ -23,14 +24,21 @@ const SECONDS: &str = "terminationGracePeriodSeconds";
 /// What Kubernetes gives pods that ask for nothing.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
-/// That of one object, wherever it comes and goes.
+/// What was read of an object. Each is unknown without an object, or where it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) grace: Option<Grace>,
+    pub(crate) rollout: Option<Rollout>,
+}
+
+/// The pod template of one object, wherever it comes and goes.
 pub(crate) struct Template {
     api: Api<DynamicObject>,
     place: Place,
     reference: TargetRef,
     followed: Followed,
     /// The object whose template was read last.
-    read: Option<Known>,
+    known: Option<Known>,
 }
 
 impl Template {
@@ -56,17 +64,20 @@ impl Template {
             api: Api::namespaced_with(client.clone(), namespace, &place.resource),
             place,
             reference: reference.clone(),
-            read: None,
+            known: None,
         })
     }
 
-    /// None without an object, or without a template in it.
-    pub(crate) async fn grace(&mut self) -> Result<Option<Grace>, TargetError> {
+    pub(crate) async fn read(&mut self) -> Result<Content, TargetError> {
         let name = &self.reference.name;
         let what = || format!("reading the pod template of {} {name}", self.reference.kind);
         let found = self.place.settle(what, self.api.get(name).await).await?;
-        self.read = found.as_ref().map(|object| Known::of(&object.metadata));
-        Ok(found.and_then(|object| grace(&object.data)))
+        self.known = found.as_ref().map(|object| Known::of(&object.metadata));
+        let content = |object: DynamicObject| Content {
+            grace: grace(&object.data),
+            rollout: rollout(&self.reference, &object.data),
+        };
+        Ok(found.map(content).unwrap_or_default())
     }
 
     /// Until somebody asks for something else of the object than when it was read, or it cannot be followed any more.
@@ -76,7 +87,7 @@ impl Template {
             if self.followed.trouble().is_some() {
                 return;
             }
-            let is_another = match (self.followed.known(), &self.read) {
+            let is_another = match (self.followed.known(), &self.known) {
                 (Some(known), Some(read)) => known.is_another(read),
                 (known, read) => known.is_some() != read.is_some(),
             };

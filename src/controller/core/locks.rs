@@ -19,7 +19,7 @@ use crate::{
         observe::Observation,
         problem::Reason,
         roll::Origin,
-        status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status},
+        status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status, surge_news},
         writer::{self, Item},
     },
     elector::Standing,
@@ -238,6 +238,7 @@ impl Core {
             paused: paused(&object),
             abstains: abstains_until(&object, entry.put.as_deref()),
             targets: entry.warden.as_ref().and_then(|warden| warden.last.as_ref()),
+            surges: &entry.templates.surges(),
             now: timestamp(),
         });
         if status == before {
@@ -255,6 +256,7 @@ impl Core {
             } else {
                 Vec::new()
             };
+            entry.news.extend(surge_news(&before, &told));
         }
         let version = object.metadata.resource_version.clone().unwrap_or_default();
         let write = writer::write_lock(self.clients.urgent.clone(), key.clone(), version, status);

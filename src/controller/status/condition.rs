@@ -13,6 +13,8 @@ pub(super) struct Conditions<'a> {
     generation: i64,
     now: Timestamp,
     list: Vec<Condition>,
+    /// Types that the object is to have no more.
+    withdrawn: Vec<&'static str>,
 }
 
 /// `True`, `False` or `Unknown`.
@@ -46,6 +48,7 @@ impl<'a> Conditions<'a> {
             generation,
             now,
             list: Vec::new(),
+            withdrawn: Vec::new(),
         }
     }
 
@@ -80,11 +83,18 @@ impl<'a> Conditions<'a> {
         list
     }
 
+    /// One that the operator set before, and that says nothing of the object any more.
+    pub(super) fn withdraw(&mut self, kind: &'static str) {
+        self.withdrawn.push(kind);
+    }
+
     /// All that were set. A condition of a type that the operator does not set is another controller's and stays: the list
     /// is a map by type, and a merge patch replaces it as a whole.
     pub(super) fn into_list(self) -> Vec<Condition> {
         let mut list = self.list;
-        let foreign = |other: &&Condition| !list.iter().any(|own| own.type_ == other.type_);
+        let foreign = |other: &&Condition| {
+            !list.iter().any(|own| own.type_ == other.type_) && !self.withdrawn.contains(&&*other.type_)
+        };
         let foreign: Vec<Condition> = self.before.iter().filter(foreign).cloned().collect();
         list.extend(foreign);
         list

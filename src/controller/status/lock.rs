@@ -8,6 +8,7 @@ use super::{
     condition::{Conditions, Truth},
     holder::{self, HolderFacts, called, taken},
     progress::Progress,
+    surges,
 };
 use crate::{
     api::{
@@ -15,7 +16,7 @@ use crate::{
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{core::happened::intention, problem::Problem, warden::Report},
+    controller::{core::happened::intention, problem::Problem, templates::Surges, warden::Report},
 };
 
 /// Why this replica may write.
@@ -85,6 +86,7 @@ pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) abstains: Option<Timestamp>,
     /// How the targets are, where there are some.
     pub(in crate::controller) targets: Option<&'a Report>,
+    pub(in crate::controller) surges: &'a Surges,
     pub(in crate::controller) now: Timestamp,
 }
 
@@ -211,6 +213,8 @@ fn known(
     }
     enforced(facts, plan, conditions);
     progress.abnormal(conditions);
+    // Last, where it stays while it is not known: another order would be another status.
+    surges::set(facts.surges, conditions);
 }
 
 /// Of a lock that is contended for, or looked at.

@@ -1,6 +1,7 @@
 //! Statuses as clients compute them: kstatus (sigs.k8s.io/cli-utils), as Flux and Argo CD use it.
 
 mod holders;
+mod surges;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 
@@ -16,6 +17,7 @@ use crate::{
     controller::{
         object::ObjectKey,
         problem::{Problem, Reason},
+        templates::Surges,
         warden::Report,
     },
 };
@@ -150,6 +152,7 @@ fn facts<'a>(
         paused: None,
         abstains: None,
         targets,
+        surges: &Surges::NotJudged,
         now: Timestamp::from_second(1_763_719_300).unwrap(),
     }
 }

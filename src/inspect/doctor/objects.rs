@@ -19,22 +19,26 @@ pub struct ObjectReport {
     pub checks: Vec<Check>,
 }
 
-/// Judges a quorum, and those of its locks that are not as they should be.
+/// Judges a quorum, and those of its locks that are not as they should be, or whose rollouts surge.
 pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<ObjectReport> {
     let name = quorum.name_any();
     let mut checks = of_quorum(quorum);
     let mut reports = match locks(cluster, &name).await {
         Ok((found, unread, scope)) => {
             let all = found.len() + unread.len();
-            let unwell = found.iter().filter_map(of_lock);
-            let unwell: Vec<ObjectReport> = unwell.chain(unread.iter().map(of_unread)).collect();
-            let count = format!("{} of {all} are ready{scope}", all - unwell.len());
-            checks.push(if unwell.is_empty() {
+            let noted = found.iter().filter_map(of_lock);
+            let noted: Vec<ObjectReport> = noted.chain(unread.iter().map(of_unread)).collect();
+            let unwell = noted
+                .iter()
+                .filter(|report| report.checks.iter().any(Check::is_bad));
+            let unwell = unwell.count();
+            let count = format!("{} of {all} are ready{scope}", all - unwell);
+            checks.push(if unwell == 0 {
                 Check::good("locks", count)
             } else {
                 Check::but("locks", Level::Bad, count, "see each below")
             });
-            unwell
+            noted
         }
         Err(error) => {
             let hint = "the locks were not judged";
@@ -96,7 +100,11 @@ fn of_lock(lock: &LeaderLock) -> Option<ObjectReport> {
     let status = lock.status.clone().unwrap_or_default();
     let mut checks = vec![followed(&lock.metadata, status.observed_generation)];
     checks.extend(condition(&status.conditions, "Ready", "True", Level::Bad));
-    checks.iter().any(Check::is_bad).then(|| ObjectReport {
+    let surges = condition(&status.conditions, "SurgesOnRollout", "False", Level::Warning)
+        .filter(|check| check.level == Level::Warning);
+    let noted = checks.iter().any(Check::is_bad) || surges.is_some();
+    checks.extend(surges);
+    noted.then(|| ObjectReport {
         kind: "LeaderLock",
         name: format!("{}/{}", lock.namespace().unwrap_or_default(), lock.name_any()),
         checks,
@@ -139,4 +147,43 @@ fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: 
             "as an operator of this cluster sees it",
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lock(ready: &str, surges: Option<&str>) -> LeaderLock {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "R", "message": "m",
+                   "lastTransitionTime": "2026-01-01T12:00:00Z"})
+        };
+        let conditions = surges.map(|status| condition("SurgesOnRollout", status));
+        let conditions: Vec<_> = conditions
+            .into_iter()
+            .chain([condition("Ready", ready)])
+            .collect();
+        let lock = json!({
+            "apiVersion": "redlock.dev/v1alpha1", "kind": "LeaderLock",
+            "metadata": {"name": "l", "namespace": "n", "generation": 1},
+            "spec": {"quorumRef": {"name": "q"}},
+            "status": {"observedGeneration": 1, "conditions": conditions},
+        });
+        serde_json::from_value(lock).unwrap()
+    }
+
+    #[test]
+    fn a_lock_whose_rollouts_surge_is_shown_and_not_bad() {
+        assert_eq!(of_lock(&lock("True", None)).map(|report| report.name), None);
+        assert!(of_lock(&lock("True", Some("False"))).is_none(), "put right");
+        let report = of_lock(&lock("True", Some("True"))).unwrap();
+        assert!(!report.checks.iter().any(Check::is_bad));
+        let check = report.checks.last().unwrap();
+        assert_eq!((check.name, check.level), ("SurgesOnRollout", Level::Warning));
+        let both = of_lock(&lock("False", Some("True"))).unwrap();
+        assert!(both.checks.iter().any(Check::is_bad));
+        assert_eq!(both.checks.len(), 3);
+    }
 }

@@ -1,0 +1,47 @@
+//! The condition of a lock whose single pod is doubled by a rollout. It is no trouble of the lock: `Ready` does not depend
+//! on it.
+
+use super::condition::Conditions;
+use crate::{
+    api::lock_status::LeaderLockStatus,
+    controller::{events::What, templates::Surges},
+};
+
+const KIND: &str = "SurgesOnRollout";
+
+/// Set while it is so, and False once it was put right: an object that was never seen to surge has no such condition.
+pub(super) fn set(surges: &Surges, conditions: &mut Conditions<'_>) {
+    match surges {
+        Surges::Of(objects) => conditions.set(KIND, true, "SurgingStrategy", advice(objects)),
+        Surges::Never if conditions.before(KIND).is_some() => {
+            let text = "a rollout tells the old pod to end before it makes the new one";
+            conditions.set(KIND, false, "NoSurge", text.to_owned());
+        }
+        Surges::NotJudged => conditions.withdraw(KIND),
+        // What was said before is still the best that is known.
+        Surges::Never | Surges::Unknown => {}
+    }
+}
+
+fn advice(objects: &[String]) -> String {
+    format!(
+        "a rollout of {} starts the new pod beside the old one, so that two run in this cluster meanwhile: write into its spec \
+         `strategy: {{type: Recreate}}`, which waits until the old pod is gone, or `strategy: {{rollingUpdate: {{maxSurge: 0, \
+         maxUnavailable: 1}}}}`, which tells it to end before",
+        objects.join(", ")
+    )
+}
+
+/// What this status is the first to say of it.
+pub(in crate::controller) fn surge_news(
+    before: &LeaderLockStatus,
+    now: &LeaderLockStatus,
+) -> Option<(What, String)> {
+    let said = |status: &LeaderLockStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|condition| condition.type_ == KIND && condition.status == "True");
+        found.map(|condition| condition.message.clone())
+    };
+    let text = said(now).filter(|text| said(before).as_ref() != Some(text))?;
+    Some((What::Warned(KIND), text))
+}

@@ -1,0 +1,82 @@
+//! A Deployment of one replica whose rollout starts the new pod beside the old one is told of.
+
+use serde_json::Value;
+
+use crate::world::{World, condition, lock, message};
+
+const KIND: &str = "SurgesOnRollout";
+
+fn deployment(strategy: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec:\n  \
+         selector: {{matchLabels: {{app: web}}}}\n{strategy}  template:\n    metadata: {{labels: {{app: web}}}}\n    \
+         spec: {{containers: [{{name: web, image: web}}]}}\n"
+    )
+}
+
+/// Its stop time is given: its template is read for nothing else.
+fn scaled(more: &str) -> String {
+    let target = format!(
+        ", targets: [{{name: web, action: Scale, stopSeconds: 1{more}, \
+         ref: {{apiVersion: apps/v1, kind: Deployment, name: web}}}}]"
+    );
+    lock("report", &target)
+}
+
+async fn until(world: &World, wanted: (&str, &str)) -> Value {
+    let what = format!("says {KIND} {wanted:?}");
+    let status = world.lock_status("report", &what, |status| {
+        condition(status, KIND) == wanted && condition(status, "Ready").0 == "True"
+    });
+    status.await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_doubles_the_one_replica_is_told_of_until_it_is_put_right() {
+    let world = World::new(3).await;
+    let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
+    let namespace = world.namespace.name();
+    world.plane.install_rbac_with(namespace, &rights).await;
+    world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
+    let _operator = world.operator("replica-1").await;
+    world.apply(&deployment(""));
+    world.apply(&scaled(""));
+    let status = until(&world, ("True", "SurgingStrategy")).await;
+    let text = message(&status, KIND).to_owned();
+    assert!(
+        text.contains("Deployment web") && text.contains("maxSurge: 0"),
+        "{text}"
+    );
+    assert_eq!(world.told("report", KIND).await, text);
+    world
+        .quorum_status("default", "is reported on", |status| {
+            status["reporters"][0].is_object()
+        })
+        .await;
+    let doctor = world.redlock(&["doctor"]);
+    doctor.expect(
+        0,
+        &[
+            "1 of 1 are ready",
+            "! SurgesOnRollout",
+            "strategy: {type: Recreate}",
+        ],
+    );
+
+    // Each line that the text gives, pasted.
+    world.apply(&deployment("  strategy: {type: Recreate}\n"));
+    until(&world, ("False", "NoSurge")).await;
+    world.apply(&deployment(""));
+    until(&world, ("True", "SurgingStrategy")).await;
+    world.apply(&deployment(
+        "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}\n",
+    ));
+    until(&world, ("False", "NoSurge")).await;
+
+    // Two replicas are not doubled.
+    let patch = r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": "25%"}}}}"#;
+    world.kubectl(&["patch", "deployment", "web", "--patch", patch]);
+    until(&world, ("True", "SurgingStrategy")).await;
+    world.apply(&scaled(", scale: {activeReplicas: 2}"));
+    until(&world, ("", "")).await;
+}
