@@ -8,6 +8,8 @@ mod agents;
 mod lost;
 #[path = "label_pods/process.rs"]
 mod process;
+#[path = "label_pods/rollout.rs"]
+mod rollout;
 #[path = "label_pods/sightings.rs"]
 mod sightings;
 #[path = "label_pods/web.rs"]

@@ -1,6 +1,9 @@
 //! A pod as this action sees it.
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry, jiff::Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+    jiff::Timestamp,
+};
 
 use crate::targets::slim::Pod;
 
@@ -23,10 +26,43 @@ pub(super) struct Sight {
     pub(super) selected: bool,
     /// It is Ready and stays: since when.
     pub(super) ready: Option<Timestamp>,
+    pub(super) created: Option<Timestamp>,
+    /// None of a pod that no controller made.
+    pub(super) revision: Option<Revision>,
     pub(super) labelled: bool,
     pub(super) by: Option<String>,
     pub(super) token: Option<u64>,
     pub(super) setter: Setter,
+}
+
+/// The pod template that a pod was made from, by what its controller wrote on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Revision {
+    /// The object that has one template after another.
+    pub(super) object: String,
+    pub(super) hash: String,
+}
+
+/// Labels of Deployments, and of StatefulSets and DaemonSets.
+const HASHES: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+
+impl Revision {
+    fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let labels = metadata.labels.as_ref()?;
+        let hash = HASHES.iter().find_map(|name| labels.get(*name))?;
+        let mut owners = metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true));
+        let object = owner.map_or_else(String::new, |owner| {
+            // The ReplicaSets of a Deployment are called after it and the hash.
+            let own = owner.name.strip_suffix(&**hash);
+            let of_deployment = own.and_then(|name| name.strip_suffix('-'));
+            format!("{} {}", owner.kind, of_deployment.unwrap_or(&owner.name))
+        });
+        Some(Self {
+            object,
+            hash: hash.clone(),
+        })
+    }
 }
 
 /// Who gave the label.
@@ -43,11 +79,14 @@ pub(super) enum Setter {
 impl Sight {
     pub(super) fn of(pod: Pod, selected: bool) -> Self {
         let ready = ready_since(&pod);
+        let revision = Revision::of(&pod.metadata);
         let metadata = pod.metadata;
         let labels = metadata.labels.unwrap_or_default();
         let annotations = metadata.annotations.unwrap_or_default();
         Self {
             selected,
+            created: metadata.creation_timestamp.map(|time| time.0),
+            revision,
             ready: ready.filter(|_| metadata.deletion_timestamp.is_none()),
             labelled: labels.get(ROLE).is_some_and(|role| role == ACTIVE),
             by: annotations.get(BY).cloned(),
@@ -138,5 +177,30 @@ mod tests {
         );
         let maker = "kube-controller-manager";
         assert_eq!(seen(maker, true).setter, Setter::Maker(maker.into()));
+    }
+
+    #[test]
+    fn its_revision_is_of_the_object_that_is_rolled_out() {
+        let of = |label: &str, owner: Option<(&str, &str)>| {
+            let owners: Vec<_> = owner
+                .iter()
+                .map(|(kind, name)| json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "o", "controller": true}))
+                .collect();
+            let pod =
+                json!({"metadata": {"name": "a", "labels": {label: "5d9f"}, "ownerReferences": owners}});
+            let sight = Sight::of(serde_json::from_value(pod).unwrap(), true);
+            sight.revision.map(|revision| (revision.object, revision.hash))
+        };
+        let found = |object: &str| Some((object.to_owned(), "5d9f".to_owned()));
+        let hash = "pod-template-hash";
+        assert_eq!(
+            of(hash, Some(("ReplicaSet", "web-5d9f"))),
+            found("ReplicaSet web")
+        );
+        assert_eq!(of(hash, Some(("Other", "web"))), found("Other web"));
+        let hash = "controller-revision-hash";
+        assert_eq!(of(hash, Some(("StatefulSet", "web"))), found("StatefulSet web"));
+        assert_eq!(of(hash, None), found(""));
+        assert_eq!(of("app", Some(("ReplicaSet", "web-5d9f"))), None);
     }
 }

@@ -74,6 +74,10 @@ impl Web {
         self.api.get(name).await.unwrap()
     }
 
+    pub async fn try_get(&self, name: &str) -> Option<Pod> {
+        self.api.get_opt(name).await.unwrap()
+    }
+
     /// Waits until exactly these have the label.
     pub async fn until(&self, wanted: &[&str]) {
         eventually(BOUND, &format!("{wanted:?} labelled"), async || {

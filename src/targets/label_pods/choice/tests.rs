@@ -1,0 +1,298 @@
+use super::{super::sight::Setter, *};
+
+const BY: &str = "n/lock/web";
+
+/// Ready since so many seconds.
+fn pod(name: &str, ready: Option<i64>) -> Sight {
+    Sight {
+        name: name.into(),
+        uid: name.into(),
+        version: "1".into(),
+        selected: true,
+        ready: ready.map(|at| Timestamp::from_second(at).unwrap()),
+        created: None,
+        revision: None,
+        labelled: false,
+        by: None,
+        token: None,
+        setter: Setter::Own,
+    }
+}
+
+fn labelled(name: &str, ready: Option<i64>, by: Option<&str>) -> Sight {
+    Sight {
+        labelled: true,
+        by: by.map(str::to_owned),
+        ..pod(name, ready)
+    }
+}
+
+fn names(choice: &Choice) -> (Vec<&str>, Option<&str>, Option<&str>) {
+    (
+        choice.take.iter().map(|pod| pod.name.as_str()).collect(),
+        choice.keep.as_ref().map(|pod| pod.name.as_str()),
+        choice.give.as_ref().map(|pod| pod.name.as_str()),
+    )
+}
+
+#[test]
+fn the_one_that_is_ready_for_the_longest_gets_it_then_the_first_by_name() {
+    let pods = [
+        pod("d", None),
+        pod("c", Some(9)),
+        pod("b", Some(5)),
+        pod("a", Some(5)),
+    ];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec![], None, Some("a")));
+}
+
+#[test]
+fn the_one_that_has_it_keeps_it_while_it_is_ready() {
+    let pods = [pod("a", Some(1)), labelled("b", Some(5), Some(BY))];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec![], Some("b"), None));
+    let pods = [pod("a", Some(1)), labelled("b", None, Some(BY))];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec!["b"], None, Some("a")));
+}
+
+#[test]
+fn a_second_one_loses_it_whoever_gave_it() {
+    let pods = [labelled("a", Some(1), None), labelled("b", Some(5), Some(BY))];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec!["a"], Some("b"), None));
+    // With none of ours among them one of them may keep it.
+    let pods = [labelled("b", Some(5), None), labelled("a", Some(5), None)];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec!["b"], Some("a"), None));
+}
+
+#[test]
+fn on_standby_nobody_has_it_and_nothing_of_it_is_left() {
+    let mut remnant = pod("c", Some(1));
+    remnant.by = Some(BY.into());
+    let pods = [labelled("a", Some(1), None), pod("b", Some(1)), remnant];
+    let choice = choose(&pods, &Wanted::Nobody, BY);
+    assert_eq!(names(&choice), (vec!["a", "c"], None, None));
+}
+
+#[test]
+fn what_left_the_selector_loses_it_unless_another_target_gave_it() {
+    let away = |by: &str| Sight {
+        selected: false,
+        ..labelled("a", Some(1), Some(by))
+    };
+    let other = Sight { by: None, ..away(BY) };
+    for (pod, taken) in [(away(BY), 1), (away("n/lock/other"), 0), (other, 0)] {
+        assert_eq!(choose(&[pod], &Wanted::Ready, BY).take.len(), taken);
+    }
+}
+
+#[test]
+fn another_locks_pod_is_left_to_it_and_named() {
+    let pods = [labelled("a", Some(1), Some("n/else/web")), pod("b", Some(5))];
+    let choice = choose(&pods, &Wanted::Ready, BY);
+    assert_eq!(names(&choice), (vec![], None, Some("b")));
+    assert_eq!(choice.foreign.unwrap().name, "a");
+    // This lock's, under an earlier name of the target.
+    let pods = [labelled("a", Some(1), Some("n/lock/api"))];
+    assert_eq!(
+        names(&choose(&pods, &Wanted::Ready, BY)),
+        (vec![], Some("a"), None)
+    );
+}
+
+#[test]
+fn the_holder_has_it_ready_or_not() {
+    let holder = |uid: &str| Wanted::Holder {
+        name: "b".into(),
+        uid: uid.into(),
+    };
+    let pods = [labelled("a", Some(1), Some(BY)), pod("b", None)];
+    assert_eq!(
+        names(&choose(&pods, &holder("b"), BY)),
+        (vec!["a"], None, Some("b"))
+    );
+    // Another pod under its name.
+    assert_eq!(names(&choose(&pods, &holder("x"), BY)), (vec!["a"], None, None));
+}
+
+/// `<letter><number>`, such as `a0`: a pod of revision `a` of one Deployment.
+fn rolled(name: &str, created: i64, ready: Option<i64>) -> Sight {
+    Sight {
+        created: Some(Timestamp::from_second(created).unwrap()),
+        revision: Some(Revision {
+            object: "ReplicaSet web".into(),
+            hash: name[..1].into(),
+        }),
+        ..pod(name, ready)
+    }
+}
+
+fn has(pod: Sight) -> Sight {
+    Sight {
+        labelled: true,
+        by: Some(BY.into()),
+        ..pod
+    }
+}
+
+/// What becomes of the label: it stays, goes from one pod to another, is given, or there is none.
+fn outcome(pods: &[Sight]) -> String {
+    let choice = choose(pods, &Wanted::Ready, BY);
+    match names(&choice) {
+        (take, Some(keep), None) if take.is_empty() => format!("{keep} keeps it"),
+        (take, None, Some(give)) if take.is_empty() => format!("{give} gets it"),
+        (take, None, Some(give)) => format!("from {} to {give}", take.join(", ")),
+        (take, None, None) => format!("{} loses it", take.join(", ")),
+        (take, keep, give) => format!("{take:?} {keep:?} {give:?}"),
+    }
+}
+
+#[test]
+fn in_a_rollout_it_moves_once_to_the_newest_revision() {
+    let table = [
+        // A rollout of three pods from its begin: the surge pod comes, gets ready, and the others are replaced.
+        (
+            vec![has(rolled("a0", 1, Some(2))), rolled("a1", 1, Some(3))],
+            "a0 keeps it",
+        ),
+        (
+            vec![has(rolled("a0", 1, Some(2))), rolled("b0", 9, None)],
+            "a0 keeps it",
+        ),
+        (
+            vec![has(rolled("a0", 1, Some(2))), rolled("b0", 9, Some(10))],
+            "from a0 to b0",
+        ),
+        (
+            vec![
+                rolled("a1", 1, Some(3)),
+                has(rolled("b0", 9, Some(10))),
+                rolled("b1", 11, None),
+            ],
+            "b0 keeps it",
+        ),
+        (
+            vec![has(rolled("b0", 9, Some(10))), rolled("b1", 11, Some(12))],
+            "b0 keeps it",
+        ),
+        // The pod with it goes before a new one is ready: to one that stays longer, which here is none.
+        (
+            vec![
+                has(rolled("a0", 1, None)),
+                rolled("a1", 1, Some(3)),
+                rolled("b0", 9, None),
+            ],
+            "from a0 to a1",
+        ),
+        // It goes when several are ready: the longest ready of the newest revision.
+        (
+            vec![
+                has(rolled("a0", 1, None)),
+                rolled("a1", 1, Some(2)),
+                rolled("b0", 9, Some(12)),
+                rolled("b1", 9, Some(11)),
+            ],
+            "from a0 to b1",
+        ),
+        // Nobody has it yet.
+        (
+            vec![rolled("a1", 1, Some(2)), rolled("b0", 9, Some(12))],
+            "b0 gets it",
+        ),
+        (
+            vec![rolled("a1", 1, Some(2)), rolled("b0", 9, None)],
+            "a1 gets it",
+        ),
+        // A second rollout before the first has ended.
+        (
+            vec![
+                rolled("a1", 1, Some(2)),
+                has(rolled("b0", 9, Some(12))),
+                rolled("c0", 15, Some(16)),
+            ],
+            "from b0 to c0",
+        ),
+        // A rollout that never gets ready.
+        (
+            vec![
+                has(rolled("a0", 1, Some(2))),
+                rolled("b0", 9, None),
+                rolled("b1", 20, None),
+            ],
+            "a0 keeps it",
+        ),
+    ];
+    for (pods, wanted) in table {
+        assert_eq!(outcome(&pods), wanted, "{pods:#?}");
+    }
+}
+
+#[test]
+fn a_rollback_is_a_rollout_of_the_old_hash() {
+    let (old, new) = (rolled("a1", 1, Some(3)), has(rolled("b0", 9, Some(10))));
+    assert_eq!(
+        outcome(&[old.clone(), new.clone(), rolled("a2", 20, None)]),
+        "b0 keeps it"
+    );
+    assert_eq!(
+        outcome(&[old.clone(), new.clone(), rolled("a2", 20, Some(21))]),
+        "from b0 to a1",
+        "of that revision the one that has been ready for the longest"
+    );
+    // None had to be made anew: it moves when the pod with it goes.
+    assert_eq!(outcome(&[old.clone(), new]), "b0 keeps it");
+    let goes = has(rolled("b0", 9, None));
+    assert_eq!(outcome(&[old, goes]), "from b0 to a1");
+}
+
+#[test]
+fn nothing_moves_between_revisions_of_which_none_is_newer() {
+    // Made in one second, which is as exact as the API server is.
+    for (with, without) in [("a0", "b0"), ("b0", "a0")] {
+        let pods = [has(rolled(with, 5, Some(7))), rolled(without, 5, Some(6))];
+        assert_eq!(outcome(&pods), format!("{with} keeps it"));
+    }
+    // A pod of the old revision was evicted and made anew while the rollout goes on with another pod.
+    let pods = [
+        has(rolled("b0", 9, Some(10))),
+        rolled("b1", 12, None),
+        rolled("a2", 12, Some(13)),
+    ];
+    assert_eq!(outcome(&pods), "b0 keeps it");
+    // Of two objects behind one selector neither is a revision of the other.
+    let mut other = rolled("b0", 9, Some(10));
+    other.revision.as_mut().unwrap().object = "ReplicaSet api".into();
+    let pods = [has(rolled("a0", 1, Some(2))), other];
+    assert_eq!(outcome(&pods), "a0 keeps it");
+}
+
+#[test]
+fn pods_without_a_revision_are_none_of_a_rollout() {
+    let bare = |name: &str, created: i64, ready: i64| Sight {
+        revision: None,
+        ..rolled(name, created, Some(ready))
+    };
+    let pods = [has(bare("a0", 1, 2)), bare("b0", 9, 10)];
+    assert_eq!(outcome(&pods), "a0 keeps it");
+    let pods = [bare("b0", 9, 10), bare("a0", 1, 2), rolled("c0", 20, Some(21))];
+    assert_eq!(outcome(&pods), "a0 gets it");
+    let pods = [has(bare("a0", 1, 2)), rolled("c0", 20, Some(21))];
+    assert_eq!(outcome(&pods), "a0 keeps it");
+}
+
+#[test]
+fn the_holder_of_the_lock_keeps_it_through_a_rollout() {
+    let holder = Wanted::Holder {
+        name: "a0".into(),
+        uid: "a0".into(),
+    };
+    let pods = [has(rolled("a0", 1, Some(2))), rolled("b0", 9, Some(10))];
+    assert_eq!(names(&choose(&pods, &holder, BY)), (vec![], Some("a0"), None));
+    assert_eq!(
+        names(&choose(&pods, &Wanted::Nobody, BY)),
+        (vec!["a0"], None, None)
+    );
+}
