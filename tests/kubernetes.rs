@@ -32,6 +32,8 @@ mod declared_delay;
 mod election;
 #[path = "kubernetes/examples.rs"]
 mod examples;
+#[path = "kubernetes/first_apply.rs"]
+mod first_apply;
 #[path = "kubernetes/first_start.rs"]
 mod first_start;
 #[path = "kubernetes/fixture.rs"]
@@ -87,6 +89,8 @@ mod rules;
 mod run;
 #[path = "kubernetes/server.rs"]
 mod server;
+#[path = "kubernetes/standby_guard.rs"]
+mod standby_guard;
 #[path = "kubernetes/stop_times.rs"]
 mod stop_times;
 #[path = "kubernetes/surges.rs"]

@@ -7,6 +7,8 @@ use serde_json::Value;
 const OWN: &str = "redlock-operator";
 /// What `kubectl apply` without `--server-side` (and Argo CD) remembers of a manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The chart's admission policy for standbys put other replicas into what was created than its manifest has.
+const CREATED_ON_STANDBY: &str = "redlock.dev/created-on-standby";
 
 /// The manager, if it is somebody else's, that declares this field (such as `["spec", "replicas"]`).
 ///
@@ -78,6 +80,13 @@ fn owners<'a>(metadata: &'a ObjectMeta, path: &'a [&str]) -> impl Iterator<Item 
 }
 
 fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) -> bool {
+    let later =
+        entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1);
+    let annotations = metadata.annotations.as_ref();
+    if !later && annotations.is_some_and(|all| all.contains_key(CREATED_ON_STANDBY)) {
+        // What is there is not what they wrote.
+        return false;
+    }
     if entry.operation.as_deref() == Some("Apply") {
         return true;
     }
@@ -89,7 +98,7 @@ fn declares(entry: &ManagedFieldsEntry, metadata: &ObjectMeta, path: &[&str]) ->
         }
         // Nothing is made by a subresource.
         _ if entry.subresource.is_some() => true,
-        _ => entry.time.as_ref().map(second) > metadata.creation_timestamp.as_ref().map(|at| second(at) + 1),
+        _ => later,
     }
 }
 
@@ -160,6 +169,22 @@ mod tests {
         );
         let edited = metadata("kubectl-edit", "Update", None, 5);
         assert_eq!(declared_by(&edited, &REPLICAS).as_deref(), Some("kubectl-edit"));
+    }
+
+    #[test]
+    fn what_a_policy_put_into_a_new_object_is_not_the_word_of_its_maker() {
+        let mark = |mut metadata: ObjectMeta| {
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.insert(CREATED_ON_STANDBY.to_owned(), "true".to_owned());
+            metadata
+        };
+        let made = metadata("flux", "Apply", None, 0);
+        assert!(declared_by(&made, &REPLICAS).is_some());
+        assert_eq!(declared_by(&mark(made), &REPLICAS), None);
+        let later = mark(metadata("flux", "Apply", None, 5));
+        assert!(declared_by(&later, &REPLICAS).is_some(), "written since");
+        let by_hand = mark(metadata("kubectl", "Update", Some("scale"), 5));
+        assert!(declared_by(&by_hand, &REPLICAS).is_some());
     }
 
     #[test]

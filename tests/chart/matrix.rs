@@ -37,6 +37,8 @@ fn every_object_is_complete_and_there_once() {
                     | "CustomResourceDefinition"
                     | "ValidatingAdmissionPolicy"
                     | "ValidatingAdmissionPolicyBinding"
+                    | "MutatingAdmissionPolicy"
+                    | "MutatingAdmissionPolicyBinding"
             );
             assert_eq!(metadata["namespace"].is_string(), namespaced, "{name:?}");
             if metadata["name"] != "an-extra-object" {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::render::{NAMESPACE, of_kind, one, render};
+use crate::render::{NAMESPACE, of_kind, one, render, try_render};
 
 const MASTER: &str = "quorums.default.masters[0].name=m0";
 
@@ -18,6 +18,8 @@ fn nothing_optional_is_there_unasked() {
         "Secret",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
     ] {
         assert!(of_kind(&objects, kind).is_empty(), "{kind}");
     }
@@ -297,4 +299,42 @@ fn each_quorum_that_a_pod_can_reach_is_tested() {
         "a pod cannot read it"
     );
     assert!(tests(&[MASTER, url, "quorums.default.tls.secretRef.name=a"]).is_empty());
+}
+
+#[test]
+fn a_standby_is_guarded_as_far_as_the_version_of_kubernetes_allows() {
+    let guard = "--set=admission.standbyGuard.enabled=true";
+    let objects = try_render(&[guard]).unwrap();
+    let policy = one(&objects, "ValidatingAdmissionPolicy");
+    // Else a missing definition would have every write refused.
+    assert_eq!(policy["spec"]["failurePolicy"], "Ignore");
+    let by_others = &policy["spec"]["matchConditions"][0]["expression"];
+    let operator = format!("'system:serviceaccount:{NAMESPACE}:redlock-operator'");
+    assert!(by_others.as_str().unwrap().contains(&operator), "{by_others}");
+    let params = json!({"selector": {}, "parameterNotFoundAction": "Allow"});
+    let binding = one(&objects, "ValidatingAdmissionPolicyBinding");
+    assert_eq!(binding["spec"]["paramRef"], params);
+    assert!(of_kind(&objects, "MutatingAdmissionPolicy").is_empty());
+
+    let served = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+    for newer in [served, "--kube-version=1.36.0"] {
+        let objects = try_render(&[guard, newer, "--set=watchNamespaces={billing}"]).unwrap();
+        let policy = one(&objects, "MutatingAdmissionPolicy");
+        assert_eq!(policy["spec"]["failurePolicy"], "Ignore", "{newer}");
+        for kind in ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"] {
+            let binding = one(&objects, &format!("{kind}Binding"));
+            let policy = one(&objects, kind);
+            assert_eq!(binding["spec"]["policyName"], policy["metadata"]["name"]);
+            assert_eq!(binding["spec"]["paramRef"], params, "{kind}");
+            let selector = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"];
+            assert_eq!(selector[0]["values"], json!(["billing"]), "{kind}");
+        }
+    }
+    let named = try_render(&[
+        guard,
+        "--set=serviceAccount.create=false,serviceAccount.name=mine",
+    ])
+    .unwrap();
+    let policy = one(&named, "ValidatingAdmissionPolicy").to_string();
+    assert!(policy.contains(&format!("system:serviceaccount:{NAMESPACE}:mine")));
 }

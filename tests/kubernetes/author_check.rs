@@ -10,24 +10,22 @@ use crate::world::{World, lock};
 
 /// Applies the policy, with the kind of the tests known to it.
 fn install_policy(world: &World) {
-    let rendered = run_helm(
-        &world.plane,
-        &[
-            "template",
-            SERVICE_ACCOUNT,
-            chart().to_str().unwrap(),
-            "--namespace",
-            world.namespace.name(),
-            "--show-only=templates/author-check.yaml",
-            "--set=admission.authorCheck.enabled=true",
-            r"--set=admission.authorCheck.resources.Gate\.test\.example=gates",
-        ],
-    );
+    let resource = r"--set=admission.authorCheck.resources.Gate\.test\.example=gates";
+    let enabled = "--set=admission.authorCheck.enabled=true";
+    apply_template(world, "author-check", &[enabled, resource]);
+}
+
+/// Applies one template of the chart, under these flags.
+pub fn apply_template(world: &World, template: &str, flags: &[&str]) {
+    let (chart, template) = (chart(), format!("--show-only=templates/{template}.yaml"));
+    let namespace = ["--namespace", world.namespace.name()];
+    let fixed = ["template", SERVICE_ACCOUNT, chart.to_str().unwrap(), &template];
+    let rendered = run_helm(&world.plane, &[&fixed[..], &namespace, flags].concat());
     world.apply(&rendered.unwrap());
 }
 
 /// `kubectl` as this user: whether it worked, and what it said.
-fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) {
+pub fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) {
     let user = format!("--as={user}");
     let namespace = ["--namespace", world.namespace.name(), &user];
     let output = world.plane.kubectl(&[&namespace, arguments].concat());
@@ -38,17 +36,14 @@ fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) {
     )
 }
 
-fn apply(world: &World, user: &str, manifest: &str) -> (bool, String) {
+pub fn apply(world: &World, user: &str, manifest: &str) -> (bool, String) {
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     fs::write(file.path(), manifest).unwrap();
-    kubectl(
-        world,
-        user,
-        &["apply", "--filename", &file.path().display().to_string()],
-    )
+    let path = file.path().display().to_string();
+    kubectl(world, user, &["apply", "--filename", &path])
 }
 
-fn grant(world: &World, user: &str, role: &str, verbs: &str, resource: &str, more: &[&str]) {
+pub fn grant(world: &World, user: &str, role: &str, verbs: &str, resource: &str, more: &[&str]) {
     let (verbs, resource) = (format!("--verb={verbs}"), format!("--resource={resource}"));
     world.kubectl(&[&["create", "role", role, &verbs, &resource], more].concat());
     let (binding, of) = (format!("{user}-{role}"), format!("--role={role}"));
@@ -96,7 +91,7 @@ async fn world() -> World {
     world
 }
 
-fn refused((worked, said): (bool, String), by: &[&str]) {
+pub fn refused((worked, said): (bool, String), by: &[&str]) {
     println!("{}", said.trim());
     assert!(!worked, "accepted");
     for text in by {
@@ -104,7 +99,7 @@ fn refused((worked, said): (bool, String), by: &[&str]) {
     }
 }
 
-fn accepted((worked, said): (bool, String)) {
+pub fn accepted((worked, said): (bool, String)) {
     assert!(worked, "{said}");
 }
 

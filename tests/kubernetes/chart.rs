@@ -69,6 +69,8 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 3, "{files:?}");
+    let version = plane.admin().apiserver_version().await.unwrap().git_version;
+    let version = format!("--kube-version={version}");
     for file in files {
         let chart = chart();
         let rendered = run_helm(
@@ -81,6 +83,7 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
                 namespace.name(),
                 "--values",
                 file.to_str().unwrap(),
+                &version,
                 // The definitions are there, with an owner of their own.
                 "--set=crds.install=false",
             ],

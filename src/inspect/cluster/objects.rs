@@ -2,8 +2,12 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Namespace};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    core::DeserializeGuard,
+};
 use serde::de::DeserializeOwned;
 
 use super::{Cluster, ClusterError};
@@ -145,6 +149,25 @@ impl Cluster {
             // Whoever may not look at namespaces is told what was found in it.
             Ok(Some(_)) | Err(_) => Ok(()),
         }
+    }
+
+    /// The admission policies of the chart that are in effect, as the chart calls them. None where they may not be listed.
+    pub async fn policies(&self) -> Option<Vec<String>> {
+        let ours = ListParams::default().labels("app.kubernetes.io/name=redlock-operator");
+        let of_release = |name: String| name.rsplit('.').next().unwrap_or_default().to_owned();
+        let validating: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.client.clone());
+        let bindings = validating.list(&ours).await.ok()?;
+        let mut names: Vec<String> = bindings.iter().map(|one| of_release(one.name_any())).collect();
+        let kind = GroupVersionKind::gvk(
+            "admissionregistration.k8s.io",
+            "v1",
+            "MutatingAdmissionPolicyBinding",
+        );
+        let mutating: Api<DynamicObject> = Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
+        // Not served before Kubernetes 1.36.
+        let bindings = mutating.list(&ours).await.into_iter().flatten();
+        names.extend(bindings.map(|one| format!("{} (on creation)", of_release(one.name_any()))));
+        Some(names)
     }
 
     pub(in crate::inspect) fn locks_api(&self) -> Api<LeaderLock> {

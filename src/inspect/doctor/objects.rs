@@ -46,6 +46,15 @@ pub async fn examine_objects(cluster: &Cluster, quorum: &RedisQuorum) -> Vec<Obj
             Vec::new()
         }
     };
+    checks.extend(cluster.policies().await.map(|names| {
+        Check::good(
+            "admission",
+            match &names[..] {
+                [] => "no policy of the chart".to_owned(),
+                names => names.join(", "),
+            },
+        )
+    }));
     let report = ObjectReport {
         kind: "RedisQuorum",
         name,
