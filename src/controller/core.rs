@@ -44,7 +44,7 @@ use super::{
     jobs::Jobs,
     locks::Locks,
     object::ObjectKey,
-    observe::Observation,
+    observe::{Failures, Observation},
     pace::Pace,
     quorums::Quorums,
     reporter::Scope,
@@ -125,6 +125,7 @@ pub(super) struct Core {
     abstaining: BTreeSet<ObjectKey>,
     /// Unreadable objects that are being deleted, and are being read as far as they can be.
     salvaging: BTreeSet<ObjectKey>,
+    failures: Failures,
     /// Since when the caches are filled, and what they hold is applied.
     ready: Option<Moment>,
 }
@@ -175,6 +176,7 @@ impl Core {
             finalizers_due: BTreeSet::new(),
             abstaining: BTreeSet::new(),
             salvaging: BTreeSet::new(),
+            failures: Failures::default(),
             ready: None,
         }
     }
@@ -227,7 +229,12 @@ impl Core {
         match seen {
             Seen::Lock(scope, observation) => self.on_lock(&scope, observation, now),
             Seen::Quorum(observation) => self.on_quorum(observation),
-            Seen::Sibling(observation) => self.siblings.observe(&observation, now),
+            Seen::Sibling(observation) => {
+                if let Observation::Failed(trouble) = &observation {
+                    self.watch_failed("the pods of the operator", &trouble.text);
+                }
+                self.siblings.observe(&observation, now);
+            }
             Seen::Report(report) => self.on_report(report),
             Seen::Template(read) => self.on_template(&read),
             Seen::Secret(key, observation) => {
@@ -308,6 +315,15 @@ impl Core {
                 }
             }
             Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
+        }
+    }
+
+    fn watch_failed(&mut self, what: &str, reason: &str) {
+        if self.failures.is_news(what, reason, clock::now()) {
+            tracing::warn!(
+                reason,
+                "{what} cannot be followed now; what is known stays in force"
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Judges nothing; an object that cannot be read is passed on as such, so that it never stops the others.
 
-use std::{fmt::Debug, pin::pin};
+use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,7 +15,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::object::{ObjectKey, trim};
-use crate::targets::{deepest, watch_events};
+use crate::{
+    lease::Moment,
+    targets::{deepest, watch_events},
+};
 
 #[derive(Debug)]
 pub(super) enum Observation<K> {
@@ -51,6 +54,25 @@ impl From<&watcher::Error> for Trouble {
             watcher::Error::NoResourceVersion => (false, error.to_string()),
         };
         Self { forbidden, text }
+    }
+}
+
+/// A watch that goes on failing is tried again every few seconds. For the same reason it is reported this often.
+const REPORTED_EVERY: Duration = Duration::from_secs(600);
+
+/// Of each watch, why it could not be followed when that was reported last.
+#[derive(Debug, Default)]
+pub(super) struct Failures(BTreeMap<String, (String, Moment)>);
+
+impl Failures {
+    /// Whether this failure of a watch is to be reported.
+    pub(super) fn is_news(&mut self, watch: &str, reason: &str, now: Moment) -> bool {
+        let known = self.0.get(watch);
+        if known.is_some_and(|(said, at)| said == reason && now.since(*at) < REPORTED_EVERY) {
+            return false;
+        }
+        self.0.insert(watch.to_owned(), (reason.to_owned(), now));
+        true
     }
 }
 
@@ -105,5 +127,23 @@ impl<K: ResourceExt> Observation<K> {
             Self::Gone(key) => Some(key.clone()),
             Self::Restarted | Self::Synced | Self::Failed(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_of_a_watch_is_reported_once_for_each_reason_and_then_every_ten_minutes() {
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let mut failures = Failures::default();
+        assert!(failures.is_news("a", "forbidden", at(0)));
+        assert!(!failures.is_news("a", "forbidden", at(599)));
+        assert!(failures.is_news("b", "forbidden", at(5)), "another watch");
+        assert!(failures.is_news("a", "forbidden", at(600)));
+        assert!(!failures.is_news("a", "forbidden", at(1_199)));
+        assert!(failures.is_news("a", "refused", at(1_199)));
+        assert!(failures.is_news("a", "forbidden", at(1_200)));
     }
 }

@@ -54,7 +54,8 @@ static WRITING: Mutex<Option<WorkerGuard>> = Mutex::new(None);
 /// A level that is none; a second call.
 pub fn start(format: Format, level: &str) -> Result<(), LogError> {
     // What the client of the API server says of a request is said again by whoever sent it, with its meaning.
-    let quiet = format!("kube_client=off,{level}");
+    // The same of a watch, which would warn at every try that a right is missing.
+    let quiet = format!("kube_client=off,kube_runtime=error,{level}");
     let filter = EnvFilter::try_new(quiet).map_err(|source| LogError::Level {
         level: level.to_owned(),
         source,

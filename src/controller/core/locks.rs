@@ -48,10 +48,11 @@ impl Core {
                 .touched_locks
                 .extend(self.locks.known().cloned().collect::<Vec<_>>()),
             (Observation::Failed(trouble), _) => {
-                tracing::warn!(
-                    reason = trouble.text,
-                    "LeaderLocks cannot be followed now; what is known stays in force"
-                );
+                let what = match scope {
+                    "" => "LeaderLocks".to_owned(),
+                    scope => format!("LeaderLocks of namespace {scope}"),
+                };
+                self.watch_failed(&what, &trouble.text);
             }
             _ => {}
         }

@@ -40,12 +40,7 @@ impl Core {
                 self.touched_quorums.insert(name);
             }
             (Observation::Synced, _) => self.touched_quorums.extend(self.quorums.names()),
-            (Observation::Failed(trouble), _) => {
-                tracing::warn!(
-                    reason = trouble.text,
-                    "RedisQuorums cannot be followed now; what is known stays in force"
-                );
-            }
+            (Observation::Failed(trouble), _) => self.watch_failed("RedisQuorums", &trouble.text),
             _ => {}
         }
     }

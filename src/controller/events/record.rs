@@ -26,6 +26,8 @@ use crate::{
 
 /// One that says the same of the same object within this time is counted, not written anew.
 const SERIES: i64 = 360;
+/// Of what all replicas see, one is written in this time.
+const SHARED: i64 = 60;
 /// How many events of the last minutes are remembered for that.
 const REMEMBERED: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -225,8 +227,7 @@ fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp)
     let name = object.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            // Two things of one object in one nanosecond: the second is refused, and dropped.
-            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            name: Some(format!("{name}.{}", suffix(happening, now))),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
@@ -242,6 +243,23 @@ fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp)
     }
 }
 
+/// Two things of one object in one nanosecond: the second is refused, and dropped. What every replica sees of another
+/// writer's hand has the same name from each of them, so that it is written once: of one target one a minute, with the
+/// words of the first replica.
+fn suffix(happening: &Happening, now: Timestamp) -> String {
+    if !matches!(happening.what, What::Warned("StoppedAgain" | "StartedAgain")) {
+        return format!("{:x}", now.as_nanosecond());
+    }
+    let target = happening.note.split_once(':').map_or("", |(target, _)| target);
+    // FNV-1a: the same in every replica.
+    let texts = [happening.what.name(), target];
+    let bytes = texts.iter().flat_map(|text| text.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{:x}.{hash:x}", now.as_second() / SHARED)
+}
+
 #[cfg(test)]
 mod tests {
     use axum::{Json, Router, extract::Path, http::StatusCode, routing::post};
@@ -250,6 +268,32 @@ mod tests {
 
     use super::*;
     use crate::targets::fake_server::fake_server;
+
+    #[test]
+    fn two_replicas_that_see_the_hand_of_another_writer_write_one_event() {
+        let happening = |what, note: &str| Happening {
+            what,
+            object: Default::default(),
+            note: note.to_owned(),
+        };
+        let at = |seconds: i64, nanos| Timestamp::new(SHARED * 1_000 + seconds, nanos).unwrap();
+        let again = |note| happening(What::Warned("StoppedAgain"), note);
+        let first = suffix(&again("target a: scaled to 1 by kubectl"), at(1, 5));
+        assert_eq!(
+            first,
+            suffix(&again("target a: scaled to 1 by somebody"), at(2, 7))
+        );
+        assert_ne!(
+            first,
+            suffix(&again("target b: scaled to 1 by kubectl"), at(1, 5))
+        );
+        assert_ne!(
+            first,
+            suffix(&again("target a: scaled to 1 by kubectl"), at(SHARED, 5))
+        );
+        let acquired = || happening(What::Acquired, "eu-1/a took the lock");
+        assert_ne!(suffix(&acquired(), at(1, 5)), suffix(&acquired(), at(1, 6)));
+    }
 
     fn refusal(text: &str) -> kube::Error {
         kube::Error::Api(serde_json::from_str(text).unwrap())
