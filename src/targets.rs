@@ -110,6 +110,11 @@ pub(crate) trait Action: Send + Sync {
     /// Everything of it must be gone by then, where there is a bound.
     fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>>;
 
+    /// What has not ended although the time for a stop is over, and where it is.
+    fn late(&self) -> Option<String> {
+        None
+    }
+
     /// Whether what runs of it is ready; none where nothing of it can be.
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
         future::ready(Ok(None)).boxed()

@@ -22,6 +22,11 @@ const REPLACED_BEFORE: Duration = Duration::from_millis(1_500);
 /// Of the time that is left, what a kubelet needs to kill and to say so.
 const TO_CONFIRM: Duration = Duration::from_secs(1);
 
+/// What is left so shortly before the end is late.
+const LATE: Duration = Duration::from_millis(1_000);
+/// As many of them are named.
+const NAMED: usize = 3;
+
 /// One that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
@@ -44,7 +49,12 @@ pub(super) struct Pods {
     of: String,
     /// Those that were given less time: once, since what was left for them is theirs.
     hurried: Arc<Mutex<HashSet<String>>>,
+    /// Those that are late, in words.
+    late: Arc<Mutex<Option<Late>>>,
 }
+
+/// Some of them, all of how many, and the text about these.
+type Late = (Vec<String>, usize, String);
 
 impl Pods {
     pub(super) fn new(client: &Client, namespace: &str, of: &str) -> Self {
@@ -52,7 +62,41 @@ impl Pods {
             api: Api::namespaced(client.clone(), namespace),
             of: of.to_owned(),
             hurried: Arc::default(),
+            late: Arc::default(),
         }
+    }
+
+    /// Which pods have not ended although the time for that is over, and where they are.
+    pub(super) fn late(&self) -> Option<String> {
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.as_ref().map(|(.., text)| text.clone())
+    }
+
+    async fn name_late(&self, pods: &[Left], left: Duration) {
+        let named = &pods[..pods.len().min(NAMED)];
+        let names: Vec<String> = named.iter().map(|pod| pod.name.clone()).collect();
+        let set = |late| *self.late.lock().unwrap_or_else(PoisonError::into_inner) = late;
+        if left > LATE || pods.is_empty() {
+            return set(None);
+        }
+        let known = |(before, all, _): &Late| *before == names && *all == pods.len();
+        let is_known = {
+            let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            late.as_ref().is_some_and(known)
+        };
+        if is_known {
+            return;
+        }
+        let mut places = Vec::new();
+        for name in &names {
+            // A list: no other right is needed for it.
+            let this = ListParams::default().fields(&format!("metadata.name={name}"));
+            let found = self.api.list(&this).await.ok();
+            let node = found.and_then(|list| list.items.into_iter().next()?.spec?.node_name);
+            places.push((name.as_str(), node));
+        }
+        let text = called(&places, pods.len());
+        set(Some((names, pods.len(), text)));
     }
 
     fn failed(&self, error: &kube::Error) -> TargetError {
@@ -100,8 +144,16 @@ impl Pods {
     /// say nothing. With a second, its kubelet says when they are dead.
     pub(super) async fn hurry(&self, pods: &[Left], by: Option<Moment>) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
+            self.name_late(&[], Duration::ZERO).await;
             return Ok(());
         };
+        let hurried = self.hurry_within(pods, left).await;
+        // After what cannot wait.
+        self.name_late(pods, left).await;
+        hurried
+    }
+
+    async fn hurry_within(&self, pods: &[Left], left: Duration) -> Result<(), TargetError> {
         if left > DELETE_BEFORE {
             return Ok(());
         }
@@ -149,6 +201,19 @@ impl Pods {
     }
 }
 
+/// As in "pod a on node n, pod b on no node, and 2 more".
+fn called(places: &[(&str, Option<String>)], all: usize) -> String {
+    let place = |(name, node): &(&str, Option<String>)| match node {
+        Some(node) => format!("pod {name} on node {node}"),
+        None => format!("pod {name}"),
+    };
+    let mut texts: Vec<String> = places.iter().map(place).collect();
+    if all > places.len() {
+        texts.push(format!("and {} more", all - places.len()));
+    }
+    texts.join(", ")
+}
+
 /// Those that have not ended.
 fn alive(selector: &str) -> ListParams {
     let alive = "status.phase!=Succeeded,status.phase!=Failed";
@@ -164,6 +229,17 @@ fn grace(left: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn three_late_pods_are_named_with_their_nodes() {
+        let node = |name: &str| Some(name.to_owned());
+        let places = [("web-0", node("n1")), ("web-1", None), ("web-2", node("n2"))];
+        assert_eq!(
+            called(&places, 5),
+            "pod web-0 on node n1, pod web-1, pod web-2 on node n2, and 2 more"
+        );
+        assert_eq!(called(&places[..1], 1), "pod web-0 on node n1");
+    }
 
     #[test]
     fn a_pod_gets_the_time_that_is_left_and_never_none() {

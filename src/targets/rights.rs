@@ -92,6 +92,10 @@ impl Action for Explained {
         self.action.runs_untouched()
     }
 
+    fn late(&self) -> Option<String> {
+        self.action.late()
+    }
+
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         Self::explain(&self.rights, self.action.look())
     }

@@ -258,6 +258,10 @@ impl Action for Scale {
         .boxed()
     }
 
+    fn late(&self) -> Option<String> {
+        self.object.as_ref()?.pods().late()
+    }
+
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
         async {
             let object = self.object().await?;

@@ -53,7 +53,14 @@ pub(super) struct JobStatus {
 #[serde(default)]
 pub(super) struct Pod {
     pub(super) metadata: ObjectMeta,
+    pub(super) spec: Option<PodSpec>,
     pub(super) status: Option<PodStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpec {
+    pub(super) node_name: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -137,11 +137,14 @@ impl Core {
             );
             return self.warn(key, "FailedOver", text);
         }
+        let report = self.locks.get(key).and_then(|entry| entry.warden.as_ref());
+        let trouble = report.and_then(|warden| warden.last.as_ref()?.trouble.clone());
+        let why = trouble.map_or_else(String::new, |(_, text)| format!(": {text}"));
         self.warn(
             key,
             "FailoverFailed",
             format!(
-                "targets were not stopped within {} s, and run again",
+                "targets were not stopped within {} s, and run again{why}",
                 drained.bound.as_secs()
             ),
         );

@@ -22,6 +22,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the last steps before an end.
 const SHORTEST: Duration = Duration::from_millis(500);
+/// What is not stopped so shortly before its end is reported.
+const LATE: Duration = Duration::from_secs(1);
 /// Requests of a step, as a rule.
 const REQUESTS: u32 = 2;
 const REQUESTS_TO_STOP: u32 = 3;
@@ -216,6 +218,17 @@ impl Switch {
             self.site.telemetry.stopped(self.work.action(), margin);
         }
         self.stopped = stopped;
+        let late = until.is_some_and(|by| by.left(now) <= LATE);
+        if late
+            && step == Step::Working(self.observed)
+            && let Some(left) = self.action.late()
+        {
+            let text = format!(
+                "target {}: not stopped within its stop time; not ended: {left}",
+                self.name
+            );
+            return Step::trouble(self.observed, "StopLate", text);
+        }
         if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
             self.tell(Some(false));
             return self.conflict(Lane::Stop);

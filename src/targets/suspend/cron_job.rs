@@ -282,6 +282,10 @@ impl Schedule {
 impl Action for Schedule {
     fn declare(&mut self, _: &TargetWork) {}
 
+    fn late(&self) -> Option<String> {
+        self.jobs.pods.late()
+    }
+
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         self.try_look().boxed()
     }

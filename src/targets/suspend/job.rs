@@ -207,6 +207,10 @@ impl OneJob {
 impl Action for OneJob {
     fn declare(&mut self, _: &TargetWork) {}
 
+    fn late(&self) -> Option<String> {
+        self.pods.late()
+    }
+
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         self.try_look().boxed()
     }
