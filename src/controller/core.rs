@@ -1,8 +1,10 @@
 //! The one task that knows everything and decides: observations, changes of leases and ends of writes come in; quorums
 //! are opened and closed, locks put and removed, statuses written.
 
+mod author;
 mod departure;
 pub(super) mod drain;
+mod ended;
 mod failover;
 mod hand_over;
 pub(super) mod happened;
@@ -51,12 +53,13 @@ use super::{
     roll::Origin,
     secrets::{SecretKey, Secrets},
     siblings::Pods,
+    status::claims,
     templates::{Read, Reader},
     warden::Report,
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{self, LeaderLock, RedisQuorum, lock_status::Role},
+    api::{self, LeaderLock, RedisQuorum},
     clock,
     lease::{ClusterId, HolderIdentity, Moment},
     operator::{
@@ -378,6 +381,5 @@ impl Core {
 }
 
 fn is_unknown(object: &LeaderLock) -> bool {
-    let status = object.status.as_ref();
-    status.is_some_and(|status| status.role == Some(Role::Unknown))
+    object.status.as_ref().is_some_and(|status| !claims(status))
 }

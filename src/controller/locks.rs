@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::{LeaderLock, plan::LockPlan},
-    lease::Moment,
+    lease::{FencingToken, Moment},
 };
 
 #[derive(Debug)]
@@ -29,6 +29,10 @@ pub(super) struct LockEntry {
     /// The last version that could be read.
     pub(super) object: LeaderLock,
     pub(super) first_seen: Moment,
+    /// When this version of the object was seen.
+    pub(super) seen: Moment,
+    /// The last lease of this replica, as its status names it.
+    pub(super) last_held: Option<FencingToken>,
     /// By itself: another object may have its name.
     plan: Result<Arc<LockPlan>, Problem>,
     /// A token in the status that no master ever gave.
@@ -216,7 +220,7 @@ impl Locks {
                     }
                 }
                 entry.settled.see(&object);
-                entry.object = object;
+                (entry.object, entry.seen) = (object, now);
             }
             None => {
                 let mut settled = Settled::default();
@@ -224,6 +228,8 @@ impl Locks {
                 let entry = LockEntry {
                     object,
                     first_seen: now,
+                    seen: now,
+                    last_held: None,
                     plan: Err(Problem::new(Reason::Opening, "not looked at yet")),
                     implausible: None,
                     plausible: None,

@@ -282,12 +282,18 @@ impl Operator {
             ..
         } = self;
         // Nobody decides on what comes in any more, but a warden that waits for its report to be taken stops nothing.
+        let (reports, mut kept) = mpsc::unbounded_channel();
         let taking = async {
-            while seen.recv().await.is_some() {}
+            while let Some(seen) = seen.recv().await {
+                if let Seen::Report(report) = seen {
+                    // The core has it for as long as it stops.
+                    let _ = reports.send(report);
+                }
+            }
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = core.stop() => {}
+            () = core.stop(&mut kept) => {}
             () = taking => {}
         }
         tasks.shutdown().await;

@@ -14,6 +14,7 @@ use super::{
     problem::{Problem, Reason},
     reporter::Reporter,
     roll::{Origin, Roll},
+    said::Witness,
     status::Health,
 };
 use crate::{
@@ -59,6 +60,8 @@ pub(super) struct QuorumEntry {
     pub(super) lost: Option<Moment>,
     /// This replica was the last to report, and nobody was elected since.
     pub(super) caretaker: bool,
+    /// Since when this replica sees no majority of the masters.
+    pub(super) blind_since: Option<Moment>,
     /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
     pub(super) contradicted: bool,
     /// When this replica last began to write that it is not ready.
@@ -100,6 +103,7 @@ impl QuorumEntry {
             awaits_other: false,
             lost: None,
             caretaker: false,
+            blind_since: None,
             contradicted: false,
             told_not_ready: None,
         }
@@ -134,12 +138,33 @@ impl QuorumEntry {
         })
     }
 
-    /// Whether the status of the quorum is for this replica to write.
-    pub(super) fn may_write(&self, cluster: &ClusterId, now: Moment, stamp: Timestamp) -> bool {
+    /// This replica sees a majority of the masters.
+    pub(super) fn has_majority(&self) -> bool {
+        self.health.as_ref().is_some_and(Health::has_majority)
+    }
+
+    /// Its status says that a majority votes.
+    pub(super) fn is_said_ready(&self) -> bool {
+        is_ready(&self.object)
+    }
+
+    /// Whether the status of the quorum is for this replica to write. `witness` of what the siblings say, where this
+    /// replica sees no majority.
+    pub(super) fn may_write(
+        &self,
+        cluster: &ClusterId,
+        witness: Option<Witness>,
+        now: Moment,
+        stamp: Timestamp,
+    ) -> bool {
+        let unseen = witness == Some(Witness::Absent);
         let Some(reporter) = &self.reporter else {
             // Not opened: it says the same whoever writes it, unless this replica is the only one that cannot open it.
-            return !self.is_reported(cluster, stamp);
+            return unseen || !self.is_reported(cluster, stamp);
         };
+        if unseen && self.is_said_ready() && !self.contradicted {
+            return true;
+        }
         let Some(absent) = reporter.quorum_unreported(now) else {
             return reporter.reports_quorum();
         };
@@ -149,13 +174,8 @@ impl QuorumEntry {
 
     /// An object as the watch brings it: somebody else may know that a majority votes.
     fn heed_others(&mut self, object: &RedisQuorum) {
-        let ready = |object: &RedisQuorum| {
-            let conditions = object.status.iter().flat_map(|status| &status.conditions);
-            let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-            ready.next().is_some_and(|condition| condition.status == "True")
-        };
         let blind = self.health.as_ref().is_some_and(|health| !health.has_majority());
-        self.contradicted |= blind && ready(object) && !ready(&self.object);
+        self.contradicted |= blind && is_ready(object) && !is_ready(&self.object);
     }
 
     /// For the locks that name it.
@@ -178,6 +198,12 @@ impl QuorumEntry {
         self.health = Some(health);
         crossed
     }
+}
+
+fn is_ready(object: &RedisQuorum) -> bool {
+    let conditions = object.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    ready.next().is_some_and(|condition| condition.status == "True")
 }
 
 /// All of them.

@@ -3,7 +3,10 @@
 //! A blind replica, one without a majority of the masters, acts on it in place of what it would see itself. An answer
 //! counts from when its question was sent, so that the time it took shortens it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{
     lease::{FencingToken, LockName, Moment},
@@ -21,11 +24,27 @@ pub(super) enum Word {
     Elsewhere(FencingToken),
 }
 
+/// Whether a sibling can write the statuses that depend on what this replica cannot see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Witness {
+    /// Not asked yet, or a lease that a sibling knows of has not ended.
+    Awaited,
+    /// A sibling has a majority of the masters, and writes.
+    Responsible,
+    /// No sibling that answered has one; one that should answer did not.
+    Silent,
+    /// All siblings answered, and none has one.
+    Absent,
+}
+
 /// One round: every sibling was asked at the same time, and those that answered in time are in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     /// When the questions were sent; none before the first round.
     pub(super) sent: Option<Moment>,
+    asked: Asked,
+    /// A sibling whose pod is ready did not answer, or the siblings are not known.
+    silent: bool,
     answers: Vec<Answer>,
 }
 
@@ -36,8 +55,68 @@ impl Round {
         answers.retain(|answer| answer.cluster == cluster && answer.identity != identity);
         Self {
             sent: Some(sent),
+            asked: Asked::default(),
+            silent: false,
             answers,
         }
+    }
+
+    /// What was asked about, and whether an answer is missing.
+    pub(super) fn about(self, asked: Asked, silent: bool) -> Self {
+        Self {
+            asked,
+            silent,
+            ..self
+        }
+    }
+
+    /// The round was about this lock.
+    pub(super) fn asked_about(&self, quorum: &str, lock: &LockName) -> bool {
+        let locks = self.asked.get(quorum);
+        locks.is_some_and(|locks| locks.contains(lock.as_str()))
+    }
+
+    /// Who can write of this quorum, or of this lock on it. `former` is the token of the lease that this replica had:
+    /// that one has ended, whatever a sibling saw of it.
+    pub(super) fn witness(
+        &self,
+        quorum: &str,
+        lock: Option<&LockName>,
+        former: Option<FencingToken>,
+    ) -> Witness {
+        let asked = match lock {
+            Some(lock) => self.asked_about(quorum, lock),
+            None => self.asked.contains_key(quorum),
+        };
+        if self.sent.is_none() || !asked {
+            return Witness::Awaited;
+        }
+        let answers = || {
+            self.answers
+                .iter()
+                .filter_map(|answer| answer.quorums.get(quorum))
+        };
+        if answers().any(|quorum| quorum.majority) {
+            return Witness::Responsible;
+        }
+        let mut leases = answers().filter_map(|quorum| quorum.locks.get(lock?.as_str())?.lease.as_ref());
+        let ended =
+            |lease: &LeaseAnswer| !lease.own && former.is_some_and(|own| lease.fencing_token <= own.0);
+        if leases.any(|lease| !ended(lease)) {
+            return Witness::Awaited;
+        }
+        if self.silent {
+            Witness::Silent
+        } else {
+            Witness::Absent
+        }
+    }
+
+    /// The quorums of which a sibling has a majority of the masters.
+    pub(super) fn seen_by_siblings(&self) -> BTreeSet<String> {
+        let quorums = self.answers.iter().flat_map(|answer| &answer.quorums);
+        let seen = quorums.filter(|(_, quorum)| quorum.majority);
+        seen.map(|(name, _)| name.clone()).collect()
     }
 
     /// The word with the greatest token, which is about the latest lease. A holder is believed while its lease lasts,
@@ -89,7 +168,7 @@ fn of_lease(lease: &LeaseAnswer, sent: Moment) -> Word {
 }
 
 /// What a question names, by quorum.
-pub(super) type Asked = BTreeMap<String, std::collections::BTreeSet<String>>;
+pub(super) type Asked = BTreeMap<String, BTreeSet<String>>;
 
 #[cfg(test)]
 mod tests {
@@ -132,6 +211,33 @@ mod tests {
     fn word(answers: Vec<Answer>) -> Option<Word> {
         let round = Round::new(at(100), answers, ("here", "me"));
         round.word("q", &LockName::parse("n/l").unwrap())
+    }
+
+    #[test]
+    fn replica_without_a_majority_writes_where_no_sibling_can() {
+        let lock = LockName::parse("n/l").unwrap();
+        let asked = || Asked::from([("q".to_owned(), BTreeSet::from(["n/l".to_owned()]))]);
+        let witness = |answers: Vec<Answer>, silent, former: Option<u64>| {
+            let round = Round::new(at(100), answers, ("here", "me")).about(asked(), silent);
+            round.witness("q", Some(&lock), former.map(FencingToken))
+        };
+        assert_eq!(Round::default().witness("q", None, None), Witness::Awaited);
+        assert_eq!(witness(vec![], false, None), Witness::Absent);
+        assert_eq!(witness(vec![], true, None), Witness::Silent);
+        let blind = |lock| answer("a", false, lock);
+        assert_eq!(witness(vec![blind(free(true))], false, None), Witness::Absent);
+        let sees = answer("a", true, free(true));
+        assert_eq!(witness(vec![sees], true, None), Witness::Responsible);
+        // A lease lasts although its holder has no majority at the moment.
+        let held = |own, token| blind(lease(own, true, token, 5));
+        assert_eq!(witness(vec![held(true, 7)], false, None), Witness::Awaited);
+        assert_eq!(witness(vec![held(false, 7)], false, None), Witness::Awaited);
+        assert_eq!(witness(vec![held(false, 7)], false, Some(7)), Witness::Absent);
+        assert_eq!(witness(vec![held(false, 8)], false, Some(7)), Witness::Awaited);
+        let other = Round::new(at(100), vec![], ("here", "me")).about(asked(), false);
+        let unasked = LockName::parse("n/other").unwrap();
+        assert_eq!(other.witness("q", Some(&unasked), None), Witness::Awaited);
+        assert_eq!(other.witness("q", None, None), Witness::Absent);
     }
 
     #[test]

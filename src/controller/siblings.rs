@@ -46,6 +46,8 @@ pub(super) struct Pods {
     pods: BTreeMap<ObjectKey, Replica>,
     listed: BTreeSet<ObjectKey>,
     listing: bool,
+    /// The first list was complete.
+    synced: bool,
     /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
     /// be old.
     lost: Option<Moment>,
@@ -70,15 +72,31 @@ impl Pods {
     /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
     /// that a replica is there.
     pub(super) fn ready(&self, now: Moment) -> Vec<SocketAddr> {
-        let lost = self.lost.is_some_and(|lost| now < lost + TAKEN_UP);
+        let lost = self.is_lost(now);
         let ready = self.pods.values().filter(|replica| replica.ready && !lost);
         ready.filter_map(|replica| replica.address).collect()
+    }
+
+    fn is_lost(&self, now: Moment) -> bool {
+        self.lost.is_some_and(|lost| now < lost + TAKEN_UP)
     }
 
     /// Where all answer, as far as is known. An answer is its own proof, so neither readiness nor a watch that broke off
     /// matters.
     pub(super) fn all(&self) -> Vec<SocketAddr> {
         self.pods.values().filter_map(|replica| replica.address).collect()
+    }
+
+    /// Whether the ready ones are known with their addresses, so that an answer of each of these is all there is to know.
+    pub(super) fn are_known(&self, now: Moment) -> bool {
+        let hidden = |replica: &Replica| replica.ready && replica.address.is_none();
+        self.synced && !self.is_lost(now) && !self.pods.values().any(hidden)
+    }
+
+    /// Whether the replica at this address should answer.
+    pub(super) fn is_ready(&self, address: SocketAddr) -> bool {
+        let mut pods = self.pods.values();
+        pods.any(|replica| replica.ready && replica.address == Some(address))
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: Moment) {
@@ -110,6 +128,7 @@ impl Pods {
                 self.pods.remove(key);
             }
             Observation::Synced => {
+                self.synced = true;
                 if std::mem::take(&mut self.listing) {
                     let listed = std::mem::take(&mut self.listed);
                     self.pods.retain(|pod, _| listed.contains(pod));

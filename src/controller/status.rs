@@ -1,6 +1,9 @@
 //! What is written of an object. Pure: facts in, a status out.
 
+mod author;
+mod blind;
 mod condition;
+mod ended;
 mod holder;
 mod lock;
 mod progress;
@@ -8,8 +11,11 @@ mod quorum;
 mod replicas;
 mod surges;
 
+pub(super) use author::{Author, LockStanding, Sight, author};
+pub(super) use blind::{adds, claims};
+pub(super) use ended::{EndedFacts, HeldUntilEnd, ended_quorum, ended_status};
 pub(super) use holder::{HolderFacts, taken};
-pub(super) use lock::{Author, LockFacts, LockStanding, author, lock_status};
+pub(super) use lock::{LockFacts, lock_status};
 pub(super) use quorum::{Health, QuorumFacts, quorum_status};
 pub(super) use replicas::{OwnReadiness, has_silent, heard, replicas_status, reported};
 pub(super) use surges::surge_news;

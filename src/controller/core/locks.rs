@@ -7,31 +7,25 @@ use tokio::sync::watch;
 
 use super::{
     Core, Job,
+    author::Asked,
     failover::abstains_until,
     targets::{off, paused},
 };
 use crate::{
-    api::{LeaderLock, leader_lock::Candidates},
+    api::LeaderLock,
     clock,
     controller::{
         events::{Happening, What, timestamp, timestamp_at},
         object::ObjectKey,
         observe::Observation,
-        problem::Reason,
         roll::Origin,
-        status::{Author, HolderFacts, LockFacts, LockStanding, author, lock_status, surge_news},
+        status::{Author, HolderFacts, LockFacts, adds, lock_status, surge_news},
         writer::{self, Item},
     },
     elector::Standing,
     lease::{FencingToken, Moment},
     operator::relay::Change,
 };
-
-/// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
-/// only another release of the operator watches.
-const REPORTED: Duration = Duration::from_secs(5);
-/// So long nobody is seen to hold a lock until its status says so.
-const UNHELD: Duration = Duration::from_secs(1);
 
 impl Core {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, now: Moment) {
@@ -133,83 +127,33 @@ impl Core {
             return;
         }
         let Some(entry) = self.locks.get(key) else { return };
+        let object = entry.object.clone();
         let Some(verdict) = self.locks.verdict(key) else {
             return;
         };
-        let object = entry.object.clone();
         let before = object.status.clone().unwrap_or_default();
         let generation = object.metadata.generation.unwrap_or_default();
-        let quorum = self.quorums.get(&object.spec.quorum_ref.name);
         let standing = self.standing(key).map(|standing| standing.borrow().clone());
         let holder = standing
             .as_ref()
             .and_then(|s| holder_facts(s, &self.cluster, &self.identity, now));
-        let held_here = standing.as_ref().is_some_and(|s| s.authority_at(now).is_some());
-        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
-        let agents = entry
-            .put
-            .as_ref()
-            .is_some_and(|plan| plan.candidates == Candidates::Agents);
-        // Or only ever visited while it could not be used: that says nothing of who holds it.
-        let unvisited = before.timings.is_none();
-        let who = author(&LockStanding {
-            held_here,
-            held_by_sibling: !held_here
-                && !agents
-                && holder.as_ref().is_some_and(|holder| holder.own_cluster),
-            reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
-            unreported: reporter.map_or(Some(now.since(entry.first_seen)), |reporter| {
-                let contradicted = quorum.is_some_and(|quorum| quorum.contradicted);
-                reporter.locks_unreported(now).filter(|_| !contradicted)
-            }),
-            long: reporter.map_or(Duration::ZERO, |reporter| reporter.long()),
-            unvisited: unvisited.then(|| now.since(entry.first_seen)),
-        });
-        let refused = verdict.as_ref().err();
-        let visited = before
-            .observed_generation
-            .is_some_and(|generation| generation >= 0);
-        let reported = quorum.is_some_and(|quorum| quorum.is_reported(&self.cluster, timestamp()));
-        let who = match (who, refused) {
-            // Of a replica that has just started. Whatever the status says was more.
-            (_, Some(problem)) if problem.reason == Reason::Opening && visited => return,
-            // It says the same whoever writes it; but this replica may be the only one that cannot use the quorum.
-            (None | Some(Author::Anybody), Some(_)) if reported && visited => return,
-            (None | Some(Author::Anybody), Some(_)) if reported && now.since(entry.first_seen) < REPORTED => {
-                let item = Item::Lock(key.clone());
-                self.writer.push_later(item, entry.first_seen + REPORTED);
-                return;
-            }
-            (None | Some(Author::Anybody), Some(_)) => Author::Reporter,
-            (Some(who), _) => who,
-            (None, None) => {
-                // Looked at again when a reporter must have been elected, or none can be.
-                if unvisited {
-                    let item = Item::Lock(key.clone());
-                    self.writer.push_later(item, now + Duration::from_millis(500));
-                }
-                return;
-            }
+        let authority = standing.as_ref().and_then(|s| s.authority_at(now));
+        if let (Some(authority), Some(entry)) = (authority, self.locks.get_mut(key)) {
+            entry.last_held = Some(authority.token);
+        }
+        let asked = Asked {
+            key,
+            before: &before,
+            standing: standing.as_ref(),
+            holder: holder.as_ref(),
+            refused: verdict.as_ref().err(),
         };
-        if holder.is_none()
-            && before.holder_identity.is_some()
-            && who == Author::Reporter
-            && refused.is_none()
-        {
-            // A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
-            // milliseconds: neither is a transition.
-            let since = entry.unheld_since.unwrap_or(now);
-            if now.since(since) < UNHELD {
-                self.writer.push_later(Item::Lock(key.clone()), since + UNHELD);
-                if let Some(entry) = self.locks.get_mut(key) {
-                    entry.unheld_since = Some(since);
-                }
-                return;
-            }
-        } else if entry.unheld_since.is_some()
-            && let Some(entry) = self.locks.get_mut(key)
-        {
-            entry.unheld_since = None;
+        let Some(who) = self.author_of(&asked, now) else {
+            return;
+        };
+        let refused = asked.refused;
+        if self.awaits_next_holder(&asked, who, now) {
+            return;
         }
         let mine = standing.as_ref().and_then(Standing::last_token);
         match who {
@@ -242,7 +186,7 @@ impl Core {
             surges: &entry.templates.surges(),
             now: timestamp(),
         });
-        if status == before {
+        if status == before || (who == Author::Anybody && !adds(&before, &status)) {
             return;
         }
         tracing::debug!(lock = %key, author = ?who, ?status, "status to be written");

@@ -24,6 +24,8 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The walk through the keys of a master: some hundred thousand of them.
 const WALK: Duration = Duration::from_secs(2);
+/// Between two looks at the status of a quorum that cannot be opened.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Who begins to report later than this after a majority came back says nothing of it: another replica has.
 const RESTORED: Duration = Duration::from_secs(60);
 /// A cluster that was not heard of for so long is not listed any more.
@@ -32,10 +34,19 @@ const FORGOTTEN: i64 = 600;
 impl Core {
     /// What changes with time alone.
     pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
-        let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
+        let Some(entry) = self.quorums.get_mut(name) else {
+            return;
+        };
+        let Some(running) = self.fleet.get(name) else {
+            entry.blind_since.get_or_insert(now);
             return;
         };
         let health = Health::of(&running.masters.status());
+        if health.has_majority() {
+            entry.blind_since = None;
+        } else {
+            entry.blind_since.get_or_insert(now);
+        }
         let Some(reporter) = entry.reporter.as_mut() else {
             return;
         };
@@ -186,6 +197,7 @@ impl Core {
         let (now, stamp) = (crate::clock::now(), timestamp());
         let readiness = self.own_readiness(name, now);
         let own = self.identity.to_string();
+        let witness = self.witness_of_quorum(name, now);
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -200,7 +212,8 @@ impl Core {
             && before
                 .observed_generation
                 .is_some_and(|generation| generation >= 0);
-        let all = !newcomer && entry.may_write(&self.cluster, now, stamp);
+        let may = entry.may_write(&self.cluster, witness, now, stamp);
+        let all = may && !newcomer;
         let list = &before.not_ready_replicas;
         let mine = readiness.is_due(list, &own, (entry.told_not_ready, now));
         let mut list = if all { heard(list, stamp) } else { list.clone() };
@@ -217,6 +230,10 @@ impl Core {
         };
         if let Some(status) = status {
             self.start_write(name, &before, &status, mine, now);
+        } else if !may && !newcomer && self.fleet.get(name).is_none() {
+            // Not opened: looked at again when its siblings have answered, or its reporter is missed.
+            let item = Item::Quorum(name.to_owned());
+            self.writer.push_later(item, now + AGAIN);
         }
     }
 

@@ -1,21 +1,24 @@
 //! The core's last work: every lock is passed on.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
 
-use tokio::time;
+use tokio::{sync::mpsc, time};
 
-use super::Core;
+use super::{Core, Job};
 use crate::{
     api::{
         leader_lock::{Candidates, Enforcement},
         plan::LockPlan,
     },
     clock,
-    controller::warden::{Halt, Order},
+    controller::{
+        object::{ObjectKey, trim},
+        warden::{Halt, Order, Report},
+    },
     lease::LockName,
 };
 
@@ -27,9 +30,11 @@ const FINALIZERS: Duration = Duration::from_secs(2);
 impl Core {
     /// Passes every lock on: to siblings where targets run and one of them sees a majority of the masters and contends,
     /// else stopped first; the others released.
-    /// Returns when that is done. What `seen` brings meanwhile is only what wardens report.
-    pub(in crate::controller) async fn stop(&mut self) {
+    /// Writes what is left to say of them, and returns when that is done. `reports` brings what the wardens report
+    /// meanwhile.
+    pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<Report>) {
         self.state.in_use.store(Arc::new(self.in_use(true)));
+        let held = self.held_at_end(clock::now());
         let put = self
             .locks
             .with_targets()
@@ -45,7 +50,7 @@ impl Core {
         let unreadable = self.locks.unreadable.keys();
         let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.put.as_deref());
         unreadable.for_each(&mut keep);
-        let (mut stopped, mut asked) = (Vec::new(), Vec::new());
+        let (mut stopped, mut asked, mut kept) = (Vec::new(), Vec::new(), HashSet::new());
         for (key, entry, warden) in self.locks.with_targets() {
             let Some(plan) = &entry.put else { continue };
             // What an agent has is looked after by every replica: the last one takes it back.
@@ -82,9 +87,11 @@ impl Core {
                     tracing::warn!(object = %format!("LeaderLock {key}"),
                         "targets were not stopped; its lease is left to this cluster until it runs out");
                     keep(&plan);
+                    kept.insert(key);
                 }
             }
             // The last replica takes its finalizers along: nobody would be there to remove them.
+            let stopped: BTreeSet<ObjectKey> = confirmed.iter().cloned().collect();
             for key in confirmed {
                 if let Some(entry) = self.locks.get_mut(&key) {
                     // This is the last try.
@@ -92,15 +99,30 @@ impl Core {
                 }
                 self.set_finalizer(&key, false);
             }
-            let removed = async { while self.jobs.ended().await.is_some() {} };
-            if time::timeout(FINALIZERS, removed).await.is_err() {
+            if time::timeout(FINALIZERS, self.finalizers_removed())
+                .await
+                .is_err()
+            {
                 tracing::warn!("not every finalizer could be removed in time");
             }
+            self.take_reports(reports, &stopped).await;
         }
+        let last = self.last_statuses(&held, &kept, &successors.seen_by_siblings());
         // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
         self.locks.dismiss_wardens();
         if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
             tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        }
+        self.write_last(last).await;
+    }
+
+    /// The answers show the objects as they are now, which the last statuses are written to.
+    async fn finalizers_removed(&mut self) {
+        while let Some(end) = self.jobs.ended().await {
+            if let Job::Finalizer(_, Ok(Some(mut object))) = end {
+                trim(&mut object.metadata);
+                self.see_answer(object, clock::now());
+            }
         }
     }
 }

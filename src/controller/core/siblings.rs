@@ -1,6 +1,11 @@
 //! The core's questions to the other replicas, while this one cannot see the masters, and when it ends.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use tokio::{sync::watch, time};
@@ -12,10 +17,12 @@ use crate::{
     controller::{
         locks::LockEntry,
         object::ObjectKey,
-        said::{Asked, Round, Word},
+        quorums::QuorumEntry,
+        said::{Asked, Round, Witness, Word},
+        writer::Item,
     },
-    lease::{LockName, Moment},
-    operator::sibling::{Question, ask},
+    lease::{FencingToken, LockName, Moment},
+    operator::sibling::{Answer, Question, ask},
 };
 
 /// Between two questions to a sibling, while they are needed.
@@ -26,6 +33,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// An answer is good for so long where it says nothing of its end.
 const FRESH: Duration = Duration::from_secs(2);
+/// Locks without targets in one question: more of them than statuses are written until the next.
+const AT_ONCE: usize = 512;
 
 /// The rounds of questions.
 #[derive(Debug, Default)]
@@ -33,6 +42,8 @@ pub(super) struct Asking {
     /// The last one that ended.
     pub(super) said: watch::Sender<Arc<Round>>,
     under_way: bool,
+    /// Locks whose statuses may be this replica's to write once the siblings have answered.
+    waiting: BTreeMap<ObjectKey, (String, LockName)>,
     /// When the last one began.
     at: Option<Moment>,
     /// Why this replica is not ready was reported, or it was ready.
@@ -57,7 +68,45 @@ impl Core {
 
     pub(super) fn on_said(&mut self, round: Round) {
         self.asking.under_way = false;
-        self.asking.said.send_replace(Arc::new(round));
+        let said = Arc::new(round);
+        let before = self.asking.said.send_replace(said.clone());
+        for quorum in before.seen_by_siblings().difference(&said.seen_by_siblings()) {
+            // What a sibling wrote until now may be this replica's to write.
+            self.write_locks_of(quorum);
+            self.writer.push(Item::Quorum(quorum.clone()));
+        }
+        let answered = |(quorum, lock): &(String, LockName)| said.asked_about(quorum, lock);
+        let waiting = std::mem::take(&mut self.asking.waiting);
+        for (key, name) in waiting {
+            if answered(&name) {
+                self.writer.push(Item::Lock(key));
+            } else {
+                self.asking.waiting.insert(key, name);
+            }
+        }
+    }
+
+    /// Who can write of a lock whose holder this replica cannot see, or of a quorum, by what was asked after `since`.
+    pub(super) fn witness(
+        &self,
+        (quorum, lock): (&str, Option<&LockName>),
+        former: Option<FencingToken>,
+        since: Moment,
+        now: Moment,
+    ) -> Witness {
+        let round = self.asking.said.borrow();
+        let fresh = round.sent.is_some_and(|sent| sent >= since && now < sent + FRESH);
+        if fresh {
+            round.witness(quorum, lock, former)
+        } else {
+            Witness::Awaited
+        }
+    }
+
+    /// Has the status of this lock looked at again when the siblings have answered about it.
+    pub(super) fn await_siblings(&mut self, key: &ObjectKey, quorum: &str, lock: &LockName) {
+        let name = (quorum.to_owned(), lock.clone());
+        self.asking.waiting.insert(key.clone(), name);
     }
 
     fn round(
@@ -71,13 +120,27 @@ impl Core {
             cluster: cluster.clone(),
             quorums,
         };
+        let known = self.siblings.are_known(clock::now());
+        let ready: Vec<bool> = addresses
+            .iter()
+            .map(|address| self.siblings.is_ready(*address))
+            .collect();
         async move {
             let sent = clock::now();
             let asked = addresses
                 .into_iter()
                 .map(|address| time::timeout(patience, ask(address, &question)));
-            let answers = join_all(asked).await.into_iter().flatten().flatten();
-            Round::new(sent, answers.collect(), (&cluster, &identity))
+            let answers: Vec<Option<Answer>> = join_all(asked)
+                .await
+                .into_iter()
+                .map(|answer| answer.ok()?.ok())
+                .collect();
+            let silent = ready
+                .iter()
+                .zip(&answers)
+                .any(|(ready, answer)| *ready && answer.is_none());
+            let answers = answers.into_iter().flatten().collect();
+            Round::new(sent, answers, (&cluster, &identity)).about(question.quorums, silent || !known)
         }
     }
 
@@ -87,7 +150,8 @@ impl Core {
         plans: impl Iterator<Item = &'a LockPlan>,
         now: Moment,
     ) -> Round {
-        let mut quorums: Asked = BTreeMap::new();
+        let all = self.quorums.names().into_iter();
+        let mut quorums: Asked = all.map(|name| (name, BTreeSet::new())).collect();
         for plan in plans {
             let locks = quorums.entry(plan.quorum.clone()).or_default();
             locks.insert(plan.lock_name.to_string());
@@ -104,6 +168,18 @@ impl Core {
             {
                 quorums.entry(quorum).or_default().insert(lock.to_string());
             }
+        }
+        for name in self.quorums.names() {
+            let seen = self.quorums.get(&name).is_some_and(QuorumEntry::has_majority);
+            if !seen {
+                quorums.entry(name).or_default();
+            }
+        }
+        for (quorum, lock) in self.asking.waiting.values().take(AT_ONCE) {
+            quorums
+                .entry(quorum.clone())
+                .or_default()
+                .insert(lock.to_string());
         }
         quorums
     }
@@ -146,7 +222,7 @@ impl Core {
 }
 
 /// Of the lock on the masters.
-fn name(entry: &LockEntry) -> Option<(String, LockName)> {
+pub(super) fn name(entry: &LockEntry) -> Option<(String, LockName)> {
     let put = entry.put.as_ref().or(entry.remains.as_ref());
     if let Some(plan) = put {
         return Some((plan.quorum.clone(), plan.lock_name.clone()));

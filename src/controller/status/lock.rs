@@ -1,10 +1,12 @@
-//! What is written of a lock, and whether this replica is the one to write it.
+//! What is written of a lock.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    author::Author,
+    blind::unseen,
     condition::{Conditions, Truth},
     holder::{self, HolderFacts, called, taken},
     progress::Progress,
@@ -18,53 +20,6 @@ use crate::{
     },
     controller::{core::happened::intention, problem::Problem, templates::Surges, warden::Report},
 };
-
-/// Why this replica may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Author {
-    /// It holds the lock.
-    Holder,
-    /// It reports for its cluster, of which no replica holds the lock.
-    Reporter,
-    /// Nobody can report: the one thing that any replica may write is that nothing is known.
-    Anybody,
-}
-
-/// Who may write, out of what this replica knows.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::controller) struct LockStanding {
-    pub(in crate::controller) held_here: bool,
-    /// A sibling holds it, and writes.
-    pub(in crate::controller) held_by_sibling: bool,
-    pub(in crate::controller) reporter: bool,
-    /// For how long nobody of this cluster reports; `None` while somebody does.
-    pub(in crate::controller) unreported: Option<Duration>,
-    /// After this long without a reporter nobody can be one.
-    pub(in crate::controller) long: Duration,
-    /// For how long this replica knows an object that nobody has visited.
-    pub(in crate::controller) unvisited: Option<Duration>,
-}
-
-/// A new object without a reporter gets its first status after this long: a reporter is elected much faster where one
-/// can be.
-const FIRST_VISIT: Duration = Duration::from_secs(1);
-
-pub(in crate::controller) fn author(standing: &LockStanding) -> Option<Author> {
-    if standing.held_here {
-        return Some(Author::Holder);
-    }
-    if standing.held_by_sibling {
-        return None;
-    }
-    if standing.reporter {
-        return Some(Author::Reporter);
-    }
-    let unreported = standing.unreported?;
-    let first = standing
-        .unvisited
-        .is_some_and(|known| known.min(unreported) >= FIRST_VISIT);
-    (first || unreported >= standing.long).then_some(Author::Anybody)
-}
 
 /// What a status is made of.
 #[derive(Debug)]
@@ -104,8 +59,8 @@ pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockSta
         Err(problem) => refused(facts, problem, &mut status, &mut conditions),
         Ok(plan) => {
             status.timings = Some(effective(plan));
-            if facts.author == Author::Anybody {
-                unknown(facts, &mut status, &mut conditions);
+            if facts.author.is_blind() {
+                unseen(facts, plan, &mut status, &mut conditions);
             } else {
                 known(facts, plan, &mut status, &mut conditions);
             }
@@ -158,26 +113,6 @@ fn in_force(facts: &LockFacts<'_>, status: &mut LeaderLockStatus) {
     status.targets = facts
         .targets
         .map_or_else(|| before.targets.clone(), |report| report.targets.clone());
-}
-
-fn unknown(facts: &LockFacts<'_>, status: &mut LeaderLockStatus, conditions: &mut Conditions<'_>) {
-    let why = facts
-        .no_majority
-        .clone()
-        .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
-    let reason = "NoMajority";
-    let progress = Progress::in_progress(reason, why.clone());
-    status.role = Some(Role::Unknown);
-    progress.ready(conditions);
-    conditions.set(
-        "Held",
-        Truth::Unknown,
-        reason,
-        "nobody here can tell who holds the lock".into(),
-    );
-    conditions.set("QuorumAvailable", false, reason, why);
-    conditions.set("Enforced", Truth::Unknown, reason, "see QuorumAvailable".into());
-    progress.abnormal(conditions);
 }
 
 fn known(
@@ -244,11 +179,11 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
 }
 
 /// There are targets, and they are to be switched now.
-fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
+pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
     plan.switches() && facts.paused.is_none()
 }
 
-fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
+pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
     if let Some(reason) = facts.paused {
         conditions.set(
             "Enforced",

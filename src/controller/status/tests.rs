@@ -1,5 +1,6 @@
 //! Statuses as clients compute them: kstatus (sigs.k8s.io/cli-utils), as Flux and Argo CD use it.
 
+mod blind;
 mod holders;
 mod surges;
 
@@ -273,7 +274,7 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
     for verdict in verdicts {
         for report in &reports {
             for held in [None, Some(holder("eu-1")), Some(holder("us-1"))] {
-                for author in [Author::Holder, Author::Reporter, Author::Anybody] {
+                for author in [Author::Holder, Author::Reporter, Author::Former, Author::Anybody] {
                     for (no_majority, paused) in [(false, false), (false, true), (true, false), (true, true)]
                     {
                         let status = lock_status(&LockFacts {
@@ -285,6 +286,11 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
                         let what =
                             format!("{author:?} {held:?} {no_majority} {paused} {report:?} {status:?}");
                         assert_valid(&status.conditions, &what);
+                        let enforced = status_of(&status.conditions, "Enforced");
+                        assert!(
+                            status.role != Some(Role::Stopping) || enforced != ("True", "AsDeclared"),
+                            "{what}"
+                        );
                         let working = matches!(status.role, Some(Role::Activating | Role::Stopping));
                         assert!(!working || computed(&status) != Kstatus::Current, "{what}");
                         seen += 1;

@@ -1,0 +1,179 @@
+//! Whether the status of a lock is for this replica to write, by what it sees and what its siblings answer.
+
+use std::time::Duration;
+
+use super::{Core, siblings};
+use crate::{
+    api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
+    controller::{
+        events::timestamp,
+        object::ObjectKey,
+        problem::{Problem, Reason},
+        said::Witness,
+        status::{Author, HolderFacts, LockStanding, Sight, author, claims},
+        writer::Item,
+    },
+    elector::Standing,
+    lease::Moment,
+};
+
+/// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
+/// only another release of the operator watches.
+const REPORTED: Duration = Duration::from_secs(5);
+/// So long nobody is seen to hold a lock until its status says so.
+const UNHELD: Duration = Duration::from_secs(1);
+
+/// A replica that has just started sees no majority before its connections are there.
+const CONNECTED: Duration = Duration::from_secs(1);
+
+/// A lock whose status may be written.
+pub(super) struct Asked<'a> {
+    pub(super) key: &'a ObjectKey,
+    pub(super) before: &'a LeaderLockStatus,
+    pub(super) standing: Option<&'a Standing>,
+    pub(super) holder: Option<&'a HolderFacts>,
+    pub(super) refused: Option<&'a Problem>,
+}
+
+impl Core {
+    pub(super) fn author_of(&mut self, asked: &Asked<'_>, now: Moment) -> Option<Author> {
+        let who = author(&self.lock_standing(asked, now)?);
+        let (key, entry) = (asked.key, self.locks.get(asked.key)?);
+        let visited = asked
+            .before
+            .observed_generation
+            .is_some_and(|generation| generation >= 0);
+        let Some(problem) = asked.refused else {
+            // Looked at again when a reporter must have been elected, or none can be.
+            if who.is_none() && asked.before.timings.is_none() {
+                let item = Item::Lock(key.clone());
+                self.writer.push_later(item, now + Duration::from_millis(500));
+            }
+            return who;
+        };
+        let reported = self.is_reported(&entry.object.spec.quorum_ref.name, now);
+        match who {
+            // Of a replica that has just started. Whatever the status says was more.
+            _ if problem.reason == Reason::Opening && visited => None,
+            // It says the same whoever writes it; but this replica may be the only one that cannot use the quorum.
+            None | Some(Author::Anybody) if reported && visited => {
+                if claims(asked.before) {
+                    let item = Item::Lock(key.clone());
+                    self.writer.push_later(item, now + CONNECTED);
+                }
+                None
+            }
+            None | Some(Author::Anybody) if reported && now.since(entry.first_seen) < REPORTED => {
+                let item = Item::Lock(key.clone());
+                self.writer.push_later(item, entry.first_seen + REPORTED);
+                None
+            }
+            None | Some(Author::Anybody) => Some(Author::Reporter),
+            who => who,
+        }
+    }
+
+    /// By the status of the quorum, unless no sibling sees a majority: the replica that reported is gone, or sees none.
+    fn is_reported(&self, quorum: &str, now: Moment) -> bool {
+        let Some(entry) = self.quorums.get(quorum) else {
+            return false;
+        };
+        entry.is_reported(&self.cluster, timestamp())
+            && self.witness_of_quorum(quorum, now) != Some(Witness::Absent)
+    }
+
+    /// What the siblings say of a quorum of which this replica sees no majority.
+    pub(super) fn witness_of_quorum(&self, quorum: &str, now: Moment) -> Option<Witness> {
+        let since = self.quorums.get(quorum)?.blind_since?;
+        Some(self.witness((quorum, None), None, since + CONNECTED, now))
+    }
+
+    fn lock_standing(&mut self, asked: &Asked<'_>, now: Moment) -> Option<LockStanding> {
+        let entry = self.locks.get(asked.key)?;
+        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        let agents = entry
+            .put
+            .as_ref()
+            .is_some_and(|plan| plan.candidates == Candidates::Agents);
+        // Or only ever visited while it could not be used: that says nothing of who holds it.
+        let unvisited = asked.before.timings.is_none();
+        let first_seen = entry.first_seen;
+        let held_here = asked
+            .standing
+            .is_some_and(|standing| standing.authority_at(now).is_some());
+        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
+        let standing = LockStanding {
+            held_here,
+            held_by_sibling: !held_here && !agents && asked.holder.is_some_and(|holder| holder.own_cluster),
+            sight: Sight::Majority,
+            reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
+            contradicted: quorum.is_some_and(|quorum| quorum.contradicted),
+            unreported: reporter.map_or(Some(now.since(first_seen)), |reporter| {
+                reporter.locks_unreported(now)
+            }),
+            long: reporter.map_or(Duration::ZERO, |reporter| reporter.long()),
+            unvisited: unvisited.then(|| now.since(first_seen)),
+        };
+        if held_here || quorum.is_none_or(|quorum| quorum.has_majority()) {
+            return Some(standing);
+        }
+        Some(LockStanding {
+            sight: self.sight(asked, now),
+            ..standing
+        })
+    }
+
+    /// Of a replica without a majority of the masters.
+    fn sight(&mut self, asked: &Asked<'_>, now: Moment) -> Sight {
+        let unknown = Sight::Blind {
+            former: false,
+            witness: Witness::Silent,
+        };
+        let Some(entry) = self.locks.get(asked.key) else {
+            return unknown;
+        };
+        let Some((quorum, lock)) = siblings::name(entry) else {
+            return unknown;
+        };
+        let written = asked.before.fencing_token;
+        let written = written.and_then(|token| u64::try_from(token).ok());
+        let last_held = entry.last_held.filter(|held| Some(held.0) == written);
+        let former = last_held.is_some();
+        let blind = self.quorums.get(&quorum).and_then(|entry| entry.blind_since);
+        let since = if former {
+            // It knows the end of its own lease, and that no later one was written.
+            blind.unwrap_or(now)
+        } else {
+            blind.map_or(now, |since| since + CONNECTED).max(entry.seen)
+        };
+        let waits = entry.warden.is_some() || claims(asked.before);
+        let witness = self.witness((&quorum, Some(&lock)), last_held, since, now);
+        if waits && (matches!(witness, Witness::Awaited | Witness::Silent) || asked.holder.is_some()) {
+            self.await_siblings(asked.key, &quorum, &lock);
+        }
+        Sight::Blind { former, witness }
+    }
+
+    /// A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
+    /// milliseconds: neither is a transition.
+    pub(super) fn awaits_next_holder(&mut self, asked: &Asked<'_>, who: Author, now: Moment) -> bool {
+        let Some(entry) = self.locks.get_mut(asked.key) else {
+            return true;
+        };
+        let ended = asked.holder.is_none()
+            && asked.before.holder_identity.is_some()
+            && who == Author::Reporter
+            && asked.refused.is_none();
+        if !ended {
+            entry.unheld_since = None;
+            return false;
+        }
+        let since = *entry.unheld_since.get_or_insert(now);
+        let awaits = now.since(since) < UNHELD;
+        if awaits {
+            self.writer
+                .push_later(Item::Lock(asked.key.clone()), since + UNHELD);
+        }
+        awaits
+    }
+}

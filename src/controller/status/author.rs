@@ -1,0 +1,156 @@
+//! Whether the status of a lock is for this replica to write. Pure.
+
+use std::time::Duration;
+
+use crate::controller::said::Witness;
+
+/// Why this replica may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Author {
+    /// It holds the lock.
+    Holder,
+    /// It reports for its cluster, of which no replica holds the lock.
+    Reporter,
+    /// It held the lock last, by the status. It sees no majority of the masters, and knows how its lease ended.
+    Former,
+    /// No replica can report: the one thing that any of them may write is that nothing is known.
+    Anybody,
+}
+
+impl Author {
+    /// Who holds the lock is unknown to it.
+    pub(super) const fn is_blind(self) -> bool {
+        matches!(self, Self::Former | Self::Anybody)
+    }
+}
+
+/// What this replica sees of the masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Sight {
+    Majority,
+    /// No majority of them, and this of its siblings. `former` if the status names the lease that this replica had last.
+    Blind {
+        former: bool,
+        witness: Witness,
+    },
+}
+
+/// Who may write, out of what this replica knows.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::controller) struct LockStanding {
+    pub(in crate::controller) held_here: bool,
+    /// A sibling holds it, and writes.
+    pub(in crate::controller) held_by_sibling: bool,
+    pub(in crate::controller) sight: Sight,
+    pub(in crate::controller) reporter: bool,
+    /// A replica that knows more has written since this one wrote that nothing is known.
+    pub(in crate::controller) contradicted: bool,
+    /// For how long no replica of this cluster reports; `None` while one does.
+    pub(in crate::controller) unreported: Option<Duration>,
+    /// After this long without a reporter no replica can be one.
+    pub(in crate::controller) long: Duration,
+    /// For how long this replica knows an object that no replica has visited.
+    pub(in crate::controller) unvisited: Option<Duration>,
+}
+
+/// A new object without a reporter gets its first status after this long: a reporter is elected much faster where one
+/// can be.
+const FIRST_VISIT: Duration = Duration::from_secs(1);
+
+pub(in crate::controller) fn author(standing: &LockStanding) -> Option<Author> {
+    if standing.held_here {
+        return Some(Author::Holder);
+    }
+    if standing.held_by_sibling {
+        return None;
+    }
+    match standing.sight {
+        Sight::Majority if standing.reporter => return Some(Author::Reporter),
+        Sight::Majority => {}
+        Sight::Blind {
+            witness: Witness::Responsible,
+            ..
+        } => return None,
+        Sight::Blind { .. } if standing.contradicted => return None,
+        Sight::Blind { former, witness } => match witness {
+            Witness::Absent | Witness::Silent if former => return Some(Author::Former),
+            Witness::Absent => return Some(Author::Anybody),
+            // The others are not known, and none of them can report before this lease of the reporter has ended.
+            Witness::Silent if standing.reporter => return Some(Author::Anybody),
+            // A sibling that does not answer may see the masters, and write.
+            Witness::Awaited | Witness::Silent | Witness::Responsible => {}
+        },
+    }
+    let unreported = standing.unreported.filter(|_| !standing.contradicted)?;
+    let first = standing
+        .unvisited
+        .is_some_and(|known| known.min(unreported) >= FIRST_VISIT);
+    (first || unreported >= standing.long).then_some(Author::Anybody)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(120);
+
+    fn blind(former: bool, witness: Witness) -> LockStanding {
+        LockStanding {
+            held_here: false,
+            held_by_sibling: false,
+            sight: Sight::Blind { former, witness },
+            reporter: false,
+            contradicted: false,
+            unreported: Some(Duration::from_secs(2)),
+            long: LONG,
+            unvisited: None,
+        }
+    }
+
+    #[test]
+    fn replica_that_lost_the_masters_writes_the_end_of_its_lease_at_once() {
+        assert_eq!(author(&blind(true, Witness::Absent)), Some(Author::Former));
+        assert_eq!(author(&blind(true, Witness::Silent)), Some(Author::Former));
+        assert_eq!(author(&blind(true, Witness::Awaited)), None);
+    }
+
+    #[test]
+    fn replica_without_a_majority_leaves_the_status_to_a_sibling_that_may_have_one() {
+        assert_eq!(author(&blind(false, Witness::Absent)), Some(Author::Anybody));
+        for former in [false, true] {
+            assert_eq!(author(&blind(former, Witness::Responsible)), None);
+            let contradicted = LockStanding {
+                contradicted: true,
+                unreported: Some(LONG),
+                ..blind(former, Witness::Absent)
+            };
+            assert_eq!(author(&contradicted), None);
+        }
+        assert_eq!(author(&blind(false, Witness::Silent)), None);
+        let late = LockStanding {
+            unreported: Some(LONG),
+            ..blind(false, Witness::Silent)
+        };
+        assert_eq!(author(&late), Some(Author::Anybody));
+        let held = LockStanding {
+            held_here: true,
+            ..blind(false, Witness::Responsible)
+        };
+        assert_eq!(author(&held), Some(Author::Holder), "its lease lasts");
+    }
+
+    #[test]
+    fn reporter_writes_while_it_sees_a_majority() {
+        let seeing = LockStanding {
+            sight: Sight::Majority,
+            reporter: true,
+            ..blind(false, Witness::Awaited)
+        };
+        assert_eq!(author(&seeing), Some(Author::Reporter));
+        let other = LockStanding {
+            held_by_sibling: true,
+            ..seeing
+        };
+        assert_eq!(author(&other), None);
+    }
+}

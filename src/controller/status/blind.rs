@@ -1,0 +1,119 @@
+//! What is written of a lock by a replica that sees no majority of the masters: of the lock that it is unknown, of the
+//! targets what the replica sees itself.
+
+use super::{
+    author::Author,
+    condition::{Conditions, Truth},
+    holder::called,
+    lock::{LockFacts, enforced, switches},
+    progress::Progress,
+};
+use crate::{
+    api::{
+        lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
+        plan::LockPlan,
+    },
+    controller::warden::Report,
+};
+
+const REASON: &str = "NoMajority";
+
+pub(super) fn unseen(
+    facts: &LockFacts<'_>,
+    plan: &LockPlan,
+    status: &mut LeaderLockStatus,
+    conditions: &mut Conditions<'_>,
+) {
+    let why = facts
+        .no_majority
+        .clone()
+        .unwrap_or_else(|| "no replica of this cluster can report".to_owned());
+    let stopping = facts.targets.is_some_and(is_stopping) && switches(facts, plan);
+    status.role = Some(if stopping { Role::Stopping } else { Role::Unknown });
+    status.targets = facts
+        .targets
+        .map_or_else(Vec::new, |report| report.targets.clone());
+    let progress = Progress::in_progress(REASON, why.clone());
+    progress.ready(conditions);
+    conditions.set("Held", Truth::Unknown, REASON, held(facts));
+    conditions.set("QuorumAvailable", false, REASON, why);
+    match facts.targets {
+        Some(report) if switches(facts, plan) && is_stopped(report) => {
+            conditions.set("Enforced", true, "AsDeclared", "the targets are stopped".into());
+        }
+        Some(report) if switches(facts, plan) && report.settled => {
+            let text = "the targets are left as they are; see QuorumAvailable";
+            conditions.set("Enforced", Truth::Unknown, REASON, text.into());
+        }
+        _ => enforced(facts, plan, conditions),
+    }
+    progress.abnormal(conditions);
+}
+
+fn held(facts: &LockFacts<'_>) -> String {
+    let before = facts.before;
+    let unknown = "which candidate holds the lock is unknown";
+    match (&before.holder_cluster, &before.holder_identity) {
+        (Some(cluster), Some(identity)) if facts.author == Author::Former => {
+            format!("the lease of {} ended; {unknown}", called(cluster, identity))
+        }
+        // Its own text, of the write before.
+        _ => {
+            let written = facts.before.conditions.iter().find(|one| one.type_ == "Held");
+            let kept = written.filter(|held| {
+                facts.author == Author::Former && held.status == "Unknown" && held.reason == REASON
+            });
+            kept.map_or_else(
+                || format!("no replica of this cluster sees a majority of the masters: {unknown}"),
+                |held| held.message.clone(),
+            )
+        }
+    }
+}
+
+fn is_stopping(report: &Report) -> bool {
+    let mut targets = report.targets.iter();
+    !report.settled && targets.any(|target| target.desired == TargetState::Standby)
+}
+
+/// The replica stopped them, or found them stopped, and starts none.
+pub(super) fn is_stopped(report: &Report) -> bool {
+    let standby = |target: &TargetStatus| {
+        target.desired == TargetState::Standby && target.observed == TargetState::Standby
+    };
+    report.settled && report.trouble.is_none() && report.targets.iter().all(standby)
+}
+
+/// Whether a status without sight of the masters adds something to the one that is there: what that one claims is not
+/// known, or it shows the targets otherwise than they are. Of two that only differ in their words the first stays, or
+/// two replicas would replace each other's for ever.
+pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLockStatus) -> bool {
+    let observed = |status: &LeaderLockStatus| -> Vec<(String, TargetState)> {
+        let targets = status.targets.iter();
+        targets
+            .map(|target| (target.name.clone(), target.observed))
+            .collect()
+    };
+    claims(before)
+        || before.observed_generation != status.observed_generation
+        || ready_reason(before) != ready_reason(status)
+        || observed(before) != observed(status)
+}
+
+/// Whether a status says something of who holds the lock, or what this cluster is for it.
+pub(in crate::controller) fn claims(status: &LeaderLockStatus) -> bool {
+    let held = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Held");
+    held.is_none_or(|held| held.status != "Unknown")
+        || matches!(status.role, Some(Role::Active | Role::Activating | Role::Standby))
+}
+
+fn ready_reason(status: &LeaderLockStatus) -> Option<&str> {
+    let ready = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready");
+    ready.map(|ready| ready.reason.as_str())
+}

@@ -1,0 +1,125 @@
+//! What the last replica of a cluster writes when it ends: nothing is contended for, observed or enforced from there on.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    blind::is_stopped,
+    condition::{Conditions, Truth},
+    progress::Progress,
+};
+use crate::{
+    api::{
+        lock_status::{LeaderLockStatus, Role, TargetState},
+        quorum_status::{MasterStatus, RedisQuorumStatus},
+    },
+    controller::warden::Report,
+};
+
+const REASON: &str = "OperatorStopped";
+
+/// How the replica had a lock, and what became of its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum HeldUntilEnd {
+    Released,
+    /// Not given back: only this cluster may enter until the lease runs out.
+    LeftToRunOut,
+    /// It did not hold the lock.
+    No,
+}
+
+/// What the last status of a lock is made of.
+#[derive(Debug)]
+pub(in crate::controller) struct EndedFacts<'a> {
+    pub(in crate::controller) before: &'a LeaderLockStatus,
+    pub(in crate::controller) generation: i64,
+    /// CLUSTER/IDENTITY of this replica.
+    pub(in crate::controller) replica: &'a str,
+    pub(in crate::controller) held: HeldUntilEnd,
+    /// Agents of this cluster may hold the lock.
+    pub(in crate::controller) agents: bool,
+    /// How the targets are, where there are some.
+    pub(in crate::controller) targets: Option<&'a Report>,
+    pub(in crate::controller) now: Timestamp,
+}
+
+pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockStatus {
+    let before = facts.before;
+    let replica = facts.replica;
+    let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
+    let gone =
+        format!("{replica} stopped and no other replica of this cluster sees a majority of the masters");
+    let progress = Progress::in_progress(REASON, format!("the operator stopped: {gone}"));
+    let held = match facts.held {
+        HeldUntilEnd::Released => format!("{replica} released the lock when it stopped"),
+        HeldUntilEnd::LeftToRunOut => {
+            format!("{replica} stopped without a release; its lease runs out by itself")
+        }
+        HeldUntilEnd::No => format!("{replica} did not hold the lock when it stopped"),
+    };
+    let stopped = facts.targets.is_none_or(is_stopped);
+    progress.ready(&mut conditions);
+    let held = format!("{held}; which candidate holds it now is unknown");
+    conditions.set("Held", Truth::Unknown, REASON, held);
+    conditions.set("QuorumAvailable", Truth::Unknown, REASON, "see Ready".into());
+    let text = match facts.targets {
+        None => "no target is switched until the operator runs again",
+        Some(_) if stopped => "the targets are stopped, and not switched until the operator runs again",
+        Some(_) => "the targets are left as they are until the operator runs again",
+    };
+    conditions.set("Enforced", false, REASON, text.into());
+    progress.abnormal(&mut conditions);
+    let known = stopped && !facts.agents && facts.held != HeldUntilEnd::LeftToRunOut;
+    let targets = facts.targets.map(|report| report.targets.clone());
+    LeaderLockStatus {
+        observed_generation: Some(facts.generation),
+        role: Some(if known { Role::Standby } else { Role::Unknown }),
+        lease_transitions: before.lease_transitions,
+        fencing_token: before.fencing_token,
+        timings: before.timings.clone(),
+        targets: targets.unwrap_or_else(|| {
+            let mut targets = before.targets.clone();
+            for target in &mut targets {
+                target.observed = TargetState::Unknown;
+            }
+            targets
+        }),
+        conditions: conditions.into_list(),
+        ..LeaderLockStatus::default()
+    }
+}
+
+/// The url under which a master was used is remembered; how it is, no replica sees.
+fn unseen_master(master: &MasterStatus) -> MasterStatus {
+    MasterStatus {
+        name: master.name.clone(),
+        url: master.url.clone(),
+        message: Some("not observed: the operator stopped".to_owned()),
+        ..MasterStatus::default()
+    }
+}
+
+/// The same of a quorum. `cluster` does not report on it any more.
+pub(in crate::controller) fn ended_quorum(
+    before: &RedisQuorumStatus,
+    (generation, replica, cluster): (i64, &str, &str),
+    now: Timestamp,
+) -> RedisQuorumStatus {
+    let mut conditions = Conditions::new(&before.conditions, generation, now);
+    let gone =
+        format!("{replica} stopped and no other replica of this cluster sees a majority of the masters");
+    let progress = Progress::in_progress(REASON, format!("the operator stopped: {gone}"));
+    progress.ready(&mut conditions);
+    conditions.set("Degraded", Truth::Unknown, REASON, "see Ready".into());
+    conditions.set("Safe", Truth::Unknown, REASON, "see Ready".into());
+    progress.abnormal(&mut conditions);
+    let mut reporters = before.reporters.clone();
+    reporters.retain(|reporter| reporter.cluster != cluster);
+    RedisQuorumStatus {
+        observed_generation: Some(generation),
+        votes: None,
+        masters: before.masters.iter().map(unseen_master).collect(),
+        reporters,
+        conditions: conditions.into_list(),
+        ..before.clone()
+    }
+}
