@@ -91,6 +91,8 @@ mod run;
 mod server;
 #[path = "kubernetes/standby_guard.rs"]
 mod standby_guard;
+#[path = "kubernetes/silent_connection.rs"]
+mod silent_connection;
 #[path = "kubernetes/status_claims.rs"]
 mod status_claims;
 #[path = "kubernetes/stop_times.rs"]

@@ -1,8 +1,12 @@
 //! The ways to the API server.
 
+mod contact;
+mod renewed;
+
 use std::{error::Error, time::Duration};
 
 use kube::{Client, Config};
+use tokio::sync::watch;
 
 use super::process::OperatorError;
 
@@ -18,24 +22,32 @@ pub(super) struct Clients {
     pub(super) work: Client,
     /// Writes of statuses and all that stops something. Never retries: whoever asked looks again first.
     pub(super) urgent: Client,
+    /// The API server does not answer, and what was seen of the cluster is old.
+    pub(super) lost: watch::Receiver<bool>,
 }
 
 impl Clients {
-    /// From the pod's ServiceAccount, or KUBECONFIG.
-    pub(super) async fn infer() -> Result<Self, OperatorError> {
+    /// From the pod's ServiceAccount, or KUBECONFIG. With the task that notices connections that went silent.
+    pub(super) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), OperatorError> {
         let mut config = Config::infer()
             .await
             .map_err(|error| OperatorError::NoCluster(reason(&error)))?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
+        Self::of(&config).map_err(|error| OperatorError::Client(Box::new(error)))
+    }
+
+    fn of(config: &Config) -> Result<(Self, impl Future<Output = ()> + Send + use<>), kube::Error> {
         let mut urgent = config.clone();
         urgent.default_retry = false;
-        let client = |config| Client::try_from(config).map_err(|e| OperatorError::Client(Box::new(e)));
-        Ok(Self {
-            work: client(config)?,
-            urgent: client(urgent)?,
-        })
+        // On connections of its own: a request that waits for an answer must not hide the next.
+        let probe = Client::try_from(urgent.clone())?;
+        let (work, work_renewal) = renewed::client(config.clone())?;
+        let (urgent, urgent_renewal) = renewed::client(urgent)?;
+        let (tell, lost) = watch::channel(false);
+        let keeping = contact::keep(probe, vec![work_renewal, urgent_renewal], tell);
+        Ok((Self { work, urgent, lost }, keeping))
     }
 }
 

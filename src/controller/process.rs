@@ -114,7 +114,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         ),
         None => None,
     };
-    let clients = Clients::infer().await?;
+    let (clients, contact) = Clients::infer().await?;
     let listener = listen(options.listen).await?;
     let details = Details {
         listener: match options.listen_details {
@@ -146,6 +146,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     );
     let client = clients.work.clone();
     let mut operator = Operator::start(&options, clients, (listener, details), cluster, state);
+    operator.work("asks the API server whether it answers", contact);
     if let Some(wanted) = options.new_password.clone() {
         operator.work("makes a password", password::make(client.clone(), wanted));
     }

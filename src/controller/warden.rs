@@ -4,6 +4,7 @@
 //! write that starts something. What is to become of the targets is decided in [`goal`].
 
 mod blind;
+mod contact;
 mod facts;
 mod fights;
 mod goal;
@@ -159,6 +160,7 @@ impl Warden {
                     self.blind.note_change();
                 }
                 Ok(()) = self.post.said.changed() => {}
+                Ok(()) = self.post.lost.changed() => self.heed_contact(),
                 () = time::sleep(pause.min(NOW_AND_THEN)) => {}
             }
         }

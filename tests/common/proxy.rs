@@ -35,12 +35,15 @@ pub enum Mode {
 struct Modes {
     all: Mode,
     one: Option<(u32, Mode)>,
+    /// So many connections, the first ones, stay in the black hole.
+    stranded: usize,
 }
 
 impl Modes {
-    /// For the connection that comes from this port of the machine.
-    fn of(self, client: SocketAddr) -> Mode {
+    /// For the connection of this number that comes from this port of the machine.
+    fn of(self, number: usize, client: SocketAddr) -> Mode {
         match self.one {
+            _ if number < self.stranded => Mode::BlackHole,
             Some((process, mode)) if ports_of(process).contains(&client.port()) => mode,
             _ => self.all,
         }
@@ -89,6 +92,7 @@ impl Proxy {
         let (modes, followed) = watch::channel(Modes {
             all: Mode::Pass,
             one: None,
+            stranded: 0,
         });
         let accepted = Arc::new(AtomicUsize::new(0));
         let listener = tokio::spawn(accept(listener, target, followed, Arc::clone(&accepted)));
@@ -132,6 +136,15 @@ impl Proxy {
         self.set(Mode::Pass);
     }
 
+    /// Back to `Mode::Pass` for new connections. On those that exist nothing passes any more, and neither side learns of
+    /// it, as behind a firewall that has forgotten them.
+    pub fn strand(&self) {
+        let accepted = self.accepted();
+        self.modes.send_modify(|modes| {
+            (modes.all, modes.stranded) = (Mode::Pass, accepted);
+        });
+    }
+
     /// How many connections it has accepted.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
@@ -154,14 +167,14 @@ async fn accept(
     let mut connections = JoinSet::new();
     loop {
         let (client, from) = listener.accept().await.expect("accept");
-        accepted.fetch_add(1, Ordering::Relaxed);
+        let number = accepted.fetch_add(1, Ordering::Relaxed);
         while connections.try_join_next().is_some() {}
         let mut modes = modes.clone();
         connections.spawn(async move {
-            let (own, mode) = watch::channel(modes.borrow_and_update().of(from));
+            let (own, mode) = watch::channel(modes.borrow_and_update().of(number, from));
             let following = async {
                 while modes.changed().await.is_ok() {
-                    let mode = modes.borrow_and_update().of(from);
+                    let mode = modes.borrow_and_update().of(number, from);
                     own.send_if_modified(|before| std::mem::replace(before, mode) != mode);
                 }
                 std::future::pending().await

@@ -85,6 +85,7 @@ impl Core {
             standing,
             masters,
             said: self.asking.said.subscribe(),
+            lost: self.clients.lost.clone(),
             own_tokens: entry.own_tokens.clone(),
         };
         let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);

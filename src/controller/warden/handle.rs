@@ -118,6 +118,8 @@ pub(in crate::controller) struct Post {
     pub(in crate::controller) masters: Option<Masters>,
     /// What the siblings said last.
     pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
+    /// The API server does not answer.
+    pub(in crate::controller) lost: watch::Receiver<bool>,
     /// Of this cluster's holders: by the object's statuses, then by what this warden marked.
     pub(in crate::controller) own_tokens: OwnTokens,
 }

@@ -43,6 +43,8 @@ pub(super) struct Switch {
     contest: String,
     /// It was found stopped, and not started since.
     stopped: bool,
+    /// What was heard of it is old: it counts for nothing until it was looked at.
+    distrusted: bool,
     series: Option<TargetSeries>,
 }
 
@@ -67,6 +69,7 @@ impl Switch {
             revivals: Fights::default(),
             contest: String::new(),
             stopped: false,
+            distrusted: false,
             series: None,
         };
         switch.is_called(&target.name);
@@ -144,10 +147,18 @@ impl Switch {
 
     async fn look_now(&mut self) {
         let looked = time::timeout(PATIENCE, self.action.look()).await;
+        self.distrusted &= !matches!(looked, Ok(Ok(_)));
         self.observed = match looked {
             Ok(Ok(state)) => state,
             Ok(Err(_)) | Err(_) => TargetState::Unknown,
         };
+    }
+
+    /// How it is now is unknown.
+    pub(super) fn distrust(&mut self) {
+        self.distrusted = true;
+        self.observed = TargetState::Unknown;
+        self.tell(None);
     }
 
     /// Whether what runs of it is ready.
@@ -170,7 +181,7 @@ impl Switch {
             self.tell(Some(false));
             return self.conflict(Lane::Start);
         }
-        if !self.action.runs_untouched() {
+        if self.distrusted || !self.action.runs_untouched() {
             if self.waits(Lane::Start) {
                 return Step::Working(self.observed);
             }
@@ -264,6 +275,7 @@ impl Switch {
         end: Result<Result<Step, TargetError>, time::error::Elapsed>,
         goal: TargetState,
     ) -> Step {
+        self.distrusted &= !matches!(end, Ok(Ok(_)));
         let step = match end {
             Ok(Ok(step)) => step,
             Ok(Err(error)) => Step::trouble(TargetState::Unknown, error.reason(), error.to_string()),

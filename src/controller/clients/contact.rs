@@ -1,0 +1,114 @@
+//! Whether the API server answers, by a small request every few seconds.
+
+use std::time::Duration;
+
+use kube::Client;
+use tokio::{sync::watch, time};
+
+use super::renewed::Renewal;
+use crate::{clock, lease::Moment, targets::deepest};
+
+/// Between two questions, while they are answered.
+const EVERY: Duration = Duration::from_secs(3);
+/// And after one that was not.
+const AGAIN: Duration = Duration::from_millis(250);
+/// A server that takes a second for each request answers within this on a new connection.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// After a silence of this length no connection is relied upon that was open before: a watch on it may be silent for
+/// ever. It holds one question that was not answered.
+const SILENCE: Duration = Duration::from_secs(5);
+/// After this long what was seen of the cluster is old.
+const LOST: Duration = Duration::from_secs(10);
+
+/// What is known of the way to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Contact {
+    /// The last question that was answered, or the start.
+    answered: Moment,
+    /// The question after it was not.
+    failed: bool,
+}
+
+impl Contact {
+    /// Returns whether the connections of before are to be given up. An answer to a question that was sent then.
+    fn answer(&mut self, now: Moment) -> bool {
+        let silent = self.failed && now.since(self.answered) >= SILENCE;
+        (self.answered, self.failed) = (now, false);
+        silent
+    }
+
+    fn fail(&mut self) {
+        self.failed = true;
+    }
+
+    fn is_lost(&self, now: Moment) -> bool {
+        self.failed && now.since(self.answered) >= LOST
+    }
+}
+
+/// Asks for ever; `lost` shows whether what was seen of the cluster is old.
+pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sender<bool>) {
+    let mut contact = Contact {
+        answered: clock::now(),
+        failed: false,
+    };
+    loop {
+        let asked = time::timeout(PATIENCE, probe.apiserver_version()).await;
+        match asked {
+            // Whatever it says, it is there.
+            Ok(Ok(_) | Err(kube::Error::Api(_))) => {
+                if contact.answer(clock::now()) {
+                    tracing::warn!("the API server answers again: watches go on over new connections");
+                    for renewal in &renewals {
+                        if let Err(error) = renewal.renew() {
+                            tracing::error!(reason = deepest(&error), "connections could not be made anew");
+                        }
+                    }
+                }
+            }
+            Ok(Err(_)) | Err(_) => contact.fail(),
+        }
+        let now_lost = contact.is_lost(clock::now());
+        let changed = lost.send_if_modified(|lost| std::mem::replace(lost, now_lost) != now_lost);
+        if changed && now_lost {
+            tracing::warn!(
+                seconds = LOST.as_secs(),
+                "the API server does not answer: how objects are is unknown until it does"
+            );
+        }
+        time::sleep(if contact.failed { AGAIN } else { EVERY }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn connections_are_given_up_after_a_silence_and_not_after_one_slow_answer() {
+        let mut contact = Contact {
+            answered: at(0),
+            failed: false,
+        };
+        assert!(!contact.answer(at(3)));
+        assert!(
+            !contact.answer(at(60)),
+            "the process slept, and every question was answered"
+        );
+        contact.fail();
+        assert!(!contact.is_lost(at(69)));
+        assert!(contact.is_lost(at(70)));
+        assert!(contact.answer(at(71)));
+        assert!(!contact.is_lost(at(71)));
+        assert!(!contact.answer(at(72)), "once");
+        contact.fail();
+        assert!(
+            !contact.answer(at(76)),
+            "a server that was started anew ends its connections itself"
+        );
+    }
+}
