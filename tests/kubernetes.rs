@@ -89,10 +89,10 @@ mod rules;
 mod run;
 #[path = "kubernetes/server.rs"]
 mod server;
-#[path = "kubernetes/standby_guard.rs"]
-mod standby_guard;
 #[path = "kubernetes/silent_connection.rs"]
 mod silent_connection;
+#[path = "kubernetes/standby_guard.rs"]
+mod standby_guard;
 #[path = "kubernetes/status_claims.rs"]
 mod status_claims;
 #[path = "kubernetes/stop_times.rs"]
