@@ -13,6 +13,8 @@ use super::target::{Action, TargetRef};
 use crate::lease::identity::LockName;
 use crate::lease::timing::Timings;
 
+/// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
+pub const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
 /// Longer than any cluster abstains: whoever does is told when it is over.
 const ABSTENTION: Duration = Duration::from_secs(86_400);
 

@@ -5,11 +5,13 @@
 
 mod blind;
 mod contact;
+mod delay;
 mod facts;
 mod fights;
 mod goal;
 mod halt;
 mod handle;
+mod mark;
 mod outcome;
 mod patience;
 mod quiet;
@@ -35,6 +37,7 @@ use crate::{
     targets::{Changes, Note, Site},
 };
 use blind::Blind;
+use delay::Delays;
 use goal::{Goal, goal};
 use halt::Halts;
 use outcome::{Outcome, between_looks};
@@ -54,7 +57,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
     let warden = Warden {
         switches: Vec::new(),
         removed: Vec::new(),
-        marked: None,
+        delays: Delays::default(),
         start_after: now,
         from_elsewhere: false,
         seen_token: None,
@@ -87,8 +90,7 @@ struct Warden {
     switches: Vec<Switch>,
     /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
     removed: Vec<Switch>,
-    /// The token under which `held` was written, and the delay that was declared with it.
-    marked: Option<(FencingToken, Duration)>,
+    delays: Delays,
     start_after: Moment,
     /// The lease before it was seen to be another cluster's.
     from_elsewhere: bool,
@@ -286,17 +288,6 @@ impl Warden {
         all.filter_map(Switch::due).min()
     }
 
-    async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
-        let lock = self.post.plan.lock_name.clone();
-        self.post.elector.mark(lock, token, mark).await
-    }
-
-    /// Whether `held` stands under this token with a delay that is long enough for what is declared now.
-    fn is_marked(&self, token: FencingToken) -> bool {
-        self.marked
-            .is_some_and(|(marked, delay)| marked == token && delay >= self.post.plan.takeover_delay)
-    }
-
     async fn run_targets(&mut self) -> (Report, Option<Moment>) {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
@@ -310,21 +301,15 @@ impl Warden {
         if guards && !self.post.hands.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
-        // What an observer does is not told by the registers: they are about those who contend.
-        if guards && !self.observes() && !self.is_marked(token) {
-            let delay = self.post.plan.takeover_delay;
-            if !self.mark(token, Mark::Held { delay }).await {
-                let trouble = (
-                    "NotMarked",
-                    "a majority of the masters did not write down that targets start".to_owned(),
-                );
-                return (
-                    self.report(Goal::Run, false, false, Some(trouble)),
-                    Some(clock::now() + AGAIN),
-                );
-            }
-            self.marked = Some((token, delay));
-            self.post.own_tokens.remember(token.0);
+        // The registers are about those who contend, not about what an observer does.
+        if guards && !self.observes() && !self.declare(token).await {
+            // A stop needs no mark.
+            stop_all(&mut self.removed, None, false).await;
+            let text =
+                "a majority of the masters did not write down that targets start, or need longer to stop";
+            let trouble = Some(("NotMarked", text.to_owned()));
+            let report = self.report(Goal::Run, false, false, trouble);
+            return (report, Some(clock::now() + AGAIN));
         }
         let mut outcome = Outcome::new();
         if !self.is_quiet(Aim::Run(token)) {
@@ -381,13 +366,13 @@ impl Warden {
             if self.post.hands.unreadable {
                 self.halts.refuse();
             } else if self.halts.begin_answer() {
-                let held = self.marked.map(|(token, _)| token);
+                let held = self.delays.marked();
                 let clean = match held.filter(|_| held == self.seen_token) {
                     Some(token) => self.mark(token, Mark::Clean).await,
                     None => true,
                 };
                 self.halts.answer(clean);
-                self.marked = None;
+                self.delays.clear();
             }
         }
         let unsettled = if promised || outcome.trouble.is_none() {

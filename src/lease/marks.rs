@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Waited after an unclean end where the last holder declared no delay: the longest stop time that is derived, 35 s, and 5 s.
+/// Waited at least after an unclean end where no delay of the last holder is known: the longest stop time that is derived,
+/// 35 s, and 5 s.
 pub const UNDECLARED_DELAY: Duration = Duration::from_secs(40);
 
 /// The register `delay:<lock>`: how long other clusters wait after an unclean end of the lease with this token. Under one
@@ -41,17 +42,21 @@ impl Marks {
         }
     }
 
-    /// How long another cluster waits after an unclean end. A delay that was declared under another token than the greatest
-    /// `held` counts as missing.
+    /// What the last holder declared. A delay under another token than the greatest `held` counts as missing.
     #[must_use]
-    pub fn takeover_delay(self, explicit: Option<Duration>) -> Duration {
-        let declared = match self.delay {
-            DeclaredDelay { token, milliseconds } if token == self.held => {
-                Duration::from_millis(milliseconds)
-            }
-            _ => UNDECLARED_DELAY,
-        };
-        declared.max(explicit.unwrap_or_default())
+    pub fn declared_delay(self) -> Option<Duration> {
+        let DeclaredDelay { token, milliseconds } = self.delay;
+        (token == self.held).then(|| Duration::from_millis(milliseconds))
+    }
+
+    /// How long another cluster waits after an unclean end: `explicit` is what it was given, `planned` what it would declare
+    /// itself, which is all that it knows of the last holder where no delay is known.
+    #[must_use]
+    pub fn takeover_delay(self, explicit: Option<Duration>, planned: Duration) -> Duration {
+        match self.declared_delay() {
+            Some(declared) => declared.max(explicit.unwrap_or_default()),
+            None => UNDECLARED_DELAY.max(planned),
+        }
     }
 
     /// The last holder with targets did not confirm that they stopped. Neither set = never held.
@@ -85,13 +90,19 @@ mod tests {
             (marks(5, 0, 0), Some(seconds(3)), UNDECLARED_DELAY),
             (marks(5, 0, 0), Some(seconds(60)), seconds(60)),
         ] {
-            assert_eq!(marks.takeover_delay(explicit), waited, "{marks:?} {explicit:?}");
+            let planned = explicit.unwrap_or(seconds(10));
+            let found = marks.takeover_delay(explicit, planned);
+            assert_eq!(found, waited, "{marks:?} {explicit:?}");
         }
+        assert_eq!(
+            marks(5, 4, 20_000).takeover_delay(None, seconds(125)),
+            seconds(125)
+        );
         // Of several masters: the greatest token, and under it the longest.
         let merged = marks(5, 5, 20_000).merged(marks(4, 4, 90_000));
-        assert_eq!(merged.takeover_delay(None), seconds(20));
+        assert_eq!(merged.declared_delay(), Some(seconds(20)));
         let merged = marks(5, 5, 20_000).merged(marks(5, 5, 30_000));
-        assert_eq!(merged.takeover_delay(None), seconds(30));
+        assert_eq!(merged.declared_delay(), Some(seconds(30)));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Checks {
             let how = format!("{marks:?} after {} was held and not ended cleanly", self.held);
             self.fail("marks", at, how);
         }
-        if self.held > self.clean && self.held == marks.held && marks.takeover_delay(None) < self.delay {
+        if self.held > self.clean && self.held == marks.held && marks.declared_delay() < Some(self.delay) {
             let how = format!("{marks:?} after {:?} was declared", self.delay);
             self.fail("delay", at, how);
         }

@@ -164,7 +164,7 @@ async fn after_a_total_loss_every_lock_counts_as_ended_uncleanly_once() {
     masters.voters(3).await;
     let (_, won) = acquire(&masters, "first").await;
     assert!(won.marks.ended_uncleanly(), "{won:?}");
-    assert_eq!(won.marks.takeover_delay(None), UNDECLARED_DELAY);
+    assert_eq!(won.marks.takeover_delay(None, Duration::ZERO), UNDECLARED_DELAY);
     assert!(
         won.token.0 > won.marks.held,
         "the floor of the counter is the floor of `held`"
@@ -185,10 +185,10 @@ async fn declared_delay_rises_under_one_token_and_is_replaced_under_the_next() {
     release(&masters, &servers, tenure).await;
     let (tenure, second) = acquire(&masters, "second").await;
     assert_eq!(second.marks.delay, declared(first.token, 20_000));
-    assert_eq!(second.marks.takeover_delay(None), Duration::from_secs(20));
+    assert_eq!(second.marks.declared_delay(), Some(Duration::from_secs(20)));
     eventually_values(&servers, "a/b", 3).await;
     assert!(mark(&masters, &tenure, second.token, held(5)).await);
     release(&masters, &servers, tenure).await;
     let (_, third) = acquire(&masters, "third").await;
-    assert_eq!(third.marks.takeover_delay(None), Duration::from_secs(5));
+    assert_eq!(third.marks.declared_delay(), Some(Duration::from_secs(5)));
 }

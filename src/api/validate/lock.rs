@@ -8,7 +8,7 @@ use super::name::{check_label, check_subdomain};
 use super::problems::{FieldError, Problems, Quoted};
 use super::target::targets;
 use crate::api::leader_lock::{LeaderLock, LeaderLockSpec, LockState};
-use crate::api::plan::{LockPlan, QuorumPlan, TargetPlan};
+use crate::api::plan::{LockPlan, QuorumPlan, TAKEOVER_BESIDE_STOP, TargetPlan};
 use crate::api::reasons;
 use crate::lease::identity::{ClusterId, LockName};
 use crate::lease::timing::{GivenTimings, TimingError, Timings};
@@ -17,8 +17,6 @@ use crate::lease::timing::{GivenTimings, TimingError, Timings};
 const LONGEST: i64 = 86_400;
 const LONGEST_PREFERENCE_DELAY: i64 = 3_600;
 const DEFAULT_PREFERENCE_DELAY: Duration = Duration::from_secs(2);
-/// Beside the stop time: until another cluster may trust that what a lost holder left running is gone.
-const TAKEOVER_BESIDE_STOP: Duration = Duration::from_secs(5);
 const PREFERENCE_LIMIT: usize = 32;
 const REASON_LIMIT: usize = 512;
 const NO_NAMESPACE: &str = "default";

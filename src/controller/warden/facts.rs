@@ -22,7 +22,9 @@ impl Warden {
         if let Some(authority) = authority {
             if self.seen_token != Some(authority.token) {
                 self.seen_token = Some(authority.token);
-                self.start_after = now + self.delay(&standing);
+                let (wait, adopted) = self.delay(&standing);
+                self.start_after = now + wait;
+                self.delays.won(adopted);
                 let elsewhere = |holder: &Holder| holder.cluster.uid() != self.post.cluster.uid();
                 self.from_elsewhere = standing.last_holder.as_ref().is_some_and(elsewhere);
             }
@@ -48,6 +50,7 @@ impl Warden {
         }
         let siblings = self.heed_siblings(&standing, now);
         self.halts.expire(authority.map(|authority| authority.token), now);
+        let takeover_delay = self.takeover_delay();
         let elsewhere = |holder: &Holder| {
             holder.cluster.uid() != self.post.cluster.uid() && Some(holder.token) > self.seen_token
         };
@@ -63,7 +66,7 @@ impl Warden {
             observes: self.observes(),
             began: self.began,
             ordered: self.halts.by(),
-            takeover_delay: self.declared_delay(),
+            takeover_delay,
             stop: self.post.plan.timings.stop,
             // Whoever steps down leaves nothing running.
             on_quorum_loss: match self.post.plan.state {
@@ -79,7 +82,7 @@ impl Warden {
         if let Siblings::Held(until) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));
             let taken_over = token > self.seen_token;
-            if taken_over || has_room(self.declared_delay(), self.post.plan.timings.stop) {
+            if taken_over || has_room(self.takeover_delay(), self.post.plan.timings.stop) {
                 self.lost = None;
             }
         }
@@ -87,9 +90,10 @@ impl Warden {
     }
 
     /// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone.
-    fn delay(&self, standing: &Standing) -> Duration {
+    /// After one in this cluster, what was declared for what is adopted.
+    fn delay(&self, standing: &Standing) -> (Duration, Option<Duration>) {
         if !standing.marks.ended_uncleanly() {
-            return Duration::ZERO;
+            return (Duration::ZERO, None);
         }
         let held = standing.marks.held;
         let own = standing
@@ -97,21 +101,21 @@ impl Warden {
             .as_ref()
             .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
         if own || self.post.own_tokens.has(held) {
-            Duration::ZERO
+            (Duration::ZERO, standing.marks.declared_delay())
         } else {
-            standing
+            let plan = &self.post.plan;
+            let wait = standing
                 .marks
-                .takeover_delay(self.post.plan.explicit_takeover_delay)
+                .takeover_delay(plan.explicit_takeover_delay, plan.takeover_delay);
+            (wait, None)
         }
     }
 
-    /// How long other clusters wait at least after the end of the lease: what this replica declared under it, or what it
-    /// would declare.
-    fn declared_delay(&self) -> Duration {
-        match self.marked {
-            Some((token, delay)) if self.seen_token == Some(token) => delay,
-            _ => self.post.plan.takeover_delay,
-        }
+    /// How long other clusters wait at least after the end of the lease that this cluster has or had.
+    fn takeover_delay(&mut self) -> Duration {
+        let planned = self.post.plan.takeover_delay;
+        self.delays.see(planned, self.sibling_until.is_some());
+        self.delays.bound(self.seen_token, planned)
     }
 
     /// `candidates: Agents`: whoever holds the lock is a process of its own.

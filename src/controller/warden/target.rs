@@ -32,6 +32,8 @@ pub(super) struct Switch {
     pub(super) name: String,
     pub(super) observed: TargetState,
     pub(super) work: TargetWork,
+    /// How long it takes to stop.
+    pub(super) stop_time: Duration,
     action: Box<dyn Action>,
     site: Site,
     pace: Arc<Pace>,
@@ -61,6 +63,7 @@ impl Switch {
             name: String::new(),
             observed: TargetState::Unknown,
             work: target.work.clone(),
+            stop_time: target.stop,
             action: action(site.clone(), &target.work),
             site,
             pace,
@@ -90,6 +93,7 @@ impl Switch {
     /// As it is declared now.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
         self.work.clone_from(&target.work);
+        self.stop_time = target.stop;
         self.action.declare(&target.work);
         self.is_called(&target.name);
         self

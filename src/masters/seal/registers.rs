@@ -42,7 +42,7 @@ pub struct Slot {
 /// Who states what about leases that may have been live before a total loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// Each lock waits one takeover delay: its holder may have been running targets.
+    /// Each lock waits its takeover delay, at least 40 s: its holder may have been running targets.
     MayHaveHeld,
     /// The masters are new: no lock was ever held.
     NothingHeld,

@@ -1,0 +1,35 @@
+//! What a warden writes into the registers of its lock.
+
+use super::Warden;
+use crate::{
+    api::plan::TAKEOVER_BESIDE_STOP,
+    lease::{FencingToken, Mark},
+};
+
+impl Warden {
+    pub(super) async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
+        let lock = self.post.plan.lock_name.clone();
+        self.post.elector.mark(lock, token, mark).await
+    }
+
+    /// Writes that targets run under this lease, and how long other clusters have to wait after it: before the first
+    /// target starts, and before anything starts that needs longer. False if a majority did not write it.
+    pub(super) async fn declare(&mut self, token: FencingToken) -> bool {
+        let removed = self.removed.iter().filter(|switch| switch.is_undone());
+        // What is not declared any more may run still.
+        let longest = removed
+            .map(|switch| switch.stop_time + TAKEOVER_BESIDE_STOP)
+            .max();
+        let planned = self.post.plan.takeover_delay;
+        let delay = self.delays.needed(planned, longest.unwrap_or_default());
+        if self.delays.is_declared(token, delay) {
+            return true;
+        }
+        if !self.mark(token, Mark::Held { delay }).await {
+            return false;
+        }
+        self.delays.declared(token, delay);
+        self.post.own_tokens.remember(token.0);
+        true
+    }
+}
