@@ -11,8 +11,8 @@ const STEP: Duration = Duration::from_millis(22);
 /// Rates of clocks differ by less than this part (assumption A3).
 const RATE: u32 = 100;
 
-/// A clock that is slewed moves a little between two replies: each is also compared with those of the last second, kept
-/// at this distance.
+/// A clock that is slewed moves a little between two replies: each is also compared with those of the last second, of which
+/// the one with the shortest round trip is kept for each span of this length.
 const KEEP_EVERY: Duration = Duration::from_millis(250);
 const KEEP_FOR: Duration = Duration::from_secs(1);
 
@@ -26,6 +26,10 @@ fn micros(duration: Duration) -> i128 {
 impl Sample {
     fn at(moment: Moment) -> i128 {
         i128::from(moment.as_nanos() / 1_000)
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.received.since(self.sent)
     }
 
     /// Bounds of the offset (master minus own clock) in microseconds.
@@ -106,8 +110,8 @@ pub(super) struct Offset {
     last: Option<Sample>,
     /// The one that bounds the master's clock best. A reply that was read late says that its clock shows less than it does.
     best: Option<Sample>,
-    /// Of about the last second, oldest first.
-    kept: VecDeque<Sample>,
+    /// Of about the last second, oldest first, each with the beginning of its span.
+    kept: VecDeque<(Moment, Sample)>,
     /// What the last step may have been: one for each earlier sample that witnesses it; and, since a master may answer while
     /// the local clock stands still, together with the one before that it may have been a part of.
     steps: Vec<Step>,
@@ -132,7 +136,7 @@ impl Offset {
     ///
     /// A sample older than the distrust is no witness: no lease is left that a step before it could have harmed.
     pub(super) fn sample(&mut self, sample: Sample) -> bool {
-        let witnesses = self.last.iter().chain(&self.kept);
+        let witnesses = self.last.iter().chain(self.kept.iter().map(|(_, kept)| kept));
         let mut steps: Vec<Step> = witnesses
             .filter(|before| sample.received.since(before.received) <= self.distrust)
             .filter_map(|before| sample.step_since(before, self.distrusted_until))
@@ -156,14 +160,19 @@ impl Offset {
         if self.best.is_none_or(|best| sample.master >= best.least(now)) {
             self.best = Some(sample);
         }
-        let due = |newest: &Sample| now.since(newest.received) >= KEEP_EVERY;
-        if self.kept.back().is_none_or(due) {
-            self.kept.push_back(sample);
+        match self.kept.back_mut() {
+            // A reply to a request that was under way for long says little: it must not take the place of a better one.
+            Some((began, kept)) if now.since(*began) < KEEP_EVERY => {
+                if sample.round_trip() <= kept.round_trip() {
+                    *kept = sample;
+                }
+            }
+            Some(_) | None => self.kept.push_back((now, sample)),
         }
         while self
             .kept
             .get(1)
-            .is_some_and(|second| now.since(second.received) >= KEEP_FOR)
+            .is_some_and(|(_, second)| now.since(second.received) >= KEEP_FOR)
         {
             self.kept.pop_front();
         }

@@ -187,6 +187,23 @@ fn a_slewed_clock_is_seen_although_each_reply_shows_little() {
 }
 
 #[test]
+fn replies_to_old_requests_do_not_hide_a_stop_of_the_local_clock() {
+    let mut clocks = clocks(3);
+    for master in 0..3 {
+        // Of three replies the second alone tells much: the others were asked for 2 s before.
+        for (sent, received) in [(100, 2_100), (2_200, 2_201), (300, 2_300), (400, 2_400)] {
+            let judgement = clocks.sample(master, sample(1_000_000 + received, sent, received));
+            assert_eq!(judgement, Judgement::Steady);
+        }
+    }
+    // The local clock stood still for 700 ms.
+    let judgements: Vec<_> = (0..3)
+        .map(|master| clocks.sample(master, sample(1_000_000 + 2_500 + 700, 2_499, 2_500)))
+        .collect();
+    assert!(judgements.contains(&Judgement::LocalStepped), "{judgements:?}");
+}
+
+#[test]
 fn clocks_whose_rates_differ_within_the_drift_never_step() {
     for every in [1, 20, 250, 1_000, 7_000] {
         for per_mille in [991, 1_009] {
