@@ -61,7 +61,7 @@ found! {
     a_reserve_that_is_undone_is_found: ReserveUndone by "reserved";
     a_death_of_the_task_that_still_holds_is_found: DeathHolds by "S1", "S3";
     a_shutdown_of_an_attempt_that_releases_is_found: AttemptReleased by "reserved";
-    two_servers_of_one_name_are_found: TwoServersOfOneName by "S1";
+    two_servers_of_one_name_are_found: TwoServersOfOneName by "S1", "marks";
     masters_blamed_for_the_local_clock_are_found: MastersBlamed by "clock", "S1", "S3";
     timings_that_take_effect_late_are_found: TimingsTakeEffectLate by "stop";
     a_delay_that_a_late_mark_lowers_is_found: DelayLowered by "delay";
