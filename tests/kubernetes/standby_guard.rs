@@ -135,7 +135,7 @@ async fn nobody_but_the_operator_starts_what_stands_by() {
     a_cron_job_is_not_resumed(&world).await;
     another_namespace_is_left_alone(&world).await;
 
-    let policies = world.redlock(&["doctor"]).stdout;
+    let policies = world.redlock(&["doctor", "--verbose"]).stdout;
     let shown = policies.lines().find(|line| line.contains("admission"));
     let shown = shown.unwrap_or_else(|| panic!("{policies}"));
     assert!(shown.contains("standby-guard"), "{shown}");
