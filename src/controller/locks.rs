@@ -20,7 +20,7 @@ use super::{
     warden::Handle,
 };
 use crate::{
-    api::{LeaderLock, plan::LockPlan},
+    api::{LeaderLock, lock_status::LeaderLockStatus, plan::LockPlan},
     lease::{FencingToken, Moment},
 };
 
@@ -59,6 +59,8 @@ pub(super) struct LockEntry {
     pub(super) templates: Templates,
     /// By the statuses that were seen.
     pub(super) own_tokens: OwnTokens,
+    /// The last status that this replica wrote without seeing a majority, and when.
+    pub(super) blind: Option<(Moment, LeaderLockStatus)>,
     pub(super) settled: Settled,
     /// What is told when the status that is being written has been.
     pub(super) news: Vec<(What, String)>,
@@ -243,6 +245,7 @@ impl Locks {
                     guard_backoff: Backoff::default(),
                     templates: Templates::default(),
                     own_tokens: OwnTokens::default(),
+                    blind: None,
                     settled,
                     news: Vec::new(),
                     in_force_before: BTreeSet::new(),

@@ -70,6 +70,11 @@ impl Round {
         }
     }
 
+    /// A sibling whose pod is ready did not answer, or the siblings are not known.
+    pub(super) const fn is_silent(&self) -> bool {
+        self.silent
+    }
+
     /// The round was about this lock.
     pub(super) fn asked_about(&self, quorum: &str, lock: &LockName) -> bool {
         let locks = self.asked.get(quorum);

@@ -12,7 +12,7 @@ mod replicas;
 mod surges;
 
 pub(super) use author::{Author, LockStanding, Sight, author};
-pub(super) use blind::{adds, claims};
+pub(super) use blind::{adds, claims, rests_until};
 pub(super) use ended::{EndedFacts, HeldUntilEnd, ended_quorum, ended_status};
 pub(super) use holder::{HolderFacts, taken};
 pub(super) use lock::{LockFacts, lock_status};

@@ -83,7 +83,8 @@ impl LabelPods {
     async fn read(&mut self, confirms: bool) -> Result<(bool, Vec<Sight>), TargetError> {
         let now = clock::now();
         let shown = self.watched.shown();
-        if self.unanswered.is_some() || (shown.changed && confirms) || shown.pods.is_none() {
+        // A watch that went silent shows no change.
+        if self.unanswered.is_some() || confirms || shown.pods.is_none() {
             self.seen = None;
         }
         if let Some((at, pods)) = &self.seen

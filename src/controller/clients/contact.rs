@@ -15,8 +15,8 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// A server that takes a second for each request answers within this on a new connection.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// After a silence of this length no connection is relied upon that was open before: a watch on it may be silent for
-/// ever. It holds one question that was not answered.
-const SILENCE: Duration = Duration::from_secs(5);
+/// ever. It is longer than one question that was not answered, which a loaded server may cause.
+const SILENCE: Duration = Duration::from_secs(8);
 /// After this long what was seen of the cluster is old.
 const LOST: Duration = Duration::from_secs(10);
 
@@ -53,10 +53,10 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
         failed: false,
     };
     loop {
-        let asked = time::timeout(PATIENCE, probe.apiserver_version()).await;
+        let asked = time::timeout(PATIENCE, ask(&probe)).await;
         match asked {
             // Whatever it says, it is there.
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => {
+            Ok(Ok(()) | Err(kube::Error::Api(_))) => {
                 if contact.answer(clock::now()) {
                     tracing::warn!("the API server answers again: watches go on over new connections");
                     for renewal in &renewals {
@@ -78,6 +78,13 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
         }
         time::sleep(if contact.failed { AGAIN } else { EVERY }).await;
     }
+}
+
+/// A request that API Priority and Fairness does not queue by default, and that every user may send.
+async fn ask(probe: &Client) -> kube::Result<()> {
+    let request = http::Request::get("/livez").body(Vec::new());
+    let request = request.map_err(kube::Error::HttpError)?;
+    probe.request_text(request).await.map(drop)
 }
 
 #[cfg(test)]
@@ -106,8 +113,10 @@ mod tests {
         assert!(!contact.is_lost(at(71)));
         assert!(!contact.answer(at(72)), "once");
         contact.fail();
+        assert!(!contact.answer(at(79)), "one question was not answered in time");
+        contact.fail();
         assert!(
-            !contact.answer(at(76)),
+            !contact.answer(at(84)),
             "a server that was started anew ends its connections itself"
         );
     }

@@ -21,6 +21,7 @@ use crate::{
     controller::{
         events::timestamp,
         object::ObjectKey,
+        said::Round,
         status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
         warden::Report,
         writer::{self, Written},
@@ -86,9 +87,11 @@ impl Core {
         &self,
         held: &HashSet<ObjectKey>,
         kept: &HashSet<ObjectKey>,
-        seen_by_siblings: &BTreeSet<String>,
+        successors: &Round,
     ) -> Last {
-        let alone = self.siblings.are_known(clock::now());
+        // A ready sibling that does not answer may hold locks, and write.
+        let alone = !successors.is_silent();
+        let seen_by_siblings = &successors.seen_by_siblings();
         let locks = self.locks.known().filter_map(|key| {
             let had = match (held.contains(key), kept.contains(key)) {
                 (_, true) => HeldUntilEnd::LeftToRunOut,
@@ -134,8 +137,17 @@ impl Core {
         });
         let value = writer::replacement(&before, &status)?;
         let version = object.metadata.resource_version.clone().unwrap_or_default();
-        let client = self.clients.urgent.clone();
-        Some(write_last(client, key.clone(), version, before, value).boxed())
+        let (client, key) = (self.clients.urgent.clone(), key.clone());
+        let again = !matches!(held, HeldUntilEnd::No);
+        let write = async move {
+            let written = writer::write_lock(client.clone(), key.clone(), version, value.clone()).await;
+            match written {
+                Written::Conflict if again => write_again(client, key, before, value).await,
+                // Another writer knows more of a lock that this replica did not hold.
+                end => end,
+            }
+        };
+        Some(write.boxed())
     }
 
     fn last_of_quorum(&self, name: &str) -> Option<BoxFuture<'static, Written>> {
@@ -192,20 +204,10 @@ impl Core {
 }
 
 /// A status that was written since about the same lease is replaced; one about another lease is a later holder's.
-async fn write_last(
-    client: Client,
-    key: ObjectKey,
-    version: String,
-    before: LeaderLockStatus,
-    status: Value,
-) -> Written {
-    let end = writer::write_lock(client.clone(), key.clone(), version, status.clone()).await;
-    if !matches!(end, Written::Conflict) {
-        return end;
-    }
+async fn write_again(client: Client, key: ObjectKey, before: LeaderLockStatus, status: Value) -> Written {
     let api = Api::<LeaderLock>::namespaced(client.clone(), &key.namespace);
     let Ok(object) = api.get(&key.name).await else {
-        return end;
+        return Written::Conflict;
     };
     let now = object.status.unwrap_or_default();
     let same = now.fencing_token == before.fencing_token && now.holder_identity == before.holder_identity;

@@ -19,7 +19,7 @@ use crate::{
         object::ObjectKey,
         observe::Observation,
         roll::Origin,
-        status::{Author, HolderFacts, LockFacts, adds, lock_status, surge_news},
+        status::{Author, Health, HolderFacts, LockFacts, adds, lock_status, rests_until, surge_news},
         writer::{self, Item},
     },
     elector::Standing,
@@ -189,6 +189,10 @@ impl Core {
         if status == before || (who == Author::Anybody && !adds(&before, &status)) {
             return;
         }
+        let blind = who != Author::Holder && !health.is_some_and(Health::has_majority);
+        if blind && let Some(until) = rests_until(entry.blind.as_ref(), &before, now) {
+            return self.writer.push_later(Item::Lock(key.clone()), until);
+        }
         tracing::debug!(lock = %key, author = ?who, ?status, "status to be written");
         let told = status;
         let Some(status) = writer::replacement(&before, &told) else {
@@ -202,6 +206,7 @@ impl Core {
                 Vec::new()
             };
             entry.news.extend(surge_news(&before, &told));
+            entry.blind = blind.then_some((now, told));
         }
         let version = object.metadata.resource_version.clone().unwrap_or_default();
         let write = writer::write_lock(self.clients.urgent.clone(), key.clone(), version, status);

@@ -107,7 +107,7 @@ impl Core {
             }
             self.take_reports(reports, &stopped).await;
         }
-        let last = self.last_statuses(&held, &kept, &successors.seen_by_siblings());
+        let last = self.last_statuses(&held, &kept, &successors);
         // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
         self.locks.dismiss_wardens();
         if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {

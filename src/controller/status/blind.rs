@@ -1,6 +1,8 @@
 //! What is written of a lock by a replica that sees no majority of the masters: of the lock that it is unknown, of the
 //! targets what the replica sees itself.
 
+use std::time::Duration;
+
 use super::{
     author::Author,
     condition::{Conditions, Truth},
@@ -14,9 +16,12 @@ use crate::{
         plan::LockPlan,
     },
     controller::warden::Report,
+    lease::Moment,
 };
 
 const REASON: &str = "NoMajority";
+/// Between two texts of a replica without a majority, where another one wrote in between.
+const REST: Duration = Duration::from_secs(5);
 
 pub(super) fn unseen(
     facts: &LockFacts<'_>,
@@ -84,6 +89,19 @@ pub(super) fn is_stopped(report: &Report) -> bool {
     report.settled && report.trouble.is_none() && report.targets.iter().all(standby)
 }
 
+/// Until when a replica that sees no majority leaves the text of another one: two of them may see targets differently, and
+/// would replace each other's texts for ever. `last` is what this replica wrote, and when.
+pub(in crate::controller) fn rests_until(
+    last: Option<&(Moment, LeaderLockStatus)>,
+    before: &LeaderLockStatus,
+    now: Moment,
+) -> Option<Moment> {
+    let (at, own) = last?;
+    let is_own = own.role == before.role && own.targets == before.targets;
+    let until = *at + REST;
+    (!is_own && !claims(before) && now < until).then_some(until)
+}
+
 /// Whether a status without sight of the masters adds something to the one that is there: what that one claims is not
 /// known, or it shows the targets otherwise than they are. Of two that only differ in their words the first stays, or
 /// two replicas would replace each other's for ever.
@@ -116,4 +134,39 @@ fn ready_reason(status: &LeaderLockStatus) -> Option<&str> {
         .iter()
         .find(|condition| condition.type_ == "Ready");
     ready.map(|ready| ready.reason.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_two_blind_replicas_do_not_replace_each_other_at_once() {
+        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let status = |role, observed| {
+            let mut status = LeaderLockStatus {
+                role: Some(role),
+                targets: vec![TargetStatus {
+                    name: "it".into(),
+                    desired: TargetState::Standby,
+                    observed,
+                }],
+                ..LeaderLockStatus::default()
+            };
+            let mut conditions = Conditions::new(&[], 1, k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+            conditions.set("Held", Truth::Unknown, REASON, String::new());
+            status.conditions = conditions.into_list();
+            status
+        };
+        let own = status(Role::Stopping, TargetState::Changing);
+        let others = status(Role::Unknown, TargetState::Standby);
+        let last = Some((at(100), own.clone()));
+        assert_eq!(rests_until(None, &others, at(101)), None);
+        assert_eq!(rests_until(last.as_ref(), &own, at(101)), None, "its own");
+        assert_eq!(rests_until(last.as_ref(), &others, at(101)), Some(at(105)));
+        assert_eq!(rests_until(last.as_ref(), &others, at(105)), None);
+        // A claim is ended at once.
+        let claim = status(Role::Active, TargetState::Active);
+        assert_eq!(rests_until(last.as_ref(), &claim, at(101)), None);
+    }
 }

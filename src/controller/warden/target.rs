@@ -288,7 +288,9 @@ impl Switch {
                 Step::trouble(TargetState::Unknown, "TargetUnreachable", text)
             }
         };
-        self.tell(Some(matches!(step, Step::Done | Step::Waiting(_))));
+        // While the API server does not answer, how the target is is unknown: neither enforced nor not.
+        let known = !self.distrusted;
+        self.tell(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
         match step {
             Step::Done | Step::Waiting(_) => {
                 self.observed = goal;
