@@ -51,7 +51,7 @@ fn every_warning_has_values_that_bring_it_out() {
         ("targetKinds is empty", &["replicas=2"]),
         ("clusterName is \"local\"", &["replicas=2"]),
         ("resources.limits.cpu is set", &["resources.limits.cpu=1"]),
-        ("may need 240 s", &long),
+        ("may need 250 s", &long),
         ("drain.enabled is false", &["drain.enabled=false"]),
         ("not for production", &["quickstart.enabled=true"]),
         (
