@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::{
     author::Author,
     condition::{Conditions, Truth},
@@ -64,8 +66,7 @@ fn held(facts: &LockFacts<'_>) -> String {
         }
         // Its own text, of the write before.
         _ => {
-            let written = facts.before.conditions.iter().find(|one| one.type_ == "Held");
-            let kept = written.filter(|held| {
+            let kept = condition(facts.before, "Held").filter(|held| {
                 facts.author == Author::Former && held.status == "Unknown" && held.reason == REASON
             });
             kept.map_or_else(
@@ -120,20 +121,16 @@ pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLock
 
 /// Whether a status says something of who holds the lock, or what this cluster is for it.
 pub(in crate::controller) fn claims(status: &LeaderLockStatus) -> bool {
-    let held = status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == "Held");
-    held.is_none_or(|held| held.status != "Unknown")
+    condition(status, "Held").is_none_or(|held| held.status != "Unknown")
         || matches!(status.role, Some(Role::Active | Role::Activating | Role::Standby))
 }
 
 fn ready_reason(status: &LeaderLockStatus) -> Option<&str> {
-    let ready = status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == "Ready");
-    ready.map(|ready| ready.reason.as_str())
+    condition(status, "Ready").map(|ready| ready.reason.as_str())
+}
+
+fn condition<'a>(status: &'a LeaderLockStatus, kind: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == kind)
 }
 
 #[cfg(test)]

@@ -46,9 +46,7 @@ pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockS
     let before = facts.before;
     let replica = facts.replica;
     let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
-    let gone =
-        format!("{replica} stopped and no other replica of this cluster sees a majority of the masters");
-    let progress = Progress::in_progress(REASON, format!("the operator stopped: {gone}"));
+    let progress = stopped_by(replica);
     let held = match facts.held {
         HeldUntilEnd::Released => format!("{replica} released the lock when it stopped"),
         HeldUntilEnd::LeftToRunOut => {
@@ -88,6 +86,13 @@ pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockS
     }
 }
 
+fn stopped_by(replica: &str) -> Progress {
+    let text = format!(
+        "the operator stopped: {replica} stopped and no other replica of this cluster sees a majority of the masters"
+    );
+    Progress::in_progress(REASON, text)
+}
+
 /// The url under which a master was used is remembered; how it is, no replica sees.
 fn unseen_master(master: &MasterStatus) -> MasterStatus {
     MasterStatus {
@@ -105,9 +110,7 @@ pub(in crate::controller) fn ended_quorum(
     now: Timestamp,
 ) -> RedisQuorumStatus {
     let mut conditions = Conditions::new(&before.conditions, generation, now);
-    let gone =
-        format!("{replica} stopped and no other replica of this cluster sees a majority of the masters");
-    let progress = Progress::in_progress(REASON, format!("the operator stopped: {gone}"));
+    let progress = stopped_by(replica);
     progress.ready(&mut conditions);
     conditions.set("Degraded", Truth::Unknown, REASON, "see Ready".into());
     conditions.set("Safe", Truth::Unknown, REASON, "see Ready".into());
