@@ -7,18 +7,17 @@
 pub mod agent;
 pub mod api;
 pub mod cli;
-pub mod clock;
 pub mod controller;
 pub mod demo;
-pub mod elector;
 pub mod inspect;
-pub mod lease;
-pub mod masters;
 pub mod operator;
 pub mod run;
 pub mod standalone;
 mod targets;
 pub mod telemetry;
+
+pub use redlock_client::{clock, elector, masters};
+pub use redlock_core as lease;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -19,17 +19,17 @@ mod lease;
 #[path = "redis/marks.rs"]
 mod marks;
 #[allow(dead_code, reason = "the simulation uses more of it")]
-#[path = "core/master.rs"]
+#[path = "../crates/redlock-core/tests/core/master.rs"]
 mod master;
 #[path = "redis/model.rs"]
 mod model;
 #[allow(dead_code, reason = "the simulation has more of them")]
-#[path = "core/plant.rs"]
+#[path = "../crates/redlock-core/tests/core/plant.rs"]
 mod plant;
 #[path = "redis/proxy.rs"]
 mod proxy;
 #[allow(dead_code, reason = "the simulation uses more of it")]
-#[path = "core/rate.rs"]
+#[path = "../crates/redlock-core/tests/core/rate.rs"]
 mod rate;
 #[path = "redis/rekey.rs"]
 mod rekey;

@@ -1,0 +1,7 @@
+//! Locks with fencing tokens on N independent Redis masters.
+
+pub mod clock;
+pub mod elector;
+pub mod masters;
+
+use redlock_core as lease;

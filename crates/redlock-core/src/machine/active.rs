@@ -1,0 +1,206 @@
+//! While the lock is held: renew in time, and end before anybody else can begin.
+
+use std::time::Duration;
+
+use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
+use crate::{Authority, ClusterId, FencingToken, Moment, Won, timing};
+
+impl Machine {
+    /// `lease_duration` is what the attempt carried.
+    pub(super) fn on_won(&mut self, won: Won, lease_duration: Duration, now: Moment, out: &mut Vec<Action>) {
+        let authority = Authority {
+            token: won.token,
+            valid_until: won.valid_until,
+        };
+        let held = self.held(authority, won.started, lease_duration);
+        let takeover = self.standby.takeover();
+        self.standby.forget(&self.terms.cluster);
+        let unwanted = self.terms.participation == Participation::Observe || now < self.standby.abstain_until;
+        if unwanted || now >= held.end() {
+            return self.undo(out);
+        }
+        self.state = State::Active(held);
+        out.push(Action::PublishActive {
+            authority,
+            won: Some((won, takeover)),
+        });
+        self.renew_if_due(now, out);
+    }
+
+    fn held(&self, authority: Authority, started: Moment, lease_duration: Duration) -> Held {
+        let timings = &self.terms.timings;
+        let interval = timings.renew_interval();
+        Held {
+            authority,
+            step_down_at: timings
+                .latest_end(authority.valid_until)
+                .min(started + timings.renew_deadline),
+            renew_at: if lease_duration == timings.lease_duration {
+                on_grid(started + interval, interval)
+            } else {
+                // The terms changed meanwhile: this lease may end before the new interval does.
+                started
+            },
+            renewing: None,
+            retries: false,
+        }
+    }
+
+    pub(super) fn renew_now(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if let State::Active(held) = &mut self.state {
+            held.renew_at = now;
+            self.renew_if_due(now, out);
+        }
+    }
+
+    /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
+    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, now: Moment, out: &mut Vec<Action>) {
+        let lease = held.renewing.unwrap_or(self.terms.timings.lease_duration);
+        let valid_until = started + lease - timing::drift(lease);
+        let authority = Authority {
+            valid_until,
+            ..held.authority
+        };
+        self.state = State::Active(self.held(authority, started, lease));
+        out.push(Action::PublishActive { authority, won: None });
+        self.renew_if_due(now, out);
+    }
+
+    /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
+    pub(super) fn on_undecided(&mut self, held: Held, now: Moment, out: &mut Vec<Action>) {
+        let held = Held {
+            renew_at: now + self.terms.timings.retry_period,
+            renewing: None,
+            retries: true,
+            ..held
+        };
+        self.state = State::Active(held);
+        out.push(Action::SleepUntil(held.next()));
+    }
+
+    pub(super) fn renew_if_due(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let State::Active(mut held) = self.state else {
+            return;
+        };
+        if held.renewing.is_none() && now >= held.renew_at {
+            let lease_duration = self.terms.timings.lease_duration;
+            // A renewal with a shorter duration cuts the keys down, so the authority must be cut down before it.
+            let cut = now + lease_duration - timing::drift(lease_duration);
+            if cut < held.authority.valid_until {
+                held.authority.valid_until = cut;
+                out.push(Action::PublishActive {
+                    authority: held.authority,
+                    won: None,
+                });
+            }
+            // Nor may a shorter renew deadline wait for the renewal to be won.
+            held.step_down_at = held.step_down_at.min(now + self.terms.timings.renew_deadline);
+            held.renewing = Some(lease_duration);
+            self.start(
+                Round::Renew {
+                    lease_duration,
+                    token: held.authority.token,
+                },
+                out,
+            );
+        }
+        self.state = State::Active(held);
+        out.push(Action::SleepUntil(held.next()));
+    }
+
+    /// Gives up a lease that ran out, or was not renewed by the renew deadline.
+    pub(super) fn end_if_over(&mut self, now: Moment, out: &mut Vec<Action>) {
+        let State::Active(held) = self.state else { return };
+        if now >= held.authority.valid_until {
+            self.end(EndReason::Expired, out);
+        } else if now >= held.step_down_at {
+            self.lose(EndReason::QuorumLost, now, out);
+        }
+    }
+
+    /// The local end of a lease that was not given up. Where it guards something, that is not undone yet, so the
+    /// lease is left to run out: deleted, it would let another cluster begin beside it.
+    pub(super) fn lose(&mut self, reason: EndReason, now: Moment, out: &mut Vec<Action>) {
+        if !self.terms.guards {
+            return self.end(reason, out);
+        }
+        let State::Active(held) = self.state else { return };
+        out.push(Action::PublishStandby {
+            ended: Some(reason),
+            holder: None,
+        });
+        self.standby.leave(held.authority.valid_until);
+        if self.closing {
+            return self.stop(out);
+        }
+        self.look_or_take(now, out);
+    }
+
+    /// The local end, published before the first byte of the release. From here on no renewal and no heal of this
+    /// lease is sent: the lock is acquired anew, with a new token.
+    pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
+        if let State::Active(_) = self.state {
+            out.push(Action::PublishStandby {
+                ended: Some(reason),
+                holder: None,
+            });
+            self.state = State::Ending;
+            self.start(Round::Release, out);
+        }
+    }
+
+    /// Gives up an attempt, won or not: its lease was never published, so there is no local end.
+    pub(super) fn undo(&mut self, out: &mut Vec<Action>) {
+        self.state = State::Ending;
+        self.start(Round::Undo, out);
+    }
+
+    pub(super) fn hand_over(
+        &mut self,
+        cluster: ClusterId,
+        token: Option<FencingToken>,
+        out: &mut Vec<Action>,
+    ) {
+        if let State::Active(held) = self.state
+            && token.is_none_or(|token| token == held.authority.token)
+        {
+            out.push(Action::PublishStandby {
+                ended: Some(EndReason::Reserved),
+                holder: None,
+            });
+            self.state = State::Ending;
+            self.start(Round::Reserve { cluster }, out);
+        }
+    }
+
+    /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
+    /// Unless something still runs: then the lease, and what is left of the reservation, may run out.
+    pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
+        if self.closing && self.terms.guards {
+            return self.stop(out);
+        }
+        self.start(Round::Release, out);
+    }
+
+    pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
+        if self.closing {
+            return self.stop(out);
+        }
+        self.state = State::Waiting;
+        self.look_or_take(now, out);
+    }
+}
+
+impl Held {
+    fn end(&self) -> Moment {
+        self.step_down_at.min(self.authority.valid_until)
+    }
+
+    fn next(&self) -> Moment {
+        if self.renewing.is_some() {
+            self.end()
+        } else {
+            self.end().min(self.renew_at)
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What stands in the way of a standby, and when a majority can be free.
+
+use super::{ClusterId, FencingToken, LeaseValue, Moment, Nonce, QuorumSize};
+
+/// What one master shows in the place of a lease that somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    Lease(LeaseValue),
+    /// A reservation: a cluster id, or `nobody`.
+    Reserved(String),
+    /// A lease in a text that this version cannot read.
+    Foreign(String),
+}
+
+impl Obstacle {
+    /// Whether two masters show the same lease or reservation. The grant number is the master's own.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Lease(a), Self::Lease(b)) => a.nonce == b.nonce,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// One master's account of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// `None`: free.
+    pub obstacle: Option<Obstacle>,
+    /// The latest moment at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
+    pub ends: Moment,
+    /// Free, and reserved for the own cluster.
+    pub reserved_for_us: bool,
+}
+
+impl Sighting {
+    pub const FREE: Self = Self {
+        obstacle: None,
+        ends: Moment::from_nanos(0),
+        reserved_for_us: false,
+    };
+    pub const OURS: Self = Self {
+        reserved_for_us: true,
+        ..Self::FREE
+    };
+
+    #[must_use]
+    pub const fn blocked(obstacle: Obstacle, ends: Moment) -> Self {
+        Self {
+            obstacle: Some(obstacle),
+            ends,
+            reserved_for_us: false,
+        }
+    }
+}
+
+/// What the masters show of one lock, in one round. A master without a sighting is unknown.
+#[derive(Clone, Debug)]
+pub struct View {
+    size: QuorumSize,
+    seen: Vec<(usize, Sighting)>,
+}
+
+impl View {
+    #[must_use]
+    pub const fn new(size: QuorumSize) -> Self {
+        Self {
+            size,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Enters what a master shows; a second account of the same master does not count.
+    pub fn record(&mut self, master: usize, sighting: Sighting) {
+        if master < self.size.masters() && self.seen.iter().all(|(m, _)| *m != master) {
+            self.seen.push((master, sighting));
+        }
+    }
+
+    pub fn known(&self) -> impl Iterator<Item = &Sighting> {
+        self.seen.iter().map(|(_, sighting)| sighting)
+    }
+
+    #[must_use]
+    pub fn unknown(&self) -> usize {
+        self.size.masters() - self.known().count()
+    }
+
+    /// Whether a majority answered.
+    #[must_use]
+    pub fn decided(&self) -> bool {
+        self.known().count() >= self.size.majority()
+    }
+
+    /// Whether a majority will have answered once `outstanding` more masters have.
+    #[must_use]
+    pub fn can_be_decided(&self, outstanding: usize) -> bool {
+        self.known().count() + outstanding >= self.size.majority()
+    }
+
+    /// When a majority can be free: the M-th smallest end, where a free master counts as now and an unknown one as
+    /// never. `None` while too few masters are known.
+    #[must_use]
+    pub fn free_at(&self) -> Option<Moment> {
+        let mut ends: Vec<Moment> = self.known().map(|s| s.ends).collect();
+        ends.sort_unstable();
+        ends.get(self.size.majority() - 1).copied()
+    }
+
+    /// Whether a majority is free.
+    #[must_use]
+    pub fn free(&self) -> bool {
+        self.known().filter(|s| s.obstacle.is_none()).count() >= self.size.majority()
+    }
+
+    fn most(&self) -> Option<(&Obstacle, usize)> {
+        let obstacles = || self.known().filter_map(|s| s.obstacle.as_ref());
+        obstacles()
+            .map(|one| (one, obstacles().filter(|o| o.is(one)).count()))
+            .max_by_key(|(_, n)| *n)
+    }
+
+    /// Whether a majority shows the same lease or reservation. If not, and it is not free either, candidates split
+    /// the masters between them: a clash, or what is left of one.
+    #[must_use]
+    pub fn blocked(&self) -> bool {
+        self.most().is_some_and(|(_, n)| n >= self.size.majority())
+    }
+
+    /// Who holds it: the lease that a majority shows.
+    #[must_use]
+    pub fn holder(&self) -> Option<Holder> {
+        let (obstacle, count) = self.most()?;
+        let Obstacle::Lease(lease) = obstacle else {
+            return None;
+        };
+        if count < self.size.majority() {
+            return None;
+        }
+        let same = |s: &&Sighting| s.obstacle.as_ref().is_some_and(|o| o.is(obstacle));
+        let grants = || {
+            self.known().filter_map(|s| match &s.obstacle {
+                Some(Obstacle::Lease(l)) if l.nonce == lease.nonce => Some(l.grant),
+                _ => None,
+            })
+        };
+        // What a majority granted needed no confirm. Else the greatest was confirmed.
+        let shared = grants().find(|g| grants().filter(|other| other == g).count() >= self.size.majority());
+        Some(Holder {
+            cluster: lease.cluster.clone(),
+            identity: lease.identity.to_string(),
+            nonce: lease.nonce,
+            token: FencingToken(shared.or_else(|| grants().max()).unwrap_or(lease.grant)),
+            ends: self
+                .known()
+                .filter(same)
+                .map(|s| s.ends)
+                .max()
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Whether a majority is free and reserved for the own cluster.
+    #[must_use]
+    pub fn reserved_for_us(&self) -> bool {
+        self.known().filter(|s| s.reserved_for_us).count() >= self.size.majority()
+    }
+}
+
+/// Who holds a lock, by the account of a majority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub cluster: ClusterId,
+    pub identity: String,
+    /// Tells one lease from the next of the same holder.
+    pub nonce: Nonce,
+    /// By the grant numbers seen; while some masters are unknown it may not be the holder's own.
+    pub token: FencingToken,
+    /// When the lease ends if it is not renewed.
+    pub ends: Moment,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HolderIdentity;
+
+    fn lease(nonce: u128, grant: u64, ends: u64) -> Sighting {
+        let value = LeaseValue {
+            cluster: ClusterId::new("eu-1", "u").unwrap(),
+            identity: HolderIdentity::parse("a").unwrap(),
+            nonce: Nonce(nonce),
+            grant,
+        };
+        Sighting::blocked(Obstacle::Lease(value), Moment::from_nanos(ends))
+    }
+
+    fn view(n: usize, seen: &[Option<Sighting>]) -> View {
+        let mut view = View::new(QuorumSize::new(n).unwrap());
+        for (master, sighting) in seen.iter().enumerate() {
+            if let Some(sighting) = sighting {
+                view.record(master, sighting.clone());
+            }
+        }
+        view
+    }
+
+    #[test]
+    fn free_at_is_the_mth_smallest_end() {
+        let free = || Some(Sighting::FREE);
+        for (n, seen, expected) in [
+            (3, vec![free(), free(), Some(lease(1, 1, 9))], Some(0)),
+            (
+                3,
+                vec![free(), Some(lease(1, 1, 9)), Some(lease(1, 1, 7))],
+                Some(7),
+            ),
+            (3, vec![Some(lease(1, 1, 9)), None, None], None),
+            (
+                5,
+                vec![free(), free(), Some(lease(1, 1, 5)), Some(lease(1, 1, 9)), None],
+                Some(5),
+            ),
+        ] {
+            assert_eq!(
+                view(n, &seen).free_at(),
+                expected.map(Moment::from_nanos),
+                "{n} {seen:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_split_is_a_clash_and_blocks_nobody() {
+        let split = [Some(lease(1, 1, 9)), Some(lease(2, 1, 9)), Some(Sighting::FREE)];
+        assert!(!view(3, &split).blocked());
+        assert!(!view(3, &[Some(lease(1, 1, 9)), Some(Sighting::FREE), None]).blocked());
+        assert!(view(3, &[Some(lease(1, 1, 9)), Some(lease(1, 2, 9)), None]).blocked());
+    }
+
+    #[test]
+    fn the_holder_is_who_a_majority_shows() {
+        let v = view(
+            3,
+            &[Some(lease(1, 4, 9)), Some(lease(1, 7, 8)), Some(lease(2, 9, 9))],
+        );
+        let holder = v.holder().unwrap();
+        assert_eq!(
+            (holder.token, holder.ends),
+            (FencingToken(7), Moment::from_nanos(9))
+        );
+        assert!(view(3, &[Some(lease(1, 4, 9)), None, None]).holder().is_none());
+    }
+}

@@ -1,0 +1,294 @@
+//! What goes wrong, and its end.
+
+use std::time::Duration;
+
+use redlock_core::{ClusterId, Event, Farewell, Mark, Participation};
+
+use crate::{
+    rate::{MS, SECOND},
+    world::{CALM, EPOCH, LONG, LONGEST, SHORT, STOPPING, Weather, What, World},
+};
+
+impl World {
+    /// Rough weather, and a fault every few hundred milliseconds.
+    pub(crate) fn storm(&mut self) {
+        self.weather = Weather {
+            loss: self.rng.f64() * if self.hand_overs { 0.3 } else { 0.05 },
+            duplicate: self.rng.f64() * 0.05,
+            slow: self.rng.f64() * 0.1,
+        };
+        self.at(self.now, What::Fault);
+        self.at(self.now, What::Slot);
+    }
+
+    pub(crate) fn fault(&mut self) {
+        if !self.storms() {
+            return;
+        }
+        let (candidate, master) = (
+            self.rng.usize(..self.candidates.len()),
+            self.rng.usize(..self.masters.len()),
+        );
+        let later = |rng: &mut fastrand::Rng, ms: u64| rng.u64(1..ms) * MS;
+        let fault = if self.hand_overs {
+            [0, 1, 2, 8, 10, 10, 10, 10, 15, 8][self.rng.usize(..10)]
+        } else {
+            self.rng.u32(..18)
+        };
+        match fault {
+            0 => {
+                self.count("partition");
+                self.cut[candidate][master] ^= true;
+            }
+            1 => {
+                self.count("partition from all masters");
+                let cut = self.rng.bool();
+                self.cut[candidate].fill(cut);
+            }
+            2 => {
+                self.count("lost connection");
+                self.candidates[candidate].connections[master] += 1;
+            }
+            3 if self.paused[candidate] <= self.now => {
+                self.paused[candidate] = self.now + later(&mut self.rng, 4_000);
+                let ends = self.candidates[candidate].authority_ends();
+                if ends.is_some_and(|ends| self.now < ends && ends < self.paused[candidate]) {
+                    self.count("pause past the lease");
+                }
+            }
+            4 if self.hung[master].is_none() && !self.down[master] => {
+                self.count("hung master");
+                self.hung[master] = Some(Vec::new());
+                let at = self.now + later(&mut self.rng, 1_500);
+                self.at(at, What::Resume { master });
+            }
+            5 | 6 if self.may_lose(master) => match self.rng.u32(..3) {
+                0 => {
+                    self.count("FLUSHALL");
+                    self.lose_memory(master);
+                }
+                keeps => {
+                    if keeps == 1 {
+                        self.count("crash of a master that keeps its memory");
+                    } else {
+                        self.count("crash of a master without memory");
+                        self.masters[master].forget();
+                    }
+                    self.down[master] = true;
+                    let (at, probe) = (self.now + later(&mut self.rng, 2_000), self.masters[master].probe);
+                    self.at(at, What::Back { master, probe });
+                }
+            },
+            7 if self.candidates[candidate].alive() => {
+                if self.rng.bool() {
+                    self.count("crash of a candidate");
+                    self.candidates[candidate].crash();
+                } else {
+                    if self.candidates[candidate].authority(self.now).is_some() {
+                        self.count("death of a holder's elector");
+                    }
+                    self.candidates[candidate].elector_dies();
+                }
+            }
+            8 | 16 if !self.candidates[candidate].alive() && self.paused[candidate] <= self.now => {
+                self.start(candidate);
+            }
+            9 => {
+                let timings = [SHORT, LONG, STOPPING][self.rng.usize(..3)];
+                let mut terms = self.terms(candidate, timings);
+                terms.participation = match self.rng.u32(..5) {
+                    0 => Participation::Observe,
+                    1 => Participation::SucceedSibling,
+                    _ => Participation::Contend,
+                };
+                terms.ordered_delay = Duration::from_millis(self.rng.u64(..2) * 300);
+                self.tell(candidate, Event::SpecChanged(terms));
+            }
+            10 => {
+                // After a mark that all has stopped, it steps down by itself.
+                if self.rng.u32(..3) == 0 {
+                    let out = self.candidates[candidate].mark(self.now, Mark::Clean);
+                    self.carry(candidate, out);
+                }
+                let event = if self.rng.bool() {
+                    Event::StepDown {
+                        abstain: Duration::from_millis(self.rng.u64(..500)),
+                    }
+                } else {
+                    self.count("reservation");
+                    let to = if self.rng.bool() { "east" } else { "west" };
+                    Event::HandOver {
+                        to: ClusterId::new(to, to).unwrap(),
+                        token: None,
+                    }
+                };
+                self.tell(candidate, event);
+            }
+            11 if self.rng.u32(..4) == 0 => {
+                self.count("break");
+                self.break_lock();
+            }
+            12 => {
+                self.count("partition of replies alone");
+                self.deaf[candidate][master] ^= true;
+            }
+            13 if self.steps => {
+                self.count("clock step of a master");
+                let clock = &mut self.masters[master].clock;
+                let step = self.rng.u64(..5_000) * MS;
+                clock.offset = if self.rng.bool() {
+                    clock.offset + step
+                } else {
+                    clock.offset - step
+                };
+            }
+            15 => self.shut_down(candidate),
+            17 if self.paused[candidate] <= self.now && self.candidates[candidate].alive() => {
+                let nanos = 500 * MS + later(&mut self.rng, 4_000);
+                self.stop_clock(candidate, nanos);
+            }
+            14 if self.total_losses && self.rng.u32(..4) == 0 => {
+                for master in 0..self.masters.len() {
+                    if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
+                        self.lose_memory(master);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let at = self.now + later(&mut self.rng, 300);
+        self.at(at, What::Fault);
+    }
+
+    /// A renewal under way may be interrupted by other timings.
+    pub(crate) fn interrupt_renewal(&mut self, candidate: usize) {
+        if self.storms() && self.candidates[candidate].state() == Some("renewing") && self.rng.u32(..64) == 0
+        {
+            let timings = [SHORT, LONG, STOPPING][self.rng.usize(..3)];
+            let event = Event::SpecChanged(self.terms(candidate, timings));
+            let (at, life) = (self.now + self.rng.u64(..3 * MS), self.candidates[candidate].life);
+            self.at(
+                at,
+                What::Tell {
+                    candidate,
+                    life,
+                    event,
+                },
+            );
+        }
+    }
+
+    /// An attempt under way may be interrupted by a shutdown: the state that random faults rarely meet.
+    pub(crate) fn interrupt_attempt(&mut self, candidate: usize) {
+        if self.storms() && self.candidates[candidate].state() == Some("acquiring") && self.rng.u32(..64) == 0
+        {
+            let (at, life) = (self.now + self.rng.u64(..3 * MS), self.candidates[candidate].life);
+            self.at(at, What::ShutDown { candidate, life });
+        }
+    }
+
+    /// A graceful shutdown, in whatever state the candidate is.
+    pub(crate) fn shut_down(&mut self, candidate: usize) {
+        let state = self.candidates[candidate].state();
+        let Some(fault) = state.and_then(shutdown_while) else {
+            return;
+        };
+        // A shutdown that a pause delayed beyond the storm would leave no one to enter.
+        if self.paused[candidate] > self.now || !self.storms() {
+            return;
+        }
+        self.count(fault);
+        let farewell = [Farewell::Release, Farewell::Reserve, Farewell::Abandon][self.rng.usize(..3)];
+        let out = self.candidates[candidate].event(self.now, self.rng.u64(..), Event::Shutdown(farewell));
+        self.carry(candidate, out);
+    }
+
+    /// Whoever is there may claim the slot that came due last, again and again, each for the Job of its own cluster.
+    pub(crate) fn slot(&mut self) {
+        const EVERY: u64 = 250 * MS;
+        const SECONDS: u64 = 10;
+        let slot = (EPOCH + self.now) / (SECONDS * SECOND) * SECONDS;
+        for candidate in 0..self.candidates.len() {
+            if self.rng.u32(..4) == 0 {
+                let job = u32::try_from(candidate % 2).unwrap();
+                let out = self.candidates[candidate].claim(self.now, slot, Some(job));
+                self.carry(candidate, out);
+            }
+        }
+        if self.storms() {
+            let at = self.now + EVERY;
+            self.at(at, What::Slot);
+        }
+    }
+
+    fn storms(&self) -> bool {
+        self.weather.slow > 0.0
+    }
+
+    /// No more than f at a time are without a vote.
+    fn may_lose(&self, master: usize) -> bool {
+        let without = (0..self.masters.len()).filter(|m| self.down[*m] || !self.masters[*m].sealed);
+        without.count() < self.size.tolerated() && self.hung[master].is_none() && !self.down[master]
+    }
+
+    fn break_lock(&mut self) {
+        let longest_ms = u64::try_from(LONGEST.as_millis()).unwrap();
+        for master in 0..self.masters.len() {
+            if !self.down[master] && self.hung[master].is_none() {
+                self.masters[master].run(self.now, u64::MAX, &crate::master::Op::Break { longest_ms });
+            }
+        }
+    }
+
+    /// Everything heals, but for up to f masters that stay down or hung; everybody contends.
+    pub(crate) fn calm(&mut self) {
+        self.weather = CALM;
+        // What reached a stopped process is still to be taken, in the order of its arrival.
+        let resumed = self.paused.iter().copied().max().unwrap_or(0).max(self.now) + MS;
+        self.run_until(resumed);
+        for master in 0..self.masters.len() {
+            if self.down[master] {
+                self.back(master, self.masters[master].probe);
+            }
+            self.resume(master);
+        }
+        let unsealed = self.masters.iter().filter(|m| !m.sealed).count();
+        let sealed: Vec<usize> = (0..self.masters.len())
+            .filter(|m| self.masters[*m].sealed)
+            .collect();
+        for master in sealed
+            .into_iter()
+            .take(self.size.tolerated().saturating_sub(unsealed))
+        {
+            match self.rng.u32(..3) {
+                0 => self.down[master] = true,
+                1 => self.hung[master] = Some(Vec::new()),
+                _ => {}
+            }
+        }
+        for candidate in 0..self.candidates.len() {
+            self.cut[candidate].fill(false);
+            self.deaf[candidate].fill(false);
+            if self.candidates[candidate].alive() && !self.candidates[candidate].leaving {
+                let terms = self.terms(candidate, SHORT);
+                self.tell(candidate, Event::SpecChanged(terms));
+                self.tell(candidate, Event::QuorumBack);
+            } else {
+                self.start(candidate);
+            }
+        }
+    }
+}
+
+/// The fault that a shutdown in this state of the machine counts as.
+fn shutdown_while(state: &str) -> Option<&'static str> {
+    Some(match state {
+        "waiting" => "shutdown while waiting",
+        "observing" => "shutdown while observing",
+        "acquiring" => "shutdown while acquiring",
+        "active" => "shutdown while active",
+        "renewing" => "shutdown while renewing",
+        "ending" => "shutdown while ending",
+        _ => return None,
+    })
+}

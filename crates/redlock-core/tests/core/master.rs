@@ -1,0 +1,271 @@
+//! A model of one master: what the scripts under `src/masters/scripts` do, on one lock. `tests/redis/model.rs` holds it
+//! against a real one.
+
+#[path = "master/op.rs"]
+mod op;
+#[path = "master/registers.rs"]
+mod registers;
+
+use redlock_core::{LeaseValue, Obstacle};
+
+pub(crate) use self::{
+    op::{Answer, Op, Reply},
+    registers::{Job, Registers},
+};
+use crate::{
+    plant::Plant,
+    rate::{Instant, MS, Rate},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Master {
+    pub(crate) clock: Rate,
+    /// The probe of its quarantine, the last one if it is sealed.
+    pub(crate) probe: u64,
+    pub(crate) sealed: bool,
+    pub(crate) registers: Registers,
+    /// With the millisecond of the own clock in which the key is alive for the last time.
+    lease: Option<(LeaseValue, u64)>,
+    reserved: Option<(String, u64)>,
+    pub(crate) plant: Plant,
+}
+
+pub(crate) fn mine(value: &LeaseValue, stem: &LeaseValue) -> bool {
+    (value.nonce, &value.identity, &value.cluster) == (stem.nonce, &stem.identity, &stem.cluster)
+}
+
+/// The name of a cluster may change; its UID does not.
+fn same_cluster(one: &str, other: &str) -> bool {
+    let uid = |text: &str| text.split_once('/').map(|(_, uid)| uid.to_owned());
+    uid(one).is_some() && uid(one) == uid(other)
+}
+
+impl Master {
+    pub(crate) fn new(clock: Rate, plant: Plant) -> Self {
+        Self {
+            clock,
+            probe: 0,
+            sealed: true,
+            registers: Registers::default(),
+            lease: None,
+            reserved: None,
+            plant,
+        }
+    }
+
+    /// Another process, with the same data: it has no vote until it is sealed again.
+    pub(crate) fn restart(&mut self) {
+        self.probe += 1;
+        self.sealed = self.plant == Plant::NoSeal;
+    }
+
+    /// Loses all that it knew.
+    pub(crate) fn forget(&mut self) {
+        self.restart();
+        (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
+    }
+
+    pub(crate) fn seal(&mut self, floor: &Registers) {
+        if self.plant != Plant::FloorNotRestored {
+            self.registers = self.registers.merged(floor, self.plant);
+        }
+        self.sealed = true;
+    }
+
+    pub(crate) fn micros(&self, at: Instant) -> u64 {
+        self.clock.nanos(at) / 1_000
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        self.clock.nanos(at) / MS
+    }
+
+    /// The lease that is alive.
+    pub(crate) fn lease(&self, at: Instant) -> Option<&LeaseValue> {
+        let alive = |(_, last): &&(LeaseValue, u64)| self.millis(at) <= *last;
+        self.lease.as_ref().filter(alive).map(|(value, _)| value)
+    }
+
+    /// How long the lease lives, in nanoseconds.
+    pub(crate) fn left(&self, at: Instant) -> u64 {
+        self.lease(at)
+            .and(self.lease.as_ref())
+            .map_or(0, |(_, last)| (last + 1 - self.millis(at)) * MS)
+    }
+
+    /// Whether a key ends in this time, in milliseconds of the own clock.
+    #[allow(dead_code, reason = "for the comparison with a real server")]
+    pub(crate) fn ends_between(&self, from: u64, to: u64) -> bool {
+        let lasts = [
+            self.lease.as_ref().map(|(_, last)| last),
+            self.reserved.as_ref().map(|(_, last)| last),
+        ];
+        lasts
+            .into_iter()
+            .flatten()
+            .any(|last| (from..=to).contains(&(last + 1)))
+    }
+
+    pub(crate) fn reservation(&self, at: Instant) -> Option<&str> {
+        let alive = |(_, last): &&(String, u64)| self.millis(at) <= *last;
+        self.reserved
+            .as_ref()
+            .filter(alive)
+            .map(|(cluster, _)| cluster.as_str())
+    }
+
+    fn obstacle(&self, at: Instant, hold: Option<&str>) -> Option<Answer> {
+        let left = |last: u64| last - self.millis(at);
+        let reserved_left = hold
+            .and(self.reserved.as_ref())
+            .map_or(0, |(_, last)| left(*last));
+        match (self.lease(at), &self.lease, hold) {
+            (Some(value), Some((_, last)), _) => Some(Answer::Obstacle(
+                Obstacle::Lease(value.clone()),
+                left(*last).max(reserved_left),
+            )),
+            (_, _, Some(hold)) => Some(Answer::Obstacle(
+                Obstacle::Reserved(hold.to_owned()),
+                reserved_left,
+            )),
+            _ => None,
+        }
+    }
+
+    /// Whether something was written since.
+    pub(crate) fn differs(&self, before: &Self) -> bool {
+        (&self.lease, &self.reserved, &self.registers) != (&before.lease, &before.reserved, &before.registers)
+    }
+
+    /// Runs one script. `not_after` in microseconds of the own clock.
+    pub(crate) fn run(&mut self, at: Instant, not_after: u64, op: &Op) -> Reply {
+        let mut published = false;
+        let late = self.micros(at) > not_after && self.plant != Plant::NoNotAfter;
+        let answer = if !self.sealed || late {
+            Answer::Unknown
+        } else {
+            self.execute(at, op, &mut published)
+        };
+        Reply {
+            answer,
+            time: self.micros(at),
+            counter: self.registers.counter,
+            marks: self.registers.marks(),
+            published,
+        }
+    }
+
+    fn execute(&mut self, at: Instant, op: &Op, published: &mut bool) -> Answer {
+        let now = self.millis(at);
+        let found = self.lease(at).cloned();
+        let reservation = self.reservation(at).map(str::to_owned);
+        let foreign = |cluster: &str| reservation.as_deref().filter(|hold| !same_cluster(hold, cluster));
+        match op {
+            Op::Grant {
+                stem,
+                floor,
+                lease_ms,
+            } => {
+                if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
+                    return Answer::Granted(value.grant);
+                }
+                if let Some(obstacle) = self.obstacle(at, foreign(&stem.cluster.to_string())) {
+                    return obstacle;
+                }
+                self.registers.counter = self.registers.counter.max(*floor) + 1;
+                let value = LeaseValue {
+                    grant: self.registers.counter,
+                    ..stem.clone()
+                };
+                self.lease = Some((value, now + lease_ms));
+                Answer::Granted(self.registers.counter)
+            }
+            Op::Confirm { value, token } => {
+                if found.as_ref() != Some(value) {
+                    return Answer::NotDone;
+                }
+                self.registers.counter = self.registers.counter.max(*token);
+                Answer::Done
+            }
+            Op::Renew {
+                stem,
+                token,
+                lease_ms,
+            } => {
+                let hold = foreign(&stem.cluster.to_string()).map(str::to_owned);
+                if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
+                    return self.obstacle(at, hold.as_deref()).unwrap();
+                }
+                match (&mut self.lease, found) {
+                    (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
+                    _ => {
+                        self.registers.counter = self.registers.counter.max(*token);
+                        self.lease = Some((
+                            LeaseValue {
+                                grant: *token,
+                                ..stem.clone()
+                            },
+                            now + lease_ms,
+                        ));
+                    }
+                }
+                Answer::Done
+            }
+            Op::Release {
+                stem,
+                publish,
+                keep_reservation,
+            } => {
+                let Some(value) = found else {
+                    return Answer::NotDone;
+                };
+                if !mine(&value, stem) && self.plant != Plant::UndoOfOthers {
+                    return Answer::NotDone;
+                }
+                self.lease = None;
+                *published = *publish;
+                if !keep_reservation
+                    && reservation.is_some_and(|hold| same_cluster(&hold, &stem.cluster.to_string()))
+                {
+                    self.reserved = None;
+                }
+                Answer::Done
+            }
+            Op::Reserve { stem, cluster } => {
+                // One for the own cluster is the one by which the lock came here: it is replaced.
+                let theirs = foreign(cluster).and(foreign(&stem.cluster.to_string()));
+                if !found.as_ref().is_some_and(|value| mine(value, stem)) || theirs.is_some() {
+                    return Answer::NotDone;
+                }
+                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
+                self.reserved = Some((cluster.clone(), last));
+                *published = true;
+                Answer::Done
+            }
+            Op::Observe { cluster } => match self.obstacle(at, foreign(cluster)) {
+                Some(obstacle) => obstacle,
+                None if reservation.is_some() => Answer::Ours,
+                None => Answer::Done,
+            },
+            Op::Break { longest_ms } => {
+                if self.plant == Plant::BreakDeletes {
+                    self.lease = None;
+                    return Answer::Done;
+                }
+                self.reserved = Some(("nobody".to_owned(), now + longest_ms));
+                Answer::Done
+            }
+            Op::Mark { stem, token, mark } => {
+                if !found.as_ref().is_some_and(|value| mine(value, stem)) {
+                    return Answer::NotDone;
+                }
+                self.registers.mark(*token, *mark, self.plant);
+                Answer::Done
+            }
+            Op::Claim { slot, job } => match self.registers.claim(*slot, *job) {
+                true => Answer::Done,
+                false => Answer::NotDone,
+            },
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Numbers that only grow: what a seal restores.
+
+use redlock_core::{DeclaredDelay, Mark, Marks};
+
+use crate::plant::Plant;
+
+/// The uid of a Job; none is nobody's, that of a tie.
+pub(crate) type Job = Option<u32>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub(crate) counter: u64,
+    pub(crate) slot: (u64, Job),
+    pub(crate) slot_floor: u64,
+    pub(crate) held: u64,
+    pub(crate) clean: u64,
+    pub(crate) held_floor: u64,
+    pub(crate) delay: DeclaredDelay,
+}
+
+impl Registers {
+    /// Register by register the greater.
+    pub(crate) fn merged(&self, other: &Self, plant: Plant) -> Self {
+        let slot = if self.slot.0 == other.slot.0 && self.slot.1 != other.slot.1 {
+            match plant {
+                Plant::TieToOne => self.slot.max(other.slot),
+                _ => (self.slot.0, None),
+            }
+        } else {
+            self.slot.max(other.slot)
+        };
+        Self {
+            counter: self.counter.max(other.counter),
+            slot: if plant == Plant::SlotsNotRestored {
+                self.slot
+            } else {
+                slot
+            },
+            slot_floor: self.slot_floor.max(other.slot_floor),
+            held: self.held.max(other.held),
+            clean: self.clean.max(other.clean),
+            held_floor: self.held_floor.max(other.held_floor),
+            delay: self.delay.max(other.delay),
+        }
+    }
+
+    /// The greatest `held` of a lock is never below the floor.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks {
+            held: self.held.max(self.held_floor),
+            clean: self.clean,
+            delay: self.delay,
+        }
+    }
+
+    pub(super) fn mark(&mut self, token: u64, mark: Mark, plant: Plant) {
+        match mark {
+            Mark::Clean => self.clean = token.max(self.clean),
+            Mark::Held { delay } => {
+                self.held = token.max(self.held);
+                let milliseconds = u64::try_from(delay.as_millis()).unwrap();
+                let delay = DeclaredDelay { token, milliseconds };
+                self.delay = match plant {
+                    Plant::DelayLowered if self.delay.token == token => delay,
+                    _ => delay.max(self.delay),
+                };
+            }
+        }
+    }
+
+    pub(super) fn claim(&mut self, slot: u64, job: Job) -> bool {
+        if slot <= self.slot_floor {
+            return false;
+        }
+        if slot > self.slot.0 {
+            self.slot = (slot, job);
+            return true;
+        }
+        job.is_some() && self.slot == (slot, job)
+    }
+}

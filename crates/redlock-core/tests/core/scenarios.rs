@@ -1,0 +1,122 @@
+//! Orders of events that the random storm meets too seldom: short runs by a good network, from many seeds.
+
+use std::time::Duration;
+
+use redlock_core::{Event, Farewell};
+
+use crate::{
+    plant::Plant,
+    rate::{Instant, MS},
+    world::{LONGEST, SHORT, World, nanos},
+};
+
+const SEEDS: std::ops::Range<u64> = 1..400;
+
+/// All candidates run, one of them holds the lock, and the others have seen its lease and a renewal of it.
+fn held(seed: u64, plant: Plant) -> (World, usize) {
+    let mut world = World::new(seed, plant);
+    // Not beyond the drift, as in some storms.
+    world.candidates[0].clock.parts_per_million = 0;
+    for candidate in 0..world.candidates.len() {
+        world.start(candidate);
+    }
+    let settled = world.now + 2 * nanos(LONGEST);
+    world.run_until(settled);
+    let random = world.rng.u64(..nanos(SHORT.lease_duration));
+    world.run_until(settled + random);
+    let holder = holders(&world).first().copied();
+    (world, holder.expect("a holder by a good network"))
+}
+
+fn holders(world: &World) -> Vec<usize> {
+    let all = 0..world.candidates.len();
+    all.filter(|c| world.candidates[*c].authority(world.now).is_some())
+        .collect()
+}
+
+/// Whether two candidates hold the lock at any millisecond until `end`.
+fn overlaps(world: &mut World, end: Instant) -> bool {
+    while world.now < end {
+        let next = world.now + MS;
+        world.run_until(next);
+        if holders(world).len() > 1 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The holder may hear no master any more: then it counts on its lease to the end.
+fn common_step_overlaps(seed: u64) -> bool {
+    let (mut world, holder) = held(seed, Plant::Nothing);
+    // The masters forget a lease that is held: S3 cannot hold.
+    world.checks.check_only_tokens();
+    let cut_off = world.rng.bool();
+    world.cut[holder].fill(cut_off);
+    let step = nanos(LONGEST) + world.rng.u64(..nanos(LONGEST));
+    for master in &mut world.masters {
+        master.clock.offset += step;
+    }
+    let end = world.now + 3 * nanos(LONGEST);
+    overlaps(&mut world, end)
+}
+
+#[test]
+fn common_clock_step_of_all_masters_gives_no_second_holder() {
+    let found: Vec<u64> = SEEDS.filter(|seed| common_step_overlaps(*seed)).collect();
+    assert!(found.is_empty(), "two holders with the seeds {found:?}");
+}
+
+/// After a release, the first candidate that makes an attempt shuts down before it knows the end of it. How long
+/// nobody holds the lock then; none where no candidate is left, or no attempt was interrupted.
+fn unheld_after_an_attempt_is_given_up(seed: u64, plant: Plant) -> Option<Instant> {
+    let (mut world, holder) = held(seed, plant);
+    if world.candidates.len() < 3 {
+        return None;
+    }
+    let abstain = Duration::from_nanos(8 * nanos(LONGEST));
+    world.tell(holder, Event::StepDown { abstain });
+    let released = world.now;
+    let acquiring = |world: &World| {
+        let all = 0..world.candidates.len();
+        all.into_iter()
+            .find(|c| world.candidates[*c].state() == Some("acquiring"))
+    };
+    let leaver = loop {
+        let next = world.now + MS / 10;
+        world.run_until(next);
+        match acquiring(&world) {
+            Some(candidate) => break candidate,
+            None if world.now > released + 100 * MS => return None,
+            None => {}
+        }
+    };
+    let soon = world.now + world.rng.u64(..2 * MS);
+    world.run_until(soon);
+    if world.candidates[leaver].state() != Some("acquiring") {
+        return None;
+    }
+    world.tell(leaver, Event::Shutdown(Farewell::Release));
+    let given_up = world.now;
+    while holders(&world).is_empty() && world.now < given_up + 2 * nanos(LONGEST) {
+        let next = world.now + MS;
+        world.run_until(next);
+    }
+    assert_eq!(world.checks.broken, None, "seed {seed}");
+    Some(world.now - given_up)
+}
+
+/// A few clashes, each retried after at most the retry period.
+const SOON: Instant = 700 * MS;
+
+fn delayed(plant: Plant) -> Vec<(u64, Instant)> {
+    let unheld = |seed| Some((seed, unheld_after_an_attempt_is_given_up(seed, plant)?));
+    let all: Vec<_> = SEEDS.filter_map(unheld).collect();
+    assert!(all.len() > 20, "only {} attempts were interrupted", all.len());
+    all.into_iter().filter(|(_, unheld)| *unheld > SOON).collect()
+}
+
+#[test]
+fn attempt_that_is_given_up_does_not_delay_the_next_holder() {
+    assert_eq!(delayed(Plant::Nothing), []);
+}

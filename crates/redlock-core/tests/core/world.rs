@@ -1,0 +1,452 @@
+//! Virtual time, the network between candidates and masters, and the events of both.
+
+#[path = "world/clock.rs"]
+mod clock;
+#[path = "world/event.rs"]
+mod event;
+#[path = "world/network.rs"]
+mod network;
+#[path = "world/seal.rs"]
+mod seal;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
+};
+
+use redlock_core::{Event, Mark, Participation, QuorumSize, Terms, Timings};
+
+pub(crate) use self::event::What;
+use self::{clock::Stopped, event::Request};
+use crate::{
+    candidate::{Candidate, Out},
+    checks::Checks,
+    master::Master,
+    plant::Plant,
+    rate::{Instant, MS, Rate, SECOND},
+};
+
+pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
+pub(crate) const LONG: Timings = timings(3_000, 1_500, 250);
+/// What runs takes long to stop.
+pub(crate) const STOPPING: Timings = Timings {
+    stop: Duration::from_millis(1_500),
+    ..timings(3_000, 1_000, 200)
+};
+pub(crate) const LONGEST: Duration = Duration::from_secs(3);
+pub(crate) const ACQUIRE_LIMIT: Duration = Duration::from_millis(400);
+/// What a wall clock that is right shows at the beginning.
+pub(crate) const EPOCH: Instant = 1_700_000_000 * SECOND;
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_millis(150);
+
+const fn timings(lease: u64, renew_deadline: u64, retry: u64) -> Timings {
+    Timings {
+        lease_duration: Duration::from_millis(lease),
+        renew_deadline: Duration::from_millis(renew_deadline),
+        retry_period: Duration::from_millis(retry),
+        stop: Duration::ZERO,
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap()
+}
+
+/// How bad the network is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    pub(crate) loss: f64,
+    pub(crate) duplicate: f64,
+    pub(crate) slow: f64,
+}
+
+pub(crate) const CALM: Weather = Weather {
+    loss: 0.0,
+    duplicate: 0.0,
+    slow: 0.0,
+};
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) rng: fastrand::Rng,
+    /// For the delays that are declared, apart from what the network does.
+    delays: fastrand::Rng,
+    pub(crate) plant: Plant,
+    pub(crate) size: QuorumSize,
+    pub(crate) masters: Vec<Master>,
+    /// The planted second server of the first master's name, by the same clock.
+    twin: Option<Master>,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) checks: Checks,
+    pub(crate) weather: Weather,
+    queue: BinaryHeap<Reverse<(Instant, u32, u64)>>,
+    events: BTreeMap<u64, What>,
+    next: u64,
+    /// Until when a candidate's process is stopped.
+    pub(crate) paused: Vec<Instant>,
+    /// Of each candidate, the last time that its clock stood still with its process.
+    pub(crate) stopped: Vec<Option<Stopped>>,
+    /// When each candidate heard each master last.
+    pub(crate) heard: Vec<Vec<Instant>>,
+    /// Requests that wait in the sockets of a stopped master.
+    pub(crate) hung: Vec<Option<Vec<Request>>>,
+    pub(crate) down: Vec<bool>,
+    /// When each master was put under quarantine last.
+    pub(crate) probed: Vec<Instant>,
+    /// A clock is beyond the drift that the protocol assumes.
+    pub(crate) beyond: bool,
+    /// Clocks of masters are set. Two may hold it then, but tokens rise.
+    pub(crate) steps: bool,
+    /// A majority may lose its memory at once.
+    pub(crate) total_losses: bool,
+    /// The lock is passed on again and again, by a network that loses much.
+    pub(crate) hand_overs: bool,
+    /// Something runs under the lease.
+    pub(crate) guards: bool,
+    /// Whether a candidate is kept from a master, and only from what it answers.
+    pub(crate) cut: Vec<Vec<bool>>,
+    pub(crate) deaf: Vec<Vec<bool>>,
+    /// How often each fault happened.
+    pub(crate) faults: BTreeMap<&'static str, u64>,
+    /// The last arrival on each connection: requests on one stay in order.
+    arrivals: BTreeMap<(usize, usize, u32), Instant>,
+    pub(crate) trace: bool,
+}
+
+/// Which seeds are about hand-overs alone.
+pub(crate) const fn hands_over(seed: u64) -> bool {
+    seed % 16 == 15
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, plant: Plant) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let size = QuorumSize::new(if rng.bool() { 3 } else { 5 }).unwrap();
+        let n = size.masters();
+        let mut clock = |base: u64| Rate {
+            offset: base * 1_000 * MS + rng.u64(..1_000_000 * MS),
+            // Both ends of a pair may err, in opposite directions: together within 1 %.
+            parts_per_million: rng.i64(-4_500..=4_500),
+        };
+        let masters: Vec<_> = (0..n).map(|_| Master::new(clock(1_700_000_000), plant)).collect();
+        let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
+        let count = rng.usize(2..=5);
+        let beyond = rng.u32(..16) == 0;
+        let steps = rng.u32(..16) == 0;
+        if beyond {
+            clocks[0].parts_per_million = if rng.bool() { 80_000 } else { -80_000 };
+        }
+        let candidates: Vec<_> = (0..count)
+            .map(|i| {
+                Candidate::new(
+                    i,
+                    if i % 2 == 0 { "east" } else { "west" },
+                    clocks[i],
+                    size,
+                    plant,
+                )
+            })
+            .collect();
+        Self {
+            now: MS,
+            plant,
+            size,
+            twin: (plant == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
+            masters,
+            candidates,
+            checks: Checks::new(beyond || steps),
+            beyond,
+            steps,
+            total_losses: rng.u32(..8) == 0,
+            guards: rng.bool(),
+            hand_overs: hands_over(seed),
+            probed: vec![0; n],
+            weather: CALM,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            next: 0,
+            paused: vec![0; count],
+            stopped: vec![None; count],
+            heard: vec![vec![0; n]; count],
+            hung: vec![None; n],
+            down: vec![false; n],
+            cut: vec![vec![false; n]; count],
+            deaf: vec![vec![false; n]; count],
+            faults: BTreeMap::from([("clock beyond the drift", u64::from(beyond))]),
+            arrivals: BTreeMap::new(),
+            trace: false,
+            rng,
+            delays: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    pub(crate) fn count(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    pub(crate) fn at(&mut self, at: Instant, what: What) {
+        self.next += 1;
+        let tie = self.rng.u32(..);
+        self.queue.push(Reverse((at.max(self.now), tie, self.next)));
+        self.events.insert(self.next, what);
+    }
+
+    pub(crate) fn terms(&self, candidate: usize, timings: Timings) -> Terms {
+        Terms {
+            cluster: self.candidates[candidate].cluster.clone(),
+            timings,
+            participation: Participation::Contend,
+            ordered_delay: Duration::ZERO,
+            guards: self.guards,
+            siblings_first: self.guards,
+        }
+    }
+
+    pub(crate) fn start(&mut self, candidate: usize) {
+        self.stopped[candidate] = None;
+        let terms = self.terms(candidate, SHORT);
+        let (now, masters) = (self.now, &self.masters);
+        let clocks: Vec<u64> = masters.iter().map(|m| m.micros(now)).collect();
+        let out = self.candidates[candidate].start(terms, now, clocks.into_iter());
+        self.carry(candidate, out);
+    }
+
+    pub(crate) fn tell(&mut self, candidate: usize, event: Event) {
+        let life = self.candidates[candidate].life;
+        self.at(
+            self.now,
+            What::Tell {
+                candidate,
+                life,
+                event,
+            },
+        );
+    }
+
+    /// Runs until `end`, or until something broke.
+    pub(crate) fn run_until(&mut self, end: Instant) {
+        while self.checks.broken.is_none() {
+            match self.queue.peek() {
+                Some(Reverse((at, _, id))) if *at <= end => {
+                    let (at, id) = (*at, *id);
+                    self.queue.pop();
+                    self.check(at);
+                    self.now = at;
+                    if let Some(what) = self.events.remove(&id) {
+                        self.step(what);
+                        self.check(at);
+                    }
+                }
+                _ => break,
+            }
+        }
+        self.now = self.now.max(end);
+        self.check(self.now);
+    }
+
+    fn step(&mut self, what: What) {
+        if self.trace {
+            println!("{:>9.3} ms {what:?}", self.now as f64 / 1e6);
+        }
+        let addressee = match &what {
+            What::Answers { request, .. } => Some((request.candidate, request.life)),
+            What::Tell { candidate, life, .. }
+            | What::Timer { candidate, life, .. }
+            | What::Deadline { candidate, life, .. }
+            | What::Repeat { candidate, life, .. }
+            | What::ShutDown { candidate, life } => Some((*candidate, *life)),
+            _ => None,
+        };
+        if let Some((candidate, life)) = addressee {
+            if self.candidates[candidate].life != life {
+                return;
+            }
+            if self.paused[candidate] > self.now {
+                return self.at(self.paused[candidate], what);
+            }
+        }
+        match what {
+            What::Arrives { master, request, .. } => self.arrive(master, request),
+            What::Answers {
+                master,
+                request,
+                reply,
+            } => {
+                let on = (request.call, master, request.connection);
+                let candidate = &mut self.candidates[request.candidate];
+                if candidate.connections[master] != request.connection && reply.is_some() {
+                    return;
+                }
+                let out = candidate.on_reply(self.now, on, request.sent, reply.as_ref(), &mut self.rng);
+                self.carry(request.candidate, out);
+                if reply.is_some() {
+                    self.heard(request.candidate, master, request.sent_at);
+                }
+            }
+            What::Tell { candidate, event, .. } => {
+                let renews = self.candidates[candidate].state() == Some("renewing");
+                if renews && matches!(event, Event::SpecChanged(_)) {
+                    self.count("timings changed during a renewal");
+                }
+                let out = self.candidates[candidate].event(self.now, self.rng.u64(..), event);
+                self.carry(candidate, out);
+            }
+            What::Timer { candidate, due, .. } => {
+                let out = self.candidates[candidate].on_timer(self.now, due, self.rng.u64(..));
+                self.carry(candidate, out);
+            }
+            What::Deadline {
+                candidate,
+                call,
+                silent,
+                ..
+            } => {
+                let out = self.candidates[candidate].on_deadline(self.now, (call, silent), &mut self.rng);
+                self.carry(candidate, out);
+            }
+            What::Repeat {
+                candidate,
+                tenure,
+                master,
+                reserve,
+                wait,
+                until,
+                ..
+            } => {
+                let out =
+                    self.candidates[candidate].on_repeat(self.now, (tenure, master, reserve), wait, until);
+                self.carry(candidate, out);
+            }
+            What::ReadFloor { master, probe } => self.read_floor(master, probe),
+            What::Seal { master, probe, floor } => {
+                if self.masters[master].probe == probe && !self.masters[master].sealed {
+                    self.masters[master].seal(&floor);
+                }
+            }
+            What::Resume { master } => self.resume(master),
+            What::Back { master, probe } => self.back(master, probe),
+            What::Fault => self.fault(),
+            What::ShutDown { candidate, .. } => self.shut_down(candidate),
+            What::Slot => self.slot(),
+        }
+    }
+
+    pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
+        let life = self.candidates[candidate].life;
+        self.interrupt_attempt(candidate);
+        self.interrupt_renewal(candidate);
+        for out in out {
+            if self.trace {
+                println!("              {candidate}: {out:?}");
+            }
+            let clock = self.candidates[candidate].clock;
+            match out {
+                Out::Send {
+                    master,
+                    connection,
+                    call,
+                    op,
+                    not_after,
+                    deadline,
+                } => {
+                    let deadline = clock.instant(deadline);
+                    let request = Request {
+                        candidate,
+                        life,
+                        connection,
+                        call,
+                        op,
+                        sent: clock.moment(self.now),
+                        sent_at: self.now,
+                        not_after,
+                        deadline,
+                    };
+                    self.dispatch(master, request);
+                }
+                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
+                Out::Deadline { call, at, silent } => {
+                    self.at(
+                        clock.instant(at),
+                        What::Deadline {
+                            candidate,
+                            life,
+                            call,
+                            silent,
+                        },
+                    );
+                }
+                Out::Repeat {
+                    tenure,
+                    master,
+                    reserve,
+                    wait,
+                    until,
+                    at,
+                } => {
+                    self.at(
+                        clock.instant(at),
+                        What::Repeat {
+                            candidate,
+                            life,
+                            tenure,
+                            master,
+                            reserve,
+                            wait,
+                            until,
+                        },
+                    );
+                }
+                Out::Active { token, won } => {
+                    if self.begun_before_the_stop(candidate, token, won) {
+                        self.checks
+                            .active_late(token.0, won.is_some(), candidate, self.now);
+                        continue;
+                    }
+                    let cluster = &self.candidates[candidate].cluster;
+                    self.checks.active(token.0, won, (candidate, cluster), self.now);
+                    if won.is_some() && self.rng.bool() {
+                        self.declare(candidate);
+                    }
+                }
+                Out::Marked {
+                    token,
+                    mark: Mark::Held { delay },
+                } => {
+                    self.checks.held(token, delay);
+                    // What runs changes, and with it the time that it needs.
+                    if self.delays.u32(..3) == 0 {
+                        self.declare(candidate);
+                    }
+                }
+                Out::Marked {
+                    mark: Mark::Clean, ..
+                } => {
+                    let abstain = Duration::from_millis(self.rng.u64(..500));
+                    self.tell(candidate, Event::StepDown { abstain });
+                }
+                Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
+                Out::Reserved {
+                    cluster,
+                    began,
+                    until,
+                } => {
+                    // The end of a lease from before the clock stood still is worth nothing.
+                    if self.clock_stood_still(candidate) {
+                        continue;
+                    }
+                    let (began, until) = (clock.instant(began), clock.instant(until));
+                    self.checks.reserved(&cluster, began, until);
+                }
+                Out::NoTimeToStop(how) => self.checks.fail("stop", self.now, how),
+                Out::WithoutAuthority => {
+                    self.checks.fail(
+                        "S4",
+                        self.now,
+                        "a renewal was sent after the local end".to_owned(),
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The clock of a candidate stands still together with its process: a virtual machine is paused.
+
+use std::{cmp::Reverse, time::Duration};
+
+use redlock_core::{FencingToken, Marks, Moment};
+
+use super::{What, World};
+use crate::{
+    candidate::Candidate,
+    rate::{Instant, MS},
+};
+
+/// Replies are compared with samples of the last second. A master that answered longer ago is no witness that the program
+/// promises to use.
+const WITNESS: Instant = 1_000 * MS;
+
+/// Beliefs from before it are wrong by its length until a majority is heard again.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopped {
+    /// The token under which it believed when the clock stopped, or that an attempt from before brings later.
+    token: Option<FencingToken>,
+    at: Moment,
+    ended: Instant,
+    length: Instant,
+    /// The masters that it had heard just before, and of these those that answered what was asked after it.
+    witnesses: Vec<bool>,
+    heard: Vec<bool>,
+    excused: bool,
+}
+
+impl World {
+    pub(crate) fn check(&mut self, at: Instant) {
+        let counted = self.candidates.iter().zip(&self.stopped);
+        let counted: Vec<&Candidate> = counted
+            .filter(|(candidate, stopped)| !excused(candidate, stopped.as_ref(), at))
+            .map(|(candidate, _)| candidate)
+            .collect();
+        self.checks
+            .until(at, &counted, (&self.masters, self.twin.as_ref()));
+    }
+
+    pub(crate) fn is_excused(&self, candidate: usize) -> bool {
+        excused(
+            &self.candidates[candidate],
+            self.stopped[candidate].as_ref(),
+            self.now,
+        )
+    }
+
+    /// Stops a candidate and its clock for so long.
+    pub(crate) fn stop_clock(&mut self, candidate: usize, nanos: u64) {
+        self.count("local clock stops");
+        let believes = self.candidates[candidate].authority(self.now).is_some();
+        if believes {
+            self.count("local clock stops under a lease");
+        }
+        let clock = &mut self.candidates[candidate].clock;
+        let at = clock.moment(self.now);
+        clock.offset -= clock.gained(nanos);
+        let ended = self.now + nanos;
+        self.paused[candidate] = ended;
+        let recent = self.heard[candidate]
+            .iter()
+            .map(|heard| heard + WITNESS > self.now);
+        // A step of the local clock shortly before discards the samples of masters that did not answer since.
+        let known = |master| self.candidates[candidate].knows_clock_of(master);
+        let witnesses = recent
+            .enumerate()
+            .map(|(master, recent)| recent && known(master))
+            .collect();
+        self.stopped[candidate] = Some(Stopped {
+            token: self.candidates[candidate].token().filter(|_| believes),
+            at,
+            ended,
+            length: nanos,
+            witnesses,
+            heard: vec![false; self.masters.len()],
+            excused: true,
+        });
+        self.put_off_timers(candidate, nanos);
+    }
+
+    /// Its timers stand still, too.
+    fn put_off_timers(&mut self, candidate: usize, nanos: u64) {
+        let events = &self.events;
+        let own = |id: &u64| {
+            matches!(
+                events.get(id),
+                Some(What::Timer { candidate: c, .. } | What::Deadline { candidate: c, .. } | What::Repeat { candidate: c, .. })
+                    if *c == candidate
+            )
+        };
+        let queue = std::mem::take(&mut self.queue);
+        self.queue = queue
+            .into_iter()
+            .map(|Reverse((at, tie, id))| Reverse((at + if own(&id) { nanos } else { 0 }, tie, id)))
+            .collect();
+    }
+
+    /// A reply was taken, to what was sent then.
+    pub(super) fn heard(&mut self, candidate: usize, master: usize, sent: Instant) {
+        self.heard[candidate][master] = self.now;
+        let excused = self.is_excused(candidate);
+        // An elector that died under a clock that stood still hears nothing: its authority ends by that clock.
+        let Some(stopped) = self.stopped[candidate]
+            .as_mut()
+            .filter(|_| self.candidates[candidate].alive())
+        else {
+            return;
+        };
+        // The round trip of a reply that was read late hides a step that is shorter.
+        let shows = sent >= stopped.ended && self.now - sent < stopped.length / 2;
+        stopped.heard[master] |= stopped.witnesses[master] && shows;
+        if stopped.heard.iter().filter(|heard| **heard).count() < self.size.majority() {
+            return;
+        }
+        stopped.excused = false;
+        if excused && self.candidates[candidate].authority(self.now).is_some() {
+            let how = format!("{candidate} believes after its clock stood still, and heard a majority since");
+            self.checks.fail("clock", self.now, how);
+        }
+    }
+
+    /// Whether a lease that is published was asked for before the clock stopped.
+    pub(super) fn begun_before_the_stop(
+        &mut self,
+        candidate: usize,
+        token: FencingToken,
+        won: Option<(Marks, Duration)>,
+    ) -> bool {
+        let now = self.candidates[candidate].clock.moment(self.now);
+        let Some(stopped) = &mut self.stopped[candidate] else {
+            return false;
+        };
+        if won.is_some_and(|(_, took)| now - took <= stopped.at) {
+            stopped.token = Some(token);
+        }
+        stopped.excused && stopped.token == Some(token)
+    }
+
+    /// Not long ago.
+    pub(super) fn clock_stood_still(&self, candidate: usize) -> bool {
+        let recent = |stopped: &Stopped| self.now < stopped.ended + 2 * super::nanos(super::LONGEST);
+        self.stopped[candidate].as_ref().is_some_and(recent)
+    }
+}
+
+/// While the clock stands still the process does not run, and the model has set its clock back already.
+fn excused(candidate: &Candidate, stopped: Option<&Stopped>, at: Instant) -> bool {
+    stopped.is_some_and(|stopped| {
+        let believed = stopped.excused && stopped.token.is_some() && stopped.token == candidate.token();
+        believed || at < stopped.ended
+    })
+}
