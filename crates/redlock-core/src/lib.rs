@@ -1,32 +1,54 @@
-//! The decision: timings, identity, votes, validity and the state machine of one lock.
+//! The lease protocol: timings, identity, votes, validity, the state machine of one lock, and the engine of one quorum.
 //!
 //! Pure. Nothing here waits, reads a clock or draws a random number: `now` and randomness are arguments, so the same
-//! code runs in production, in a simulation and in a model check. Nothing here imports anything else of the crate.
+//! code runs in production, in a simulation and in a replay of a recorded trace.
 
 pub mod attempt;
 pub mod clocks;
+pub mod command;
+pub mod eligibility;
+pub mod engine;
+pub mod facts;
+pub mod fingerprint;
 pub mod identity;
+pub mod keys;
+pub mod lease_attempt;
 pub mod machine;
 pub mod marks;
 pub mod moment;
 pub mod obstacle;
+pub mod quorum_id;
+pub mod reply;
+pub mod script;
+pub mod seal;
 pub mod slot;
 pub mod timing;
 pub mod token;
+pub mod unknown;
 pub mod value;
 pub mod vote;
 
 pub use attempt::{Attempt, GrantReply, Loss, Step, Won};
 pub use clocks::{Clocks, Judgement, Sample};
+pub use command::{Admission, Command, Completion, Operation, Request, RequestId};
+pub use eligibility::Ineligible;
+pub use engine::{Config, ConnectionId, Engine, Input, Output, Transmit, TransmitId};
+pub use facts::Facts;
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{ClusterId, HolderIdentity, LockName};
+pub use keys::{Keyspace, LockKeys};
+pub use lease_attempt::LeaseAttempt;
 pub use machine::{
     Action, EndReason, Event, Farewell, Machine, Outcome, Participation, Round, Takeover, Terms,
 };
 pub use marks::{DeclaredDelay, Mark, Marks, UNDECLARED_DELAY};
 pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
+pub use quorum_id::{Identity, QuorumId};
+pub use reply::{Answer, Reply};
 pub use slot::{Claim, Fate, Gone, SlotRegister, SlotView, same_job};
 pub use timing::Timings;
 pub use token::{Authority, FencingToken};
+pub use unknown::Unknown;
 pub use value::{LeaseStem, LeaseValue, Nonce};
 pub use vote::{MAX_MASTERS, QuorumSize, Tally, Verdict, Vote};

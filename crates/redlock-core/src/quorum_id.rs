@@ -7,10 +7,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::OnceLock,
+    sync::Arc,
 };
 
-use super::{gate, look::Facts, random};
+use crate::{Facts, eligibility};
 
 /// Separates the fingerprint from the id where both are stored.
 const SEPARATOR: &str = " quorum=";
@@ -21,8 +21,10 @@ const DIGITS: usize = 32;
 pub struct QuorumId(String);
 
 impl QuorumId {
-    pub(crate) fn draw() -> Self {
-        Self(format!("{:032x}", random::bits()))
+    /// The id made of 128 random bits.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Self {
+        Self(format!("{bits:032x}"))
     }
 
     /// `None` if the text is not 32 hex digits.
@@ -40,35 +42,44 @@ impl fmt::Display for QuorumId {
 }
 
 /// The fingerprint and the id as the masters store them.
-pub(crate) fn stamp(fingerprint: &str, id: &QuorumId) -> String {
+#[must_use]
+pub fn stamp(fingerprint: &str, id: &QuorumId) -> String {
     format!("{fingerprint}{SEPARATOR}{id}")
 }
 
 /// The fingerprint and the id of a stored text.
-pub(crate) fn split(stored: &str) -> (&str, Option<QuorumId>) {
+#[must_use]
+pub fn split(stored: &str) -> (&str, Option<QuorumId>) {
     match stored.rsplit_once(SEPARATOR) {
         Some((fingerprint, id)) => (fingerprint, QuorumId::parse(id)),
         None => (stored, None),
     }
 }
 
-/// The identity of the quorum as this process knows it; its links share it.
-#[derive(Debug)]
-pub(crate) struct Identity {
+/// The identity of the quorum as this process knows it.
+#[derive(Clone, Debug)]
+pub struct Identity {
     fingerprint: String,
-    pinned: OnceLock<(QuorumId, String)>,
+    pinned: Option<Pinned>,
     /// The id for a quorum that has none yet. One for the life of the process: a seal whose reply was lost is not
     /// followed by another id.
-    drawn: OnceLock<QuorumId>,
+    drawn: Option<QuorumId>,
+}
+
+#[derive(Clone, Debug)]
+struct Pinned {
+    id: QuorumId,
+    stamp: Arc<str>,
 }
 
 impl Identity {
     /// `id`: the one that was stored before, outside the masters.
-    pub(crate) fn new(fingerprint: String, id: Option<QuorumId>) -> Self {
-        let identity = Self {
+    #[must_use]
+    pub fn new(fingerprint: String, id: Option<QuorumId>) -> Self {
+        let mut identity = Self {
             fingerprint,
-            pinned: OnceLock::new(),
-            drawn: OnceLock::new(),
+            pinned: None,
+            drawn: None,
         };
         if let Some(id) = id {
             identity.pin(id);
@@ -76,28 +87,31 @@ impl Identity {
         identity
     }
 
-    pub(crate) fn fingerprint(&self) -> &str {
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    pub(crate) fn id(&self) -> Option<&QuorumId> {
-        self.pinned.get().map(|(id, _)| id)
+    #[must_use]
+    pub fn id(&self) -> Option<&QuorumId> {
+        self.pinned.as_ref().map(|pinned| &pinned.id)
     }
 
-    /// What the scripts compare. Without the id it equals the stamp of no sealed master.
-    pub(crate) fn stamp(&self) -> &str {
-        self.pinned.get().map_or(&self.fingerprint, |(_, stamp)| stamp)
+    /// The text that the scripts compare. Without the id it equals the stamp of no sealed master.
+    #[must_use]
+    pub fn stamp(&self) -> Arc<str> {
+        let pinned = self.pinned.as_ref();
+        pinned.map_or_else(|| self.fingerprint.as_str().into(), |pinned| pinned.stamp.clone())
     }
 
     /// The first id stays: the process does not follow its masters into another quorum.
-    fn pin(&self, id: QuorumId) {
-        let stamp = stamp(&self.fingerprint, &id);
-        // A second one loses.
-        let _ = self.pinned.set((id, stamp));
+    fn pin(&mut self, id: QuorumId) {
+        let stamp = stamp(&self.fingerprint, &id).into();
+        self.pinned = Some(Pinned { id, stamp });
     }
 
     /// Pins the id that so many sealed servers agree on. True if it became known by this.
-    pub(crate) fn learn<'a>(&self, shown: impl Iterator<Item = &'a Facts>, majority: usize) -> bool {
+    pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a Facts>, majority: usize) -> bool {
         if self.id().is_some() {
             return false;
         }
@@ -108,13 +122,18 @@ impl Identity {
             }
         }
         let agreed = servers.into_iter().find(|(_, of)| of.len() >= majority);
-        agreed.map(|(id, _)| self.pin(id.clone())).is_some()
+        let Some(id) = agreed.map(|(id, _)| id.clone()) else {
+            return false;
+        };
+        self.pin(id);
+        true
     }
 
     /// The id under which masters without a seal are to be sealed: the pinned one, or the one that most masters show,
     /// sealed or in what a restart left of their memory. A tie goes to the one with more seals. `None`: no master shows
     /// one.
-    pub(crate) fn choose<'a>(&self, shown: impl Iterator<Item = &'a Facts>) -> Option<QuorumId> {
+    #[must_use]
+    pub fn choose<'a>(&self, shown: impl Iterator<Item = &'a Facts>) -> Option<QuorumId> {
         if let Some(id) = self.id() {
             return Some(id.clone());
         }
@@ -130,16 +149,19 @@ impl Identity {
         chosen.map(|(id, _)| id.clone())
     }
 
-    pub(crate) fn has_drawn(&self) -> bool {
-        self.drawn.get().is_some()
+    /// The id that was drawn for a quorum without one.
+    #[must_use]
+    pub fn drawn(&self) -> Option<&QuorumId> {
+        self.drawn.as_ref()
     }
 
-    pub(crate) fn drawn(&self) -> &QuorumId {
-        self.drawn.get_or_init(QuorumId::draw)
+    /// Sets that id; the first one stays.
+    pub fn set_drawn(&mut self, id: QuorumId) {
+        self.drawn.get_or_insert(id);
     }
 
     fn fits(&self, facts: &Facts) -> bool {
-        gate::check(facts, &self.fingerprint, None).is_none()
+        eligibility::check(facts, &self.fingerprint, None).is_none()
     }
 }
 
@@ -158,7 +180,7 @@ mod tests {
             fingerprint: "f".into(),
             quorum: quorum.map(id),
             replication_at_seal: "|0".into(),
-            ..gate::fit()
+            ..eligibility::fit()
         }
     }
 
@@ -169,14 +191,14 @@ mod tests {
         assert_eq!(split("v=1 n=3"), ("v=1 n=3", None));
         assert_eq!(split("f quorum=x"), ("f", None));
         assert_eq!(
-            QuorumId::parse(&QuorumId::draw().to_string()).map(|_| ()),
+            QuorumId::parse(&QuorumId::from_bits(7).to_string()).map(|_| ()),
             Some(())
         );
     }
 
     #[test]
     fn id_of_a_majority_is_pinned_once() {
-        let identity = Identity::new("f".into(), None);
+        let mut identity = Identity::new("f".into(), None);
         let of = |a, b| [server("r0", true, Some(a)), server("r1", true, Some(b))];
         assert!(!identity.learn(of('a', 'b').iter(), 2));
         // One server under two names is one server.
@@ -188,12 +210,12 @@ mod tests {
         assert_eq!(identity.id(), Some(&id('a')));
         assert!(!identity.learn(of('b', 'b').iter(), 2));
         assert_eq!(identity.id(), Some(&id('a')));
-        assert_eq!(identity.stamp(), stamp("f", &id('a')));
+        assert_eq!(*identity.stamp(), *stamp("f", &id('a')));
     }
 
     #[test]
     fn remembered_id_wins_over_a_majority_of_strangers() {
-        let identity = Identity::new("f".into(), Some(id('a')));
+        let mut identity = Identity::new("f".into(), Some(id('a')));
         let strangers = [server("r0", true, Some('b')), server("r1", true, Some('b'))];
         assert!(!identity.learn(strangers.iter(), 2));
         assert_eq!(identity.choose(strangers.iter()), Some(id('a')));

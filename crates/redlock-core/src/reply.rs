@@ -1,26 +1,42 @@
 //! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
 
-#[cfg(test)]
-mod fuzz;
+use crate::{DeclaredDelay, LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister, Unknown};
 
-use redis::Value;
+/// One value of a reply, as RESP transports it. An error of the server is no value: it is an [`Unknown`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Nil,
+    Int(i64),
+    Text(Vec<u8>),
+    Array(Vec<Value>),
+}
 
-use super::unknown::Unknown;
-use crate::lease::{DeclaredDelay, LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister};
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.as_bytes().to_vec())
+    }
+}
+
+impl From<u64> for Value {
+    /// A number beyond `i64` is a text, as scripts return it.
+    fn from(number: u64) -> Self {
+        i64::try_from(number).map_or_else(|_| number.to_string().as_str().into(), Self::Int)
+    }
+}
 
 /// A script's reply: the same beginning in all of them.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) code: Code,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub code: Code,
     /// Microseconds since 1970, by the master.
-    pub(crate) time: u64,
-    pub(crate) counter: u64,
-    pub(crate) items: Vec<Value>,
+    pub time: u64,
+    pub counter: u64,
+    pub items: Vec<Value>,
 }
 
 /// Whether the script ran, and if not, why it wrote nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
     Ok,
     Unsealed,
     Foreign,
@@ -40,7 +56,7 @@ pub enum Answer {
 
 impl Answer {
     /// Done, without a grant number.
-    pub(crate) const DONE: Self = Self::Granted {
+    pub const DONE: Self = Self::Granted {
         number: 0,
         marks: Marks {
             held: 0,
@@ -53,7 +69,8 @@ impl Answer {
     };
 
     /// A refusal counts whatever a clock shows: it can only end authority, or delay it.
-    pub(crate) fn only_refusals(self, doubt: Unknown) -> Self {
+    #[must_use]
+    pub fn only_refusals(self, doubt: Unknown) -> Self {
         match self {
             Self::Refused(_) => self,
             Self::Granted { .. } | Self::Slot(_) | Self::Unknown(_) => Self::Unknown(doubt),
@@ -66,15 +83,18 @@ fn bad(what: &str, value: &Value) -> Unknown {
     Unknown::Reply(format!("{what} expected, got {shown}"))
 }
 
-pub(crate) fn text(value: &Value) -> Result<&str, Unknown> {
+/// # Errors
+/// The value is not text.
+pub fn text(value: &Value) -> Result<&str, Unknown> {
     match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| bad("text", value)),
-        Value::SimpleString(text) => Ok(text),
+        Value::Text(bytes) => std::str::from_utf8(bytes).map_err(|_| bad("text", value)),
         _ => Err(bad("text", value)),
     }
 }
 
-pub(crate) fn number(value: &Value) -> Result<u64, Unknown> {
+/// # Errors
+/// The value is not a number that is at least zero.
+pub fn number(value: &Value) -> Result<u64, Unknown> {
     match value {
         Value::Int(n) => u64::try_from(*n).map_err(|_| bad("number", value)),
         _ => text(value)?.parse().map_err(|_| bad("number", value)),
@@ -94,7 +114,9 @@ fn token(value: &Value) -> Result<u64, Unknown> {
 }
 
 impl Reply {
-    pub(crate) fn parse(value: Value) -> Result<Self, Unknown> {
+    /// # Errors
+    /// The value is none of the documented shapes.
+    pub fn parse(value: Value) -> Result<Self, Unknown> {
         let Value::Array(mut items) = value else {
             return Err(bad("array", &value));
         };
@@ -123,7 +145,8 @@ impl Reply {
 }
 
 /// One lock's part, received at `now`.
-pub(crate) fn answer(item: &Value, now: Moment) -> Answer {
+#[must_use]
+pub fn answer(item: &Value, now: Moment) -> Answer {
     parse_answer(item, now).unwrap_or_else(Answer::Unknown)
 }
 
@@ -180,7 +203,8 @@ fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
 }
 
 /// `<token>|<milliseconds>`.
-pub(crate) fn declared(text: &str) -> Option<DeclaredDelay> {
+#[must_use]
+pub fn declared(text: &str) -> Option<DeclaredDelay> {
     let (token, milliseconds) = text.split_once('|')?;
     Some(DeclaredDelay {
         token: token.parse().ok()?,

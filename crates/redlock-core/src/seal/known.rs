@@ -1,15 +1,9 @@
 //! What this process knows of counters, for the floor after a total loss: the masters may all have forgotten more.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::registers::Registers;
-use crate::lease::FencingToken;
+use crate::FencingToken;
 
 /// A token further ahead of the clock than this was never granted: counters begin at the milliseconds since 1970 and
 /// grow more slowly than these. As much room as clocks that are wrong by a time zone need.
@@ -24,19 +18,19 @@ pub enum Remembered {
     Implausible,
 }
 
-/// The largest counter that this process knows of; clones share it. Never a floor of an ordinary grant: one wrong
+/// The largest counter that this process knows of. Never a floor of an ordinary grant: one wrong
 /// number in a status would reach every master by it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Known(Arc<AtomicU64>);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known(u64);
 
 impl Known {
     /// Seen at a master.
-    pub(crate) fn saw(&self, counter: u64) {
-        self.0.fetch_max(counter, Ordering::Relaxed);
+    pub fn saw(&mut self, counter: u64) {
+        self.0 = self.0.max(counter);
     }
 
     /// Told by somebody else.
-    pub(crate) fn remember(&self, token: FencingToken, unix_time: Duration) -> Remembered {
+    pub fn remember(&mut self, token: FencingToken, unix_time: Duration) -> Remembered {
         if u128::from(token.0) > (unix_time + AHEAD).as_millis() {
             return Remembered::Implausible;
         }
@@ -44,8 +38,9 @@ impl Known {
         Remembered::Taken
     }
 
-    pub(super) fn registers(&self) -> Registers {
-        Registers::of_counter(self.0.load(Ordering::Relaxed))
+    #[must_use]
+    pub fn registers(self) -> Registers {
+        Registers::of_counter(self.0)
     }
 }
 
@@ -55,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_token_is_remembered_up_to_a_day_ahead_and_the_largest_counts() {
-        let (known, now) = (Known::default(), Duration::from_millis(1_700_000_000_000));
+        let (mut known, now) = (Known::default(), Duration::from_millis(1_700_000_000_000));
         let most = 1_700_086_400_000;
         for (token, remembered, counter) in [
             (0, Remembered::Taken, 0),

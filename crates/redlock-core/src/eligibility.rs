@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-use super::{fingerprint::Fingerprint, identity::QuorumId, look::Facts};
+use crate::{Facts, Fingerprint, QuorumId};
 
 /// Why a server that answers has no vote, whatever it says.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Unfit {
+pub enum Ineligible {
     #[error("Redis {0} is too old; 6.2 or newer is needed")]
     TooOld(String),
     #[error(
@@ -40,7 +40,7 @@ pub enum Unfit {
 }
 
 /// Begins what stands in the place of the fingerprint of a server that is this master no more; the scripts know it, too.
-pub(crate) const RETIRED: &str = "retired:";
+pub const RETIRED: &str = "retired:";
 
 /// The first version with everything that the scripts use.
 const OLDEST: (u32, u32) = (6, 2);
@@ -92,27 +92,28 @@ fn other_fingerprint(found: &str, own: &str) -> String {
 
 /// Judges one server by what it says of itself. Duplicates and clock steps need more than one look. `quorum`: the id of
 /// this quorum, once it is known.
-pub(crate) fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Unfit> {
+#[must_use]
+pub fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
     if version(&facts.version).is_none_or(|v| v < OLDEST) {
-        return Some(Unfit::TooOld(facts.version.clone()));
+        return Some(Ineligible::TooOld(facts.version.clone()));
     }
     if facts.role != "master" {
-        return Some(Unfit::Replica(facts.role.clone()));
+        return Some(Ineligible::Replica(facts.role.clone()));
     }
     if facts.cluster_mode {
-        return Some(Unfit::ClusterMode);
+        return Some(Ineligible::ClusterMode);
     }
     if facts.replicas > 0 || facts.was_replicated() {
-        return Some(Unfit::HasReplicas(facts.replicas));
+        return Some(Ineligible::HasReplicas(facts.replicas));
     }
     if facts.fingerprint.starts_with(RETIRED) {
-        return Some(Unfit::Retired(facts.fingerprint.chars().take(300).collect()));
+        return Some(Ineligible::Retired(facts.fingerprint.chars().take(300).collect()));
     }
     if facts.eviction_policy != "noeviction" {
-        return Some(Unfit::EvictionPolicy(facts.eviction_policy.clone()));
+        return Some(Ineligible::EvictionPolicy(facts.eviction_policy.clone()));
     }
     if facts.sealed() && facts.fingerprint != fingerprint {
-        return Some(Unfit::OtherFingerprint {
+        return Some(Ineligible::OtherFingerprint {
             found: facts.fingerprint.chars().take(300).collect(),
             own: fingerprint.to_owned(),
         });
@@ -123,13 +124,13 @@ pub(crate) fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>)
         && facts.quorum.as_ref() != Some(own)
     {
         let found = facts.quorum.as_ref().map_or("(none)".into(), ToString::to_string);
-        return Some(Unfit::OtherQuorum {
+        return Some(Ineligible::OtherQuorum {
             found,
             own: own.clone(),
         });
     }
     if facts.sealed() && facts.evicted > facts.evicted_at_seal {
-        return Some(Unfit::Evicted(facts.evicted - facts.evicted_at_seal));
+        return Some(Ineligible::Evicted(facts.evicted - facts.evicted_at_seal));
     }
     None
 }
@@ -141,7 +142,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 /// A server that votes under the fingerprint `f`.
 #[cfg(test)]
-pub(super) fn fit() -> Facts {
+pub(crate) fn fit() -> Facts {
     Facts {
         run_id: "a1".into(),
         version: "7.0.15".into(),
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn other_fingerprint_names_what_differs_and_what_to_do() {
-        use crate::masters::Fingerprint;
+        use crate::Fingerprint;
         use std::time::Duration;
         let fingerprint = |names: [&str; 3], longest: u64| {
             let names = names.map(str::to_owned).to_vec();
@@ -170,7 +171,7 @@ mod tests {
         };
         let ours = fingerprint(["eu-a", "eu-b", "eu-c"], 60);
         let text = |found: String| {
-            Unfit::OtherFingerprint {
+            Ineligible::OtherFingerprint {
                 found,
                 own: ours.clone(),
             }
@@ -198,19 +199,28 @@ mod tests {
     fn each_reason_has_a_name() {
         type Change = fn(&mut Facts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
-        let cases: [(Change, Option<Unfit>); 18] = [
+        let cases: [(Change, Option<Ineligible>); 18] = [
             (|_| {}, None),
             (|f| f.version = "6.2.0".into(), None),
             (
                 |f| f.version = "6.0.16".into(),
-                Some(Unfit::TooOld("6.0.16".into())),
+                Some(Ineligible::TooOld("6.0.16".into())),
             ),
-            (|f| f.version = "what".into(), Some(Unfit::TooOld("what".into()))),
-            (|f| f.role = "slave".into(), Some(Unfit::Replica("slave".into()))),
-            (|f| f.replicas = 2, Some(Unfit::HasReplicas(2))),
+            (
+                |f| f.version = "what".into(),
+                Some(Ineligible::TooOld("what".into())),
+            ),
+            (
+                |f| f.role = "slave".into(),
+                Some(Ineligible::Replica("slave".into())),
+            ),
+            (|f| f.replicas = 2, Some(Ineligible::HasReplicas(2))),
             // The replication id changed, or a replica was synchronised, since the seal.
-            (|f| f.replication_id = "b2".into(), Some(Unfit::HasReplicas(0))),
-            (|f| f.synchronisations = 1, Some(Unfit::HasReplicas(0))),
+            (
+                |f| f.replication_id = "b2".into(),
+                Some(Ineligible::HasReplicas(0)),
+            ),
+            (|f| f.synchronisations = 1, Some(Ineligible::HasReplicas(0))),
             // A backlog stood at the seal: its end changes the id of a master without replicas.
             (
                 |f| {
@@ -230,7 +240,7 @@ mod tests {
             ),
             (
                 |f| f.quorum = QuorumId::parse(&"c".repeat(32)),
-                Some(Unfit::OtherQuorum {
+                Some(Ineligible::OtherQuorum {
                     found: "c".repeat(32),
                     own: own.clone(),
                 }),
@@ -241,31 +251,31 @@ mod tests {
                     f.quorum = QuorumId::parse(&"c".repeat(32));
                     f.seal = String::new();
                 },
-                Some(Unfit::OtherQuorum {
+                Some(Ineligible::OtherQuorum {
                     found: "c".repeat(32),
                     own: own.clone(),
                 }),
             ),
-            (|f| f.cluster_mode = true, Some(Unfit::ClusterMode)),
+            (|f| f.cluster_mode = true, Some(Ineligible::ClusterMode)),
             (
                 |f| f.eviction_policy = "allkeys-lru".into(),
-                Some(Unfit::EvictionPolicy("allkeys-lru".into())),
+                Some(Ineligible::EvictionPolicy("allkeys-lru".into())),
             ),
             (
                 |f| f.fingerprint = "g".into(),
-                Some(Unfit::OtherFingerprint {
+                Some(Ineligible::OtherFingerprint {
                     found: "g".into(),
                     own: "f".into(),
                 }),
             ),
-            (|f| f.evicted = 3, Some(Unfit::Evicted(3))),
+            (|f| f.evicted = 3, Some(Ineligible::Evicted(3))),
             // Whatever its seal says.
             (
                 |f| {
                     f.seal = String::new();
                     f.fingerprint = "retired: m2 is elsewhere".into();
                 },
-                Some(Unfit::Retired("retired: m2 is elsewhere".into())),
+                Some(Ineligible::Retired("retired: m2 is elsewhere".into())),
             ),
             // The seal is of an earlier run: what stands beside it does not count.
             (

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::lease::LockName;
+use crate::LockName;
 
 /// The keys and the channel under one prefix.
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     prefix: Arc<str>,
-    pub(crate) meta: Arc<str>,
-    pub(crate) probe: Arc<str>,
-    pub(crate) channel: Arc<str>,
+    pub meta: Arc<str>,
+    pub probe: Arc<str>,
+    pub channel: Arc<str>,
 }
 
 impl Keyspace {
@@ -31,7 +31,8 @@ impl Keyspace {
     }
 
     /// A pattern for keys under the prefix, in which nothing of the prefix is special.
-    pub(crate) fn pattern(&self, rest: &str) -> String {
+    #[must_use]
+    pub fn pattern(&self, rest: &str) -> String {
         let mut pattern = String::new();
         for c in self.prefix.chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
@@ -43,14 +44,16 @@ impl Keyspace {
     }
 
     /// The name of the lock that a key belongs to; none of a key that is no lease and no reservation.
-    pub(crate) fn lock_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+    #[must_use]
+    pub fn lock_of<'a>(&self, key: &'a str) -> Option<&'a str> {
         let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(':')?;
         rest.strip_prefix("lease:")
             .or_else(|| rest.strip_prefix("reserved:"))
     }
 
     /// Keys below this prefix, at which a trial harms nobody. The channel stays: it is what the user may publish on.
-    pub(crate) fn scratch(&self, name: &str) -> Self {
+    #[must_use]
+    pub fn scratch(&self, name: &str) -> Self {
         Self {
             channel: self.channel.clone(),
             ..Self::new(&format!("{}:doctor:{name}", self.prefix))
@@ -70,9 +73,9 @@ impl Keyspace {
 /// The keys of one lock, made once.
 #[derive(Debug)]
 pub struct LockKeys {
-    pub(crate) name: LockName,
-    pub(crate) lease: String,
-    pub(crate) reserved: String,
+    pub name: LockName,
+    pub lease: String,
+    pub reserved: String,
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::lease::{ClusterId, LeaseStem, vote::MAX_MASTERS};
+use crate::{ClusterId, LeaseStem, MAX_MASTERS};
 
 /// In the place of a connection: more than one carried grants or renewals. What was sent on those that are gone may
 /// still be on its way, so an undo on none of them comes after all of it.
@@ -17,19 +17,19 @@ const SEVERAL: u32 = u32::MAX;
 /// The text of a lease, and on which connections it was sent. An undo on the same connection runs after the grant;
 /// on another one it may run before it, and must be repeated.
 ///
-/// Only the courier writes the counters, so they need no locked instruction.
+/// Only the engine writes the counters, so they need no locked instruction.
 #[derive(Debug)]
-pub struct Tenure {
-    pub(crate) stem: LeaseStem,
+pub struct LeaseAttempt {
+    pub stem: LeaseStem,
     /// The longest that a key of this lease may live.
-    pub(crate) lifetime: Duration,
+    pub lifetime: Duration,
     sent: [AtomicU32; MAX_MASTERS],
     pending: [AtomicU32; MAX_MASTERS],
     /// For whom a majority keeps the lock.
     reserved: OnceLock<ClusterId>,
 }
 
-impl Tenure {
+impl LeaseAttempt {
     /// `lifetime` is the longest lease duration that it will be sent with.
     #[must_use]
     pub fn new(stem: LeaseStem, lifetime: Duration) -> Self {
@@ -77,7 +77,7 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{HolderIdentity, Nonce};
+    use crate::{ClusterId, HolderIdentity, Nonce};
 
     #[test]
     fn an_undo_on_another_connection_is_repeated() {
@@ -86,17 +86,17 @@ mod tests {
             &HolderIdentity::parse("c").unwrap(),
             Nonce(1),
         );
-        let tenure = Tenure::new(stem, Duration::from_secs(1));
-        assert!(!tenure.may_be_left(0, None), "nothing was ever sent");
-        tenure.sending(0);
-        assert!(tenure.may_be_left(0, Some(1)), "a grant is still under way");
-        tenure.sent(0, 1);
-        assert!(!tenure.may_be_left(0, Some(1)));
-        assert!(tenure.may_be_left(0, Some(2)));
-        assert!(tenure.may_be_left(0, None));
-        tenure.sending(1);
-        tenure.sent(1, 0);
-        assert!(!tenure.may_be_left(1, None), "it never left this process");
+        let attempt = LeaseAttempt::new(stem, Duration::from_secs(1));
+        assert!(!attempt.may_be_left(0, None), "nothing was ever sent");
+        attempt.sending(0);
+        assert!(attempt.may_be_left(0, Some(1)), "a grant is still under way");
+        attempt.sent(0, 1);
+        assert!(!attempt.may_be_left(0, Some(1)));
+        assert!(attempt.may_be_left(0, Some(2)));
+        assert!(attempt.may_be_left(0, None));
+        attempt.sending(1);
+        attempt.sent(1, 0);
+        assert!(!attempt.may_be_left(1, None), "it never left this process");
     }
     #[test]
     fn an_undo_on_the_last_of_several_connections_is_repeated() {
@@ -105,12 +105,12 @@ mod tests {
             &HolderIdentity::parse("c").unwrap(),
             Nonce(1),
         );
-        let tenure = Tenure::new(stem, Duration::from_secs(1));
+        let attempt = LeaseAttempt::new(stem, Duration::from_secs(1));
         // A renewal without an answer on the first connection, then one on the second.
         for connection in [1, 2] {
-            tenure.sending(0);
-            tenure.sent(0, connection);
+            attempt.sending(0);
+            attempt.sent(0, connection);
         }
-        assert!(tenure.may_be_left(0, Some(2)), "the first may still heal");
+        assert!(attempt.may_be_left(0, Some(2)), "the first may still heal");
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Call, Request, Sink, Tenure};
-use crate::{lease::Moment, masters::keys::LockKeys};
+use crate::{LeaseAttempt, LockKeys, Moment, command::Item, script::BatchItem};
 
 /// Longest wait between two repeats.
 const SLOWEST: Duration = Duration::from_secs(5);
@@ -11,7 +10,7 @@ const SLOWEST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Repeat {
     lock: Arc<LockKeys>,
-    tenure: Arc<Tenure>,
+    attempt: Arc<LeaseAttempt>,
     master: usize,
     /// The end was a reserve.
     reserve: bool,
@@ -33,22 +32,22 @@ impl Repeats {
     pub(super) fn plan(
         &mut self,
         lock: &Arc<LockKeys>,
-        tenure: &Arc<Tenure>,
+        attempt: &Arc<LeaseAttempt>,
         (master, reserve): (usize, bool),
         now: Moment,
         command_timeout: Duration,
     ) {
-        let key = (Arc::as_ptr(tenure) as usize, master);
+        let key = (Arc::as_ptr(attempt) as usize, master);
         let (wait, until) = self.trying.remove(&key).unwrap_or((
             command_timeout * 102 / 100 + Duration::from_millis(5),
-            now + tenure.lifetime + command_timeout,
+            now + attempt.lifetime + command_timeout,
         ));
         if now + wait > until {
             return;
         }
         let repeat = Repeat {
             lock: lock.clone(),
-            tenure: tenure.clone(),
+            attempt: attempt.clone(),
             master,
             reserve,
             wait,
@@ -68,48 +67,43 @@ impl Repeats {
 
     /// Those whose time has come. What follows a reserve that failed is a release, with repeats of its own; or nothing,
     /// and the lease is to run out.
-    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Call> {
-        let mut calls = Vec::new();
+    pub(super) fn take_due(&mut self, now: Moment) -> Vec<BatchItem> {
+        let mut items = Vec::new();
         while let Some(entry) = self.due.first_entry() {
             if entry.key().0 > now {
                 break;
             }
             let Repeat {
                 lock,
-                tenure,
+                attempt,
                 master,
                 reserve,
                 wait,
                 until,
             } = entry.remove();
-            let key = (Arc::as_ptr(&tenure) as usize, master);
-            let request = match (reserve, tenure.reserved().cloned()) {
-                (false, _) => Request::Undo {
-                    tenure,
-                    only: Some(master),
-                    publish: false,
+            let key = (Arc::as_ptr(&attempt) as usize, master);
+            let item = match (reserve, attempt.reserved().cloned()) {
+                (false, _) => Item::UndoAgain {
+                    attempt,
+                    only: master,
                 },
-                (true, Some(cluster)) => Request::ReserveAgain {
-                    tenure,
+                (true, Some(cluster)) => Item::ReserveAgain {
+                    attempt,
                     cluster,
                     only: master,
                 },
                 (true, None) => continue,
             };
             self.trying.insert(key, ((wait * 2).min(SLOWEST), until));
-            calls.push(Call {
-                lock,
-                request,
-                sink: Sink::Nobody,
-            });
+            items.push((lock, item));
         }
-        calls
+        items
     }
 
     /// This one was answered: nothing is left.
-    pub(super) fn done(&mut self, tenure: &Arc<Tenure>, master: usize) {
+    pub(super) fn done(&mut self, attempt: &Arc<LeaseAttempt>, master: usize) {
         if !self.trying.is_empty() {
-            self.trying.remove(&(Arc::as_ptr(tenure) as usize, master));
+            self.trying.remove(&(Arc::as_ptr(attempt) as usize, master));
         }
     }
 }

@@ -7,26 +7,23 @@
 //! Wait first, then read: the wait outlives every lease that the master may have granted before it lost its memory, and
 //! every attempt in which its vote may still count. Registers read earlier would miss what such an attempt decides.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use crate::{
-    lease::{Moment, QuorumSize},
-    masters::{Facts, Fingerprint, QuorumId, gate, identity::Identity},
-};
+use crate::{Facts, Fingerprint, Identity, Moment, QuorumId, QuorumSize, eligibility};
 
 /// All masters asked at the same time.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub struct Read {
     /// Before the first byte: a wait that was over by then was over before every answer.
-    pub(crate) sent: Moment,
+    pub sent: Moment,
     /// `None`: not reached.
-    pub(crate) looks: Vec<Option<Look>>,
+    pub looks: Vec<Option<Look>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
-    pub(crate) facts: Facts,
-    pub(crate) received: Moment,
+pub struct Look {
+    pub facts: Facts,
+    pub received: Moment,
 }
 
 /// A probe and when it was first seen here.
@@ -38,7 +35,7 @@ struct Seen {
 
 /// What to do with one master that answers and is not sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// It carries no probe of its present run: write one.
     Probe,
     Wait {
@@ -56,22 +53,22 @@ pub(crate) enum Step {
 
 /// What to do after one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// When the read began that it was made of: what had to be over, was over then.
-    pub(crate) read_at: Moment,
+    pub read_at: Moment,
     /// The masters without a seal that can have one.
-    pub(crate) steps: Vec<(usize, Step)>,
+    pub steps: Vec<(usize, Step)>,
     /// The sealed masters that answered.
-    pub(crate) sources: Vec<usize>,
+    pub sources: Vec<usize>,
     /// The id of the quorum to seal them under; `None` if no master shows one.
-    pub(crate) quorum: Option<QuorumId>,
+    pub quorum: Option<QuorumId>,
     /// Why no way is open, if none is.
-    pub(crate) blocked: Option<Blocked>,
+    pub blocked: Option<Blocked>,
 }
 
 impl Plan {
     /// The masters of which the plan says exactly this.
-    pub(crate) fn of(&self, wanted: &Step) -> Vec<usize> {
+    pub fn of(&self, wanted: &Step) -> Vec<usize> {
         let wanted = self.steps.iter().filter(|(_, step)| step == wanted);
         wanted.map(|(master, _)| *master).collect()
     }
@@ -111,25 +108,24 @@ enum Standing {
 
 /// The masters without a seal, as one observer has seen them so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Quarantine {
+pub struct Quarantine {
     size: QuorumSize,
     fingerprint: Fingerprint,
-    identity: Arc<Identity>,
     seen: Vec<Option<Seen>>,
 }
 
 impl Quarantine {
-    pub(crate) fn new(size: QuorumSize, fingerprint: Fingerprint, identity: Arc<Identity>) -> Self {
+    #[must_use]
+    pub fn new(size: QuorumSize, fingerprint: Fingerprint) -> Self {
         Self {
             size,
-            identity,
             fingerprint,
             seen: vec![None; size.masters()],
         }
     }
 
     /// Notes a probe that a master was seen to carry; a wait that runs for this same probe goes on.
-    pub(crate) fn note(&mut self, master: usize, probe: &str, received: Moment) {
+    pub fn note(&mut self, master: usize, probe: &str, received: Moment) {
         if let Some(slot) = self.seen.get_mut(master)
             && slot.as_ref().is_none_or(|seen| seen.probe != probe)
         {
@@ -141,16 +137,14 @@ impl Quarantine {
     }
 
     /// The probe under which a master waits.
-    pub(crate) fn probe(&self, master: usize) -> Option<&str> {
+    pub fn probe(&self, master: usize) -> Option<&str> {
         self.seen.get(master)?.as_ref().map(|seen| seen.probe.as_str())
     }
 
     /// Takes in a read and says what to do.
-    pub(crate) fn decide(&mut self, read: &Read) -> Plan {
-        let quorum = self
-            .identity
-            .choose(read.looks.iter().flatten().map(|look| &look.facts));
-        let standings = self.standings(read, quorum.as_ref());
+    pub fn decide(&mut self, read: &Read, identity: &Identity) -> Plan {
+        let quorum = identity.choose(read.looks.iter().flatten().map(|look| &look.facts));
+        let standings = standings(read, identity.fingerprint(), quorum.as_ref());
         for (master, standing) in standings.iter().enumerate() {
             let look = read.looks.get(master).and_then(Option::as_ref);
             match (standing, look.filter(|look| carries_probe(&look.facts))) {
@@ -161,23 +155,6 @@ impl Quarantine {
             }
         }
         self.plan(read, &standings, quorum)
-    }
-
-    fn standings(&self, read: &Read, quorum: Option<&QuorumId>) -> Vec<Standing> {
-        let looks = || read.looks.iter().flatten();
-        let standing = |look: &Option<Look>| {
-            let Some(Look { facts, .. }) = look else {
-                return Standing::Unusable;
-            };
-            let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
-            match gate::check(facts, self.identity.fingerprint(), quorum) {
-                Some(_) => Standing::Unusable,
-                None if twice => Standing::Unusable,
-                None if facts.sealed() => Standing::Sealed,
-                None => Standing::Unsealed,
-            }
-        };
-        read.looks.iter().map(standing).collect()
     }
 
     fn plan(&self, read: &Read, standings: &[Standing], quorum: Option<QuorumId>) -> Plan {
@@ -242,6 +219,23 @@ impl Quarantine {
             .map(|other| other.seal_wait())
             .fold(self.fingerprint.seal_wait(), Duration::max)
     }
+}
+
+fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<Standing> {
+    let looks = || read.looks.iter().flatten();
+    let standing = |look: &Option<Look>| {
+        let Some(Look { facts, .. }) = look else {
+            return Standing::Unusable;
+        };
+        let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
+        match eligibility::check(facts, fingerprint, quorum) {
+            Some(_) => Standing::Unusable,
+            None if twice => Standing::Unusable,
+            None if facts.sealed() => Standing::Sealed,
+            None => Standing::Unsealed,
+        }
+    };
+    read.looks.iter().map(standing).collect()
 }
 
 /// Whether a master carries a probe of its present run, whoever wrote it: one of `init` is a probe like any other.

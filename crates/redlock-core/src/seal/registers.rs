@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{Cmd, Value};
-
 use crate::{
-    lease::{DeclaredDelay, same_job},
-    masters::{QuorumId, identity, reply, unknown::Unknown},
+    DeclaredDelay, QuorumId, Unknown, quorum_id,
+    reply::{self, Value},
+    same_job,
+    script::Arguments,
 };
 
 /// What stands beside the registers under `P:meta`.
@@ -41,7 +41,7 @@ pub struct Slot {
 
 /// Who states what about leases that may have been live before a total loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Past {
+pub enum Past {
     /// Each lock waits its takeover delay, at least 40 s: its holder may have been running targets.
     MayHaveHeld,
     /// The masters are new: no lock was ever held.
@@ -50,8 +50,8 @@ pub(crate) enum Past {
 
 /// One master's registers and whether it was sealed when it gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) registers: Registers,
+pub struct Account {
+    pub registers: Registers,
     run_id: String,
     seal: String,
     fingerprint: String,
@@ -60,7 +60,7 @@ pub(crate) struct Account {
 
 impl Account {
     /// Of the `registers` script's reply.
-    pub(crate) fn parse(items: &[Value]) -> Result<Self, Unknown> {
+    pub fn parse(items: &[Value]) -> Result<Self, Unknown> {
         let [run_id, fields @ ..] = items else {
             return Err(Unknown::Reply("registers without run_id".into()));
         };
@@ -79,7 +79,7 @@ impl Account {
             match field {
                 "seal" => account.seal = value.to_owned(),
                 "fingerprint" => {
-                    let (fingerprint, quorum) = identity::split(value);
+                    let (fingerprint, quorum) = quorum_id::split(value);
                     (account.fingerprint, account.quorum) = (fingerprint.to_owned(), quorum);
                 }
                 _ if NO_REGISTERS.contains(&field) => {}
@@ -90,7 +90,7 @@ impl Account {
     }
 
     /// Whether these are registers of a master that may vote in this quorum.
-    pub(crate) fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
+    pub fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
         let sealed = !self.run_id.is_empty() && self.seal == self.run_id;
         sealed && self.fingerprint == fingerprint && self.quorum.as_ref() == Some(quorum)
     }
@@ -108,7 +108,7 @@ impl Slot {
 }
 
 impl Registers {
-    pub(super) fn of_counter(counter: u64) -> Self {
+    pub fn of_counter(counter: u64) -> Self {
         Self {
             numbers: BTreeMap::from([("counter".to_owned(), counter)]),
             ..Self::default()
@@ -166,7 +166,7 @@ impl Registers {
     /// The floor when no f+1 masters know everything any more: above all that is known, and above everything that may
     /// have been, since counters begin at the milliseconds since 1970 and grow more slowly than these.
     #[must_use]
-    pub(crate) fn fallback(self, unix_time: Duration, past: Past) -> Self {
+    pub fn fallback(self, unix_time: Duration, past: Past) -> Self {
         let milliseconds = u64::try_from(unix_time.as_millis()).unwrap_or(u64::MAX);
         let counter = self.number("counter").max(milliseconds);
         let mut floor = vec![
@@ -187,15 +187,18 @@ impl Registers {
     }
 
     /// Appends pairs of register and value, as the `seal` script reads them.
-    pub(crate) fn fill(&self, command: &mut Cmd) {
+    pub fn write(&self, to: &mut impl Arguments) {
         for (field, number) in &self.numbers {
-            command.arg(field).arg(*number);
+            to.text(field);
+            to.number(*number);
         }
         for (field, slot) in &self.slots {
-            command.arg(field).arg(format!("{}|{}", slot.slot, slot.uid));
+            to.text(field);
+            to.text(&format!("{}|{}", slot.slot, slot.uid));
         }
         for (field, DeclaredDelay { token, milliseconds }) in &self.delays {
-            command.arg(field).arg(format!("{token}|{milliseconds}"));
+            to.text(field);
+            to.text(&format!("{token}|{milliseconds}"));
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Operation, flight::Entry};
+use super::batch::Entry;
+use crate::Operation;
 
 /// Puts calls of one kind together, so that they travel together; undos first, since what is tried again after one must
 /// not meet its own remains. Of one lock, none overtakes another: a release comes after the renewal that was asked for
@@ -16,11 +17,11 @@ pub(super) fn sort(entries: &mut Vec<Entry>) {
     let mut waves = Vec::with_capacity(entries.len());
     for entry in entries.iter() {
         let operation = operation(entry);
-        let wave = match last.get(entry.call.lock.lease.as_str()) {
+        let wave = match last.get(entry.lock.lease.as_str()) {
             None => 0,
             Some((wave, before)) => wave + usize::from(*before != operation),
         };
-        last.insert(&entry.call.lock.lease, (wave, operation));
+        last.insert(&entry.lock.lease, (wave, operation));
         waves.push((wave, operation != Operation::Undo, operation));
     }
     let mut sorted: Vec<_> = waves.into_iter().zip(entries.drain(..)).collect();
@@ -29,5 +30,5 @@ pub(super) fn sort(entries: &mut Vec<Entry>) {
 }
 
 fn operation(entry: &Entry) -> Operation {
-    entry.call.request.operation()
+    entry.item.operation()
 }

@@ -1,9 +1,8 @@
-//! How far one call is, and when its delivery is certain.
+//! How far one request is, and when its completion is certain.
 
-use super::{Answer, Call, Delivery, Request};
-use crate::lease::{
-    Attempt, GrantReply, Moment, QuorumSize, Sighting, SlotView, Step, Tally, Verdict, View, Vote,
-    vote::MAX_MASTERS,
+use crate::{
+    Answer, Attempt, Command, Completion, GrantReply, MAX_MASTERS, Moment, QuorumSize, Sighting, SlotView,
+    Step, Tally, Verdict, View, Vote, command::Item,
 };
 
 /// Holds what the kind of request needs to be decided, and no more.
@@ -36,40 +35,43 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) enum Change {
     None,
-    Deliver(Delivery),
+    Completed(Completion),
     /// The attempt goes on with a confirm.
-    Confirm(Request, Box<Attempt>),
+    Confirm(Item, Box<Attempt>),
 }
 
 impl Progress {
     pub(super) fn new(
-        call: &Call,
+        item: &Item,
         size: QuorumSize,
         started: Moment,
         acquire_limit: std::time::Duration,
     ) -> Self {
-        match &call.request {
-            Request::Acquire { lease_duration, .. } => Self::Attempt(Box::new(Attempt::new(
+        let Item::Command(command) = item else {
+            return Self::round(size, false, Moment::NEVER);
+        };
+        match command {
+            Command::Acquire { lease_duration, .. } => Self::Attempt(Box::new(Attempt::new(
                 size,
                 started,
                 *lease_duration,
                 acquire_limit,
             ))),
-            Request::Renew { .. } => Self::Renewal {
+            Command::Renew { .. } => Self::Renewal {
                 started,
                 tally: Tally::new(size),
             },
-            Request::Observe => Self::Look {
+            Command::Observe => Self::Look {
                 view: Box::new(View::new(size)),
                 answered: 0,
             },
-            Request::Slots { .. } => Self::Slots {
+            Command::Slots { .. } => Self::Slots {
                 view: Box::new(SlotView::new(size)),
                 answered: 0,
             },
-            Request::Inspect | Request::Break { .. } => Self::round(size, true, Moment::NEVER),
+            Command::Inspect | Command::Break { .. } => Self::round(size, true, Moment::NEVER),
             // A master that loses its memory waits twice as long before it reads what the others granted meanwhile.
-            Request::Claim { .. } | Request::Mark { .. } => Self::round(size, false, started + acquire_limit),
+            Command::Claim { .. } | Command::Mark { .. } => Self::round(size, false, started + acquire_limit),
             _ => Self::round(size, false, Moment::NEVER),
         }
     }
@@ -83,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// Whether what it leads to depends on when it began.
+    /// Whether its result depends on when it began.
     pub(super) fn is_timed(&self) -> bool {
         match self {
             Self::Attempt(_) | Self::Renewal { .. } => true,
@@ -104,7 +106,7 @@ impl Progress {
     /// Takes one master's answer, received at `now`.
     pub(super) fn on_answer(
         &mut self,
-        call: &Call,
+        item: &Item,
         size: QuorumSize,
         master: usize,
         answer: Answer,
@@ -112,18 +114,18 @@ impl Progress {
     ) -> Change {
         match self {
             Self::Over => Change::None,
-            Self::Attempt(_) => self.on_attempt(call, master, answer, now),
+            Self::Attempt(_) => self.on_attempt(item, master, answer, now),
             Self::Renewal { started, tally } => {
                 tally.record(master, vote(&answer));
                 if !tally.settled() {
                     return Change::None;
                 }
-                let delivery = match tally.verdict() {
-                    Verdict::Won => Delivery::Renewed { started: *started },
-                    _ if tally.refused_by_too_many() => Delivery::RenewalRefused,
-                    _ => Delivery::RenewalUndecided,
+                let completion = match tally.verdict() {
+                    Verdict::Won => Completion::Renewed { started: *started },
+                    _ if tally.refused_by_too_many() => Completion::RenewalRefused,
+                    _ => Completion::RenewalUndecided,
                 };
-                self.over(delivery)
+                self.over(completion)
             }
             Self::Look { view, answered } => {
                 *answered += 1;
@@ -134,7 +136,7 @@ impl Progress {
                     return Change::None;
                 }
                 let view = (**view).clone();
-                self.over(Delivery::Observed(view))
+                self.over(Completion::Observed(view))
             }
             Self::Slots { view, answered } => {
                 *answered += 1;
@@ -145,7 +147,7 @@ impl Progress {
                     return Change::None;
                 }
                 let view = (**view).clone();
-                self.over(Delivery::Slots(view))
+                self.over(Completion::Slots(view))
             }
             Self::Round {
                 tally,
@@ -171,7 +173,7 @@ impl Progress {
                 let majority = tally.verdict() == Verdict::Won;
                 let refused = tally.refused_by_too_many();
                 let answers = std::mem::replace(answers, Box::new([const { None }; MAX_MASTERS]));
-                self.over(Delivery::Done {
+                self.over(Completion::Done {
                     majority,
                     refused,
                     answers,
@@ -180,37 +182,35 @@ impl Progress {
         }
     }
 
-    fn on_attempt(&mut self, call: &Call, master: usize, answer: Answer, now: Moment) -> Change {
+    fn on_attempt(&mut self, item: &Item, master: usize, answer: Answer, now: Moment) -> Change {
         let Self::Attempt(attempt) = self else {
             return Change::None;
         };
-        let step = match &call.request {
-            Request::Confirm { .. } => attempt.on_confirm(master, vote(&answer), now),
+        let step = match item {
+            Item::Confirm { .. } => attempt.on_confirm(master, vote(&answer), now),
             _ => attempt.on_grant(master, grant_reply(answer), now),
         };
         match step {
             Step::Wait => Change::None,
-            Step::Won(won) => self.over(Delivery::Won(won)),
-            Step::Lost(loss) => self.over(Delivery::NotWon(loss)),
-            Step::Confirm { token, granted } => {
-                match (std::mem::replace(self, Self::Over), call.request.tenure()) {
-                    (Self::Attempt(attempt), Some(tenure)) => Change::Confirm(
-                        Request::Confirm {
-                            tenure: tenure.clone(),
-                            token,
-                            granted,
-                        },
-                        attempt,
-                    ),
-                    _ => Change::None,
-                }
-            }
+            Step::Won(won) => self.over(Completion::Won(won)),
+            Step::Lost(loss) => self.over(Completion::NotWon(loss)),
+            Step::Confirm { token, granted } => match (std::mem::replace(self, Self::Over), item.attempt()) {
+                (Self::Attempt(attempt), Some(lease)) => Change::Confirm(
+                    Item::Confirm {
+                        attempt: lease.clone(),
+                        token,
+                        granted,
+                    },
+                    attempt,
+                ),
+                _ => Change::None,
+            },
         }
     }
 
-    fn over(&mut self, delivery: Delivery) -> Change {
+    fn over(&mut self, completion: Completion) -> Change {
         *self = Self::Over;
-        Change::Deliver(delivery)
+        Change::Completed(completion)
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::{collection::btree_map, prelude::*};
 use super::*;
 
 fn reply(texts: &[&str]) -> Vec<Value> {
-    let bulk = |text: &&str| Value::BulkString(text.as_bytes().to_vec());
+    let bulk = |text: &&str| Value::from(*text);
     texts.iter().map(bulk).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/replies");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/replies");
     let mut all: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| {

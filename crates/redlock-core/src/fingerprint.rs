@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use thiserror::Error;
 
-use crate::lease::{QuorumSize, timing, value::PROTOCOL_VERSION};
+use crate::{QuorumSize, timing, value::PROTOCOL_VERSION};
 
 /// Sorted names of the masters, their number, the longest lease, T_acquire and the protocol version. Immutable:
 /// candidates with another fingerprint do not contend. Urls are not part of it, since clusters may reach one master

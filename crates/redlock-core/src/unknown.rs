@@ -1,6 +1,5 @@
 //! Why a master's vote is unknown. Every class of error is one; none is ever a refusal or a grant.
 
-use redis::{ErrorKind, RedisError};
 use thiserror::Error;
 
 /// No answer that counts.
@@ -19,8 +18,8 @@ pub enum Unknown {
     #[error("too many requests under way")]
     Congested,
     /// What is known of it is older than a few seconds.
-    #[error("not looked at for more than 3 s")]
-    NotLookedAt,
+    #[error("not polled for more than 3 s")]
+    NotPolled,
     #[error("not sealed")]
     NotSealed,
     #[error("the id of the quorum is not known yet: no majority of the masters is sealed under one id")]
@@ -30,9 +29,9 @@ pub enum Unknown {
     /// The command reached the master after its `not_after`; it wrote nothing.
     #[error("arrived too late")]
     TooLate,
-    /// Refused by the gate, which says by name.
+    /// Not eligible, for this reason.
     #[error("{0}")]
-    Unfit(String),
+    Ineligible(String),
     /// The reply shows that the clock here stepped: it was sent under another one than it was received under.
     #[error("the clock of this machine stepped")]
     LocalClock,
@@ -44,26 +43,9 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Classifies an error of the client library. The text of server errors is the server's own; it names commands
-    /// and keys, never credentials.
-    pub(crate) fn of(error: &RedisError) -> Self {
-        if let Some(code) = error.code() {
-            return Self::server(code, error.detail().unwrap_or_default());
-        }
-        match error.kind() {
-            ErrorKind::AuthenticationFailed => Self::Server {
-                code: "WRONGPASS".into(),
-                detail: "user or password not accepted".into(),
-            },
-            _ if error.is_connection_dropped() || error.is_io_error() => {
-                Self::ConnectionLost(error.to_string())
-            }
-            _ => Self::Reply(error.to_string()),
-        }
-    }
-
     /// An error that the server gave.
-    pub(crate) fn server(code: &str, detail: &str) -> Self {
+    #[must_use]
+    pub fn server(code: &str, detail: &str) -> Self {
         // Redis 7 says it so when a command inside a script is not permitted.
         let forbidden = code == "ERR" && detail.contains("user executing the script can't");
         Self::Server {
@@ -83,26 +65,31 @@ impl Unknown {
     }
 
     /// Whether the server knows the user, and refused a permission.
-    pub(crate) fn is_no_permission(&self) -> bool {
+    #[must_use]
+    pub fn is_no_permission(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOPERM")
     }
 
     /// Whether the command or its answer took too long, which says nothing about the next one.
-    pub(crate) const fn is_late(&self) -> bool {
+    #[must_use]
+    pub const fn is_late(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::TooLate)
     }
 
-    pub(crate) fn is_of_server(&self) -> bool {
+    #[must_use]
+    pub fn is_of_server(&self) -> bool {
         matches!(self, Self::Server { .. })
     }
 
     /// Whether a server in cluster mode does not serve the keys.
-    pub(crate) fn is_of_a_cluster(&self) -> bool {
+    #[must_use]
+    pub fn is_of_a_cluster(&self) -> bool {
         const CODES: [&str; 5] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN"];
         matches!(self, Self::Server { code, .. } if CODES.contains(&code.as_str()))
     }
 
-    pub(crate) fn is_no_script(&self) -> bool {
+    #[must_use]
+    pub fn is_no_script(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
     }
 }

@@ -60,11 +60,8 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Fact
 /// Reads at these times, the answers a millisecond later; gives the last plan.
 fn watched(reads: &[(u64, &[Shows])]) -> Plan {
     let (size, fingerprint) = quorum(reads[0].1.len());
-    let mut quarantine = Quarantine::new(
-        size,
-        fingerprint.clone(),
-        Arc::new(Identity::new(fingerprint.to_string(), None)),
-    );
+    let mut quarantine = Quarantine::new(size, fingerprint.clone());
+    let identity = Identity::new(fingerprint.to_string(), None);
     let mut plan = None;
     for (time, shows) in reads {
         let look = |(master, shows)| {
@@ -75,7 +72,7 @@ fn watched(reads: &[(u64, &[Shows])]) -> Plan {
             sent: at(*time),
             looks: shows.iter().enumerate().map(look).collect(),
         };
-        plan = Some(quarantine.decide(&read));
+        plan = Some(quarantine.decide(&read, &identity));
     }
     plan.unwrap()
 }

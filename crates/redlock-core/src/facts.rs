@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use redis::Value;
-
-use super::{
-    identity::{self, QuorumId},
-    random, reply,
-    unknown::Unknown,
+use crate::{
+    QuorumId, Unknown, quorum_id,
+    reply::{self, Value},
 };
 
 /// A master's own account of itself.
@@ -57,11 +54,13 @@ impl Facts {
     #[must_use]
     pub fn probed_for(&self, unix_now: Duration) -> Option<Duration> {
         let rest = self.probe.strip_prefix(self.run_id.as_str())?.strip_prefix('|')?;
-        let drawn = random::drawn_at(rest.rsplit('|').next()?)?;
+        let drawn = drawn_at(rest.rsplit('|').next()?)?;
         Some(unix_now.saturating_sub(drawn))
     }
 
-    pub(crate) fn parse(counter: u64, items: &[Value]) -> Result<Self, Unknown> {
+    /// # Errors
+    /// The reply has another number of fields, or one of another type.
+    pub fn parse(counter: u64, items: &[Value]) -> Result<Self, Unknown> {
         let [
             run_id,
             version,
@@ -83,7 +82,7 @@ impl Facts {
             return Err(Unknown::Reply(format!("look gave {} fields", items.len())));
         };
         let text = |v| reply::text(v).map(str::to_owned);
-        let (fingerprint, quorum) = identity::split(reply::text(fingerprint)?);
+        let (fingerprint, quorum) = quorum_id::split(reply::text(fingerprint)?);
         Ok(Self {
             run_id: text(run_id)?,
             version: text(version)?,
@@ -104,4 +103,10 @@ impl Facts {
             replication_at_seal: text(replication_at_seal)?,
         })
     }
+}
+
+/// The time at which a probe was drawn: its first 12 of 32 hex digits are milliseconds since 1970, as in a UUID of version 7.
+fn drawn_at(hex: &str) -> Option<Duration> {
+    let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
+    Some(Duration::from_millis(millis))
 }

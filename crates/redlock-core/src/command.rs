@@ -1,0 +1,244 @@
+//! Requests to the masters and their completions.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Answer, ClusterId, FencingToken, LeaseAttempt, LockKeys, Loss, MAX_MASTERS, Mark, Moment, SlotView, View,
+    Won,
+};
+
+/// One request for one lock. Its [`Completion`] carries the same id.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub id: RequestId,
+    pub lock: Arc<LockKeys>,
+    pub command: Command,
+}
+
+/// Chosen by the caller of the engine. A request whose completion is not needed may share its id with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The command of a [`Request`].
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A whole attempt: grant, confirm where needed, undo if lost.
+    Acquire {
+        attempt: Arc<LeaseAttempt>,
+        lease_duration: Duration,
+    },
+    Renew {
+        attempt: Arc<LeaseAttempt>,
+        token: FencingToken,
+        lease_duration: Duration,
+    },
+    /// Deletes the lease and publishes the release.
+    Release {
+        attempt: Arc<LeaseAttempt>,
+    },
+    /// Deletes the lease for a cluster that alone may acquire the lock next.
+    Reserve {
+        attempt: Arc<LeaseAttempt>,
+        cluster: ClusterId,
+    },
+    Observe,
+    /// As `Observe`, but waits for every master.
+    Inspect,
+    /// For one longest lease, no candidate may acquire or renew the lock.
+    Break {
+        longest_lease: Duration,
+    },
+    /// Writes the token into the registers of this mark, where the lease is held by this attempt.
+    Mark {
+        attempt: Arc<LeaseAttempt>,
+        token: FencingToken,
+        mark: Mark,
+    },
+    /// Claims a slot of a target's object for a job.
+    Claim {
+        object: Arc<str>,
+        slot: u64,
+        job: Arc<str>,
+    },
+    /// Reads the claimed slot of a target's object.
+    Slots {
+        object: Arc<str>,
+    },
+    /// Deletes the lease and keeps reservations.
+    Undo {
+        attempt: Arc<LeaseAttempt>,
+        /// The attempt was given up, so it may have been granted by a majority: standbys then wait for the end of its
+        /// lease. The undo of a lost attempt is not published, or each clash would cause the next one.
+        publish: bool,
+    },
+}
+
+/// The result of a [`Command`].
+#[derive(Clone, Debug)]
+pub enum Completion {
+    Won(Won),
+    NotWon(Loss),
+    Renewed {
+        started: Moment,
+    },
+    RenewalRefused,
+    RenewalUndecided,
+    Observed(View),
+    Slots(SlotView),
+    /// Of the other commands: whether a majority did it in this one round, whether so many refused that no majority
+    /// can, and each master's answer.
+    Done {
+        majority: bool,
+        refused: bool,
+        answers: Box<[Option<Answer>; MAX_MASTERS]>,
+    },
+}
+
+/// Kinds of script calls, as metrics name them. One script call carries one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    Grant,
+    Confirm,
+    Renew,
+    Release,
+    Undo,
+    Reserve,
+    Observe,
+    Break,
+    Mark,
+    Claim,
+    Slots,
+}
+
+impl Operation {
+    pub const ALL: [Self; 11] = [
+        Self::Grant,
+        Self::Confirm,
+        Self::Renew,
+        Self::Release,
+        Self::Undo,
+        Self::Reserve,
+        Self::Observe,
+        Self::Break,
+        Self::Mark,
+        Self::Claim,
+        Self::Slots,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grant => "grant",
+            Self::Confirm => "confirm",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Undo => "undo",
+            Self::Reserve => "reserve",
+            Self::Observe => "observe",
+            Self::Break => "break",
+            Self::Mark => "mark",
+            Self::Claim => "claim",
+            Self::Slots => "slots",
+        }
+    }
+
+    /// Whether a master that may not vote is sent this operation, too: clean-up is owed to each of them.
+    #[must_use]
+    pub const fn admission(self) -> Admission {
+        match self {
+            Self::Release | Self::Undo => Admission::Connected,
+            _ => Admission::Voting,
+        }
+    }
+}
+
+/// Which masters a call is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Only a master that may vote.
+    Voting,
+    /// Every connected master: clean-up, polls, seals.
+    Connected,
+}
+
+/// One lock's part of a script call: a command, or the continuation of one.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Command(Command),
+    /// The confirm of an acquire: the token, and the number that each master granted.
+    Confirm {
+        attempt: Arc<LeaseAttempt>,
+        token: FencingToken,
+        granted: Vec<(usize, u64)>,
+    },
+    /// The repeat of an undo at one master.
+    UndoAgain {
+        attempt: Arc<LeaseAttempt>,
+        only: usize,
+    },
+    /// The repeat of a reserve at one master that did not answer. An undo would admit every candidate there before the
+    /// lease has run out.
+    ReserveAgain {
+        attempt: Arc<LeaseAttempt>,
+        cluster: ClusterId,
+        only: usize,
+    },
+}
+
+impl Item {
+    pub(crate) const fn operation(&self) -> Operation {
+        match self {
+            Self::Confirm { .. } => Operation::Confirm,
+            Self::UndoAgain { .. } => Operation::Undo,
+            Self::ReserveAgain { .. } => Operation::Reserve,
+            Self::Command(command) => match command {
+                Command::Acquire { .. } => Operation::Grant,
+                Command::Renew { .. } => Operation::Renew,
+                Command::Release { .. } => Operation::Release,
+                Command::Undo { .. } => Operation::Undo,
+                Command::Reserve { .. } => Operation::Reserve,
+                Command::Observe | Command::Inspect => Operation::Observe,
+                Command::Break { .. } => Operation::Break,
+                Command::Mark { .. } => Operation::Mark,
+                Command::Claim { .. } => Operation::Claim,
+                Command::Slots { .. } => Operation::Slots,
+            },
+        }
+    }
+
+    /// The lease that it creates, keeps or ends.
+    pub(crate) const fn attempt(&self) -> Option<&Arc<LeaseAttempt>> {
+        match self {
+            Self::Confirm { attempt, .. }
+            | Self::UndoAgain { attempt, .. }
+            | Self::ReserveAgain { attempt, .. } => Some(attempt),
+            Self::Command(command) => match command {
+                Command::Acquire { attempt, .. }
+                | Command::Renew { attempt, .. }
+                | Command::Release { attempt }
+                | Command::Undo { attempt, .. }
+                | Command::Reserve { attempt, .. }
+                | Command::Mark { attempt, .. } => Some(attempt),
+                Command::Observe
+                | Command::Inspect
+                | Command::Break { .. }
+                | Command::Claim { .. }
+                | Command::Slots { .. } => None,
+            },
+        }
+    }
+
+    /// Whether this item is for that master.
+    pub(crate) fn is_for(&self, master: usize) -> bool {
+        match self {
+            Self::Confirm { granted, .. } => granted.iter().any(|(m, _)| *m == master),
+            Self::UndoAgain { only, .. } | Self::ReserveAgain { only, .. } => *only == master,
+            Self::Command(_) => true,
+        }
+    }
+
+    /// A repeat comes after every `not_after` of its lease: then any connection will do.
+    pub(crate) const fn is_repeat(&self) -> bool {
+        matches!(self, Self::UndoAgain { .. } | Self::ReserveAgain { .. })
+    }
+}

@@ -1,0 +1,282 @@
+//! The engine of one quorum: requests in, script calls and completions out.
+//!
+//! Sans-IO. [`Engine::handle`] takes an input and the time; [`Engine::poll`] returns what to do next. The engine owns
+//! which masters may be asked, what travels together, each request's progress, the clean-up of leases that were not won,
+//! and the judgement of clocks. It refuses to open a connection, to wait, and to read a clock.
+//!
+//! The caller sends each [`Transmit`] on the connection that it names and reports the reply, in the order in which the
+//! replies arrived. It calls [`Engine::poll`] until nothing is left, then waits for an input or for
+//! [`Engine::next_timeout`].
+
+mod batch;
+mod calls;
+mod dispatch;
+mod master;
+mod order;
+mod progress;
+mod repeats;
+mod replies;
+mod view;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+pub use calls::{Call, Finished};
+pub use view::MasterView;
+
+use self::{
+    batch::{Batch, Entry},
+    master::Master,
+    repeats::Repeats,
+};
+use crate::{
+    Clocks, ClusterId, Completion, Facts, Identity, Keyspace, LeaseAttempt, LockKeys, Moment, Operation,
+    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, script::Payload, seal::Known,
+};
+
+/// What an engine has to know of its quorum.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub size: QuorumSize,
+    /// The text of the quorum's [`crate::Fingerprint`].
+    pub fingerprint: String,
+    /// The id of the quorum where it was stored outside the masters.
+    pub quorum: Option<QuorumId>,
+    pub keys: Keyspace,
+    pub cluster: ClusterId,
+    pub longest_lease: Duration,
+    /// No attempt lasts longer.
+    pub acquire_limit: Duration,
+    pub command_timeout: Duration,
+}
+
+/// One connection to one master. A later connection to the same master has a greater number; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u32);
+
+/// One script call of a batch, by which its reply is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransmitId {
+    batch: u64,
+    pub master: usize,
+}
+
+/// A script call to send.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    pub id: TransmitId,
+    /// The call must not be sent on another one.
+    pub connection: ConnectionId,
+    /// Microseconds of the master's clock; the script writes nothing after it.
+    pub not_after: u64,
+    /// A reply that was not reported by then counts for nothing.
+    pub deadline: Moment,
+    pub payload: Payload,
+    /// Places in `payload.items`, in the order of the reply.
+    pub members: Vec<usize>,
+    pub stamp: Arc<str>,
+}
+
+/// What happened. The time of an input is an argument of [`Engine::handle`].
+#[derive(Clone, Debug)]
+pub enum Input {
+    Request(Request),
+    /// The result of a transmit, received at the time of the input.
+    Reply {
+        transmit: TransmitId,
+        result: Result<Reply, Unknown>,
+    },
+    /// A connection was opened. The master has no vote on it before it is polled.
+    Connected {
+        master: usize,
+        connection: ConnectionId,
+    },
+    /// A connection took the place of the present one; the master was polled on it before.
+    Replaced {
+        master: usize,
+        connection: ConnectionId,
+        facts: Facts,
+    },
+    Disconnected {
+        master: usize,
+    },
+    /// No connection could be opened.
+    Unreachable {
+        master: usize,
+        reason: Unknown,
+    },
+    /// The master's account of itself, read on this connection. Nothing changes if the connection is not the present one.
+    Polled {
+        master: usize,
+        connection: ConnectionId,
+        facts: Facts,
+    },
+    /// A poll on the present connection failed.
+    PollFailed {
+        master: usize,
+        reason: Unknown,
+    },
+    /// From now on another server is this master.
+    ServerChanged {
+        master: usize,
+    },
+    /// For the commands that are sent from now on.
+    CommandTimeout(Duration),
+    /// [`Engine::next_timeout`] may have come.
+    Timeout,
+}
+
+/// What the caller has to do.
+#[derive(Debug)]
+pub enum Output {
+    Transmit(Transmit),
+    Completed {
+        request: RequestId,
+        lock: Arc<LockKeys>,
+        /// The lease that was won, to be undone if the completion reaches its caller no more.
+        won: Option<Arc<LeaseAttempt>>,
+        completion: Completion,
+    },
+    /// Of one script call: votes granted, refused, unknown.
+    Exchanged {
+        master: usize,
+        operation: Operation,
+        votes: [u64; 3],
+        took: Duration,
+    },
+    /// The master is to be polled soon: a vote was missing, or shows that something changed.
+    Poll {
+        master: usize,
+    },
+    /// The number of masters that vote may have changed.
+    VotersChanged,
+    /// The standing of a master changed, and with it the number of masters that vote.
+    MasterChanged {
+        master: usize,
+        standing: String,
+        refused: bool,
+    },
+    /// The clock of a master stepped.
+    MasterStepped {
+        master: usize,
+    },
+    /// The local clock stepped: what was won before is lost.
+    LocalClockStepped,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Engine {
+    size: QuorumSize,
+    keys: Keyspace,
+    cluster: Arc<str>,
+    acquire_limit: Duration,
+    command_timeout: Duration,
+    /// The longest that any command was ever given: what was sent before the value became shorter may still arrive.
+    longest_timeout: Duration,
+    identity: Identity,
+    clocks: Clocks,
+    /// How often the local clock stepped.
+    local_steps: u64,
+    masters: Vec<Master>,
+    /// The largest counter seen from any master, so that the counters stay together.
+    floor: u64,
+    known: Known,
+    batches: BTreeMap<u64, Batch>,
+    next_batch: u64,
+    last_sent: Moment,
+    /// Requests that arrived while a batch was under way: see [`dispatch::HOLD`].
+    waiting: Vec<Entry>,
+    /// Sent at the next poll: requests, and the confirms and undos that replies led to.
+    ready: Vec<Entry>,
+    repeats: Repeats,
+    outputs: VecDeque<Output>,
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            size: config.size,
+            keys: config.keys,
+            cluster: config.cluster.to_string().into(),
+            acquire_limit: config.acquire_limit,
+            command_timeout: config.command_timeout,
+            longest_timeout: config.command_timeout,
+            identity: Identity::new(config.fingerprint, config.quorum),
+            clocks: Clocks::new(config.size, config.longest_lease),
+            local_steps: 0,
+            masters: (0..config.size.masters()).map(|_| Master::default()).collect(),
+            floor: 0,
+            known: Known::default(),
+            batches: BTreeMap::new(),
+            next_batch: 0,
+            last_sent: Moment::default(),
+            waiting: Vec::new(),
+            ready: Vec::new(),
+            repeats: Repeats::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Takes one input. What follows from it is returned by [`Self::poll`].
+    pub fn handle(&mut self, input: Input, now: Moment) {
+        match input {
+            Input::Request(request) => self.on_request(request, now),
+            Input::Reply { transmit, result } => self.on_reply(transmit, result, now),
+            Input::Connected { master, connection } => self.on_connected(master, connection, now),
+            Input::Replaced {
+                master,
+                connection,
+                facts,
+            } => self.on_replaced(master, connection, facts, now),
+            Input::Disconnected { master } => self.on_disconnected(master),
+            Input::Unreachable { master, reason } => self.masters[master].trouble = Some(reason),
+            Input::Polled {
+                master,
+                connection,
+                facts,
+            } => self.on_polled(master, connection, facts, now),
+            Input::PollFailed { master, reason } => self.on_poll_failed(master, reason, now),
+            Input::ServerChanged { master } => self.on_server_changed(master),
+            Input::CommandTimeout(timeout) => {
+                self.longest_timeout = self.longest_timeout.max(timeout);
+                self.command_timeout = timeout;
+            }
+            Input::Timeout => self.on_timeout(now),
+        }
+    }
+
+    /// What to do next; `None` until the next input or timeout.
+    pub fn poll(&mut self, now: Moment) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.send(now);
+        }
+        self.outputs.pop_front()
+    }
+
+    /// When to handle [`Input::Timeout`], at the latest.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Moment> {
+        let overdue = self.batches.values().map(|batch| batch.deadline).min();
+        [overdue, self.repeats.next(), self.release_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether nothing is under way that somebody waits for, nor a script call that was sent.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.batches.is_empty() && self.waiting.is_empty() && self.ready.is_empty() && self.outputs.is_empty()
+    }
+
+    /// Undos and reserves that still have to be repeated.
+    #[must_use]
+    pub fn repeats_left(&self) -> usize {
+        self.repeats.count()
+    }
+}

@@ -1,0 +1,173 @@
+//! One script call to one master: whether it may be sent, and what its reply is worth.
+
+use std::time::Duration;
+
+use super::{ConnectionId, Engine, Output};
+use crate::{Admission, Ineligible, Judgement, Moment, Reply, Sample, Unknown, reply::Code};
+
+/// More calls of batches than a healthy master ever has under way; beyond it a hung one would only fill memory.
+const UNDER_WAY: usize = 256;
+
+/// A call that may be sent. [`Engine::finish_call`] takes it back with the result.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the engine learns from the result of a call"]
+pub struct Call {
+    pub connection: ConnectionId,
+    /// Microseconds of the master's clock; 0, which is too late for every script, before its clock is known.
+    pub not_after: u64,
+    pub timeout: Duration,
+    admission: Admission,
+    /// Which server this master was.
+    server: u32,
+    pub(super) sent: Moment,
+}
+
+/// The result of a call.
+#[derive(Debug)]
+pub struct Finished {
+    pub reply: Result<Reply, Unknown>,
+    /// The reply where a clock step alone makes its votes unknown. Refusals to renew count all the same: they can only
+    /// end authority.
+    pub doubted: Option<Reply>,
+}
+
+impl Engine {
+    /// Begins a call outside of a batch, such as a poll or a seal.
+    ///
+    /// # Errors
+    /// Why the master is not asked.
+    pub fn begin_call(
+        &mut self,
+        master: usize,
+        admission: Admission,
+        timeout: Duration,
+        now: Moment,
+    ) -> Result<Call, Unknown> {
+        let connection = self.admitted(master, admission, now)?;
+        let not_after = self.clocks.not_after(master, now, timeout).unwrap_or(0);
+        Ok(Call {
+            connection,
+            not_after,
+            timeout,
+            admission,
+            server: self.masters[master].server,
+            sent: now,
+        })
+    }
+
+    pub(super) fn begin_batch_call(
+        &mut self,
+        master: usize,
+        admission: Admission,
+        timeout: Duration,
+        now: Moment,
+    ) -> Result<Call, Unknown> {
+        let call = self.begin_call(master, admission, timeout, now)?;
+        let of = &mut self.masters[master];
+        if of.under_way >= UNDER_WAY {
+            return Err(Unknown::Congested);
+        }
+        of.under_way += 1;
+        Ok(call)
+    }
+
+    pub(super) fn admitted(
+        &self,
+        master: usize,
+        admission: Admission,
+        now: Moment,
+    ) -> Result<ConnectionId, Unknown> {
+        let of = &self.masters[master];
+        let connection = of.connected()?;
+        if admission == Admission::Voting {
+            of.may_vote(self.clocks.distrusted(master, now), now)?;
+            if self.identity.id().is_none() {
+                return Err(Unknown::QuorumUnknown);
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Learns from the result of a call, received at `now`: the clock, whether the master is sealed, that it answers.
+    pub fn finish_call(
+        &mut self,
+        master: usize,
+        call: &Call,
+        result: Result<Reply, Unknown>,
+        now: Moment,
+    ) -> Finished {
+        // A deadline cut short by the limit of an attempt says nothing against the master.
+        if matches!(result, Err(Unknown::TimedOut(_))) && call.timeout >= self.command_timeout {
+            self.masters[master].silent_since(call.sent);
+        }
+        // A server that answers a poll with an error gives the same answer a moment later.
+        if let Err(unknown) = &result
+            && (call.admission == Admission::Voting || !unknown.is_of_server())
+        {
+            self.outputs.push_back(Output::Poll { master });
+        }
+        let (reply, doubted) = self.learn_from(master, call, result, now);
+        Finished { reply, doubted }
+    }
+
+    fn learn_from(
+        &mut self,
+        master: usize,
+        call: &Call,
+        result: Result<Reply, Unknown>,
+        now: Moment,
+    ) -> (Result<Reply, Unknown>, Option<Reply>) {
+        let of = &mut self.masters[master];
+        if call.server != of.server {
+            // Its vote was a vote then. It says nothing of the server that took its place.
+            let changed = Unknown::NotConnected("its url changed".into());
+            return (result.and(Err(changed)), None);
+        }
+        if result.as_ref().map_or_else(Unknown::is_of_server, |_| true) {
+            of.answered(now);
+        }
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(unknown) => return (Err(unknown), None),
+        };
+        of.latency = now.since(call.sent);
+        let sample = Sample {
+            master: reply.time,
+            sent: call.sent,
+            received: now,
+        };
+        let step = self.judge_clock(master, sample);
+        // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
+        // before anything else was learned against this master.
+        let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));
+        if call.admission == Admission::Voting && (step.is_some() || ineligible.is_some()) {
+            let of_a_clock = matches!(ineligible, None | Some(Ineligible::ClockStep(_)));
+            let doubted = (of_a_clock && reply.code == Code::Ok).then_some(reply);
+            let ineligible = ineligible.map(|reason| Unknown::Ineligible(reason.to_string()));
+            return (Err(ineligible.or(step).unwrap_or(Unknown::LocalClock)), doubted);
+        }
+        let unknown = match reply.code {
+            Code::Ok | Code::Other(_) => return (Ok(reply), None),
+            Code::Unsealed => Unknown::NotSealed,
+            Code::Foreign => Unknown::OtherFingerprint,
+            Code::Late => return (Err(Unknown::TooLate), None),
+        };
+        self.outputs.push_back(Output::Poll { master });
+        (Err(unknown), None)
+    }
+
+    /// Why the votes of a reply do not count, if it shows that a clock stepped.
+    fn judge_clock(&mut self, master: usize, sample: Sample) -> Option<Unknown> {
+        match self.clocks.sample(master, sample) {
+            Judgement::Steady => return None,
+            Judgement::Explained => {}
+            Judgement::MasterStepped => self.outputs.push_back(Output::MasterStepped { master }),
+            Judgement::LocalStepped => {
+                // Before the reply that shows it leads to anything.
+                self.local_steps += 1;
+                self.outputs.push_back(Output::LocalClockStepped);
+            }
+        }
+        Some(Unknown::LocalClock)
+    }
+}

@@ -1,0 +1,250 @@
+//! What is known of one master, and whether it may be asked.
+
+use std::time::Duration;
+
+use super::{ConnectionId, Engine, Output};
+use crate::{Facts, Ineligible, Moment, Unknown, eligibility};
+
+/// A master is polled every second; facts that are older than this give it no vote.
+const FACTS_LAST: Duration = Duration::from_secs(3);
+
+/// See the module. A fresh one was never connected.
+#[derive(Debug, Default)]
+pub(super) struct Master {
+    connected: bool,
+    /// The number of the last connection.
+    connection: ConnectionId,
+    /// Counts the servers that were this master.
+    pub(super) server: u32,
+    /// What the server behind the present url answered when it was retired.
+    retired: Option<String>,
+    /// Read on the present connection.
+    pub(super) facts: Option<Facts>,
+    /// The server counts among those that are this quorum: it was polled, and its connection stands.
+    listed: bool,
+    polled: Moment,
+    ineligible: Option<Ineligible>,
+    duplicate: bool,
+    /// The last error, while it is not connected or not polled.
+    pub(super) trouble: Option<Unknown>,
+    /// The standing that was reported last.
+    reported: String,
+    /// It left a request unanswered for a whole command timeout, and has not answered since. Nothing that needs its
+    /// vote is asked of it then: a round that waits for it blocks the lock at the masters that granted it, and with one
+    /// of three masters hung, several candidates could do so in turn for seconds. Polls go on.
+    silent: bool,
+    pub(super) latency: Duration,
+    answered: Moment,
+    /// Calls of batches that were not answered yet.
+    pub(super) under_way: usize,
+}
+
+impl Master {
+    pub(super) fn connected(&self) -> Result<ConnectionId, Unknown> {
+        if self.connected {
+            return Ok(self.connection);
+        }
+        let why = self.trouble.as_ref().map(ToString::to_string);
+        Err(Unknown::NotConnected(why.unwrap_or_else(|| "connecting".into())))
+    }
+
+    pub(super) const fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub(super) fn answered(&mut self, now: Moment) {
+        self.answered = now;
+        self.silent = false;
+    }
+
+    /// How long it has left everything unanswered.
+    pub(super) fn quiet(&self, now: Moment) -> Duration {
+        now.since(self.answered)
+    }
+
+    /// A request sent at `sent` was not answered in time.
+    pub(super) fn silent_since(&mut self, sent: Moment) {
+        self.silent = self.answered <= sent;
+    }
+
+    /// `distrusted`: how long its clock still counts for nothing.
+    pub(super) fn ineligible(&self, distrusted: Option<Duration>) -> Option<Ineligible> {
+        if self.duplicate {
+            return Some(Ineligible::Duplicate);
+        }
+        let step = || distrusted.map(|left| Ineligible::ClockStep(left.as_secs() + 1));
+        self.ineligible.clone().or_else(step)
+    }
+
+    /// The task that polls the master hangs, or this process stood still: what is known of it may have changed.
+    fn is_stale(&self, now: Moment) -> bool {
+        now.since(self.polled) > FACTS_LAST
+    }
+
+    /// By what is known of the master, whether or not it is connected.
+    pub(super) fn may_vote(&self, distrusted: Option<Duration>, now: Moment) -> Result<(), Unknown> {
+        if self.silent {
+            return Err(Unknown::Silent);
+        }
+        if let Some(reason) = self.ineligible(distrusted) {
+            return Err(Unknown::Ineligible(reason.to_string()));
+        }
+        let Some(facts) = &self.facts else {
+            // Only a poll shows that it is not sealed.
+            let connecting = || Unknown::NotConnected("connecting".into());
+            return Err(self.trouble.clone().unwrap_or_else(connecting));
+        };
+        if !facts.sealed() {
+            return Err(Unknown::NotSealed);
+        }
+        if self.is_stale(now) {
+            return Err(self.trouble.clone().unwrap_or(Unknown::NotPolled));
+        }
+        Ok(())
+    }
+
+    fn standing(&self, distrusted: Option<Duration>, now: Moment) -> String {
+        match (self.ineligible(distrusted), &self.facts) {
+            _ if self.silent => "does not answer".into(),
+            _ if self.facts.is_some() && self.is_stale(now) => "not polled".into(),
+            (_, None) => "unknown".into(),
+            // Without the seconds left, which differ at each poll.
+            (Some(Ineligible::ClockStep(_)), _) => "refused: its clock stepped".into(),
+            (Some(reason), _) => format!("refused: {reason}"),
+            (None, Some(facts)) if facts.sealed() => "sealed".into(),
+            _ => "not sealed".into(),
+        }
+    }
+
+    /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
+    /// by a process that still has its url. This process does not forget. The successor, which the same url may lead to
+    /// one day, is named in the text of the retirement, or was sealed by others.
+    fn recall_retirement(&mut self, facts: &mut Facts) {
+        if facts.fingerprint.starts_with(eligibility::RETIRED) {
+            self.retired = Some(facts.fingerprint.clone());
+        } else if let Some(retired) = &self.retired
+            && !facts.sealed()
+            && !retired.contains(&facts.run_id)
+        {
+            facts.fingerprint.clone_from(retired);
+        }
+    }
+
+    fn connect(&mut self, connection: ConnectionId, now: Moment) {
+        self.connected = true;
+        self.connection = connection;
+        self.silent = false;
+        self.answered = now;
+    }
+}
+
+impl Engine {
+    pub(super) fn on_connected(&mut self, master: usize, connection: ConnectionId, now: Moment) {
+        let of = &mut self.masters[master];
+        of.connect(connection, now);
+        // No vote before the first poll.
+        of.facts = None;
+        of.reported.clear();
+    }
+
+    pub(super) fn on_replaced(&mut self, master: usize, connection: ConnectionId, facts: Facts, now: Moment) {
+        self.masters[master].connect(connection, now);
+        self.enter(master, facts, now);
+    }
+
+    pub(super) fn on_disconnected(&mut self, master: usize) {
+        self.masters[master].connected = false;
+        self.masters[master].listed = false;
+        self.compare_servers();
+        self.outputs.push_back(Output::VotersChanged);
+        self.outputs.push_back(Output::Poll { master });
+    }
+
+    pub(super) fn on_server_changed(&mut self, master: usize) {
+        let of = &mut self.masters[master];
+        *of = Master {
+            server: of.server + 1,
+            connection: of.connection,
+            under_way: of.under_way,
+            duplicate: of.duplicate,
+            ..Master::default()
+        };
+        self.clocks.forget(master);
+        self.compare_servers();
+    }
+
+    pub(super) fn on_polled(&mut self, master: usize, connection: ConnectionId, facts: Facts, now: Moment) {
+        let of = &self.masters[master];
+        if !of.connected || of.connection != connection {
+            return;
+        }
+        self.enter(master, facts, now);
+        self.report(master, now);
+    }
+
+    pub(super) fn on_poll_failed(&mut self, master: usize, reason: Unknown, now: Moment) {
+        self.masters[master].trouble = Some(reason);
+        self.report(master, now);
+    }
+
+    fn enter(&mut self, master: usize, mut facts: Facts, now: Moment) {
+        let of = &mut self.masters[master];
+        if of.facts.is_some() && of.is_stale(now) {
+            // It has a vote again, which is to be reported.
+            of.reported.clear();
+        }
+        of.recall_retirement(&mut facts);
+        of.facts = Some(facts);
+        of.listed = true;
+        of.polled = now;
+        of.trouble = None;
+        // Before the first vote of this connection: a second name for the same server must not bring a second vote.
+        self.compare_servers();
+        self.masters[master].ineligible = self.ineligible_by(master);
+    }
+
+    fn ineligible_by(&self, master: usize) -> Option<Ineligible> {
+        let facts = self.masters[master].facts.as_ref()?;
+        self.judge(facts)
+    }
+
+    /// Why a server that showed these facts may not vote in this quorum.
+    #[must_use]
+    pub fn judge(&self, facts: &Facts) -> Option<Ineligible> {
+        eligibility::check(facts, self.identity.fingerprint(), self.identity.id())
+    }
+
+    /// Marks every master that shares a `run_id` with another one, and pins the id of the quorum once a majority of the
+    /// servers shows one.
+    fn compare_servers(&mut self) {
+        let listed = |master: &Master| master.listed.then_some(()).and(master.facts.clone());
+        let all: Vec<Option<Facts>> = self.masters.iter().map(listed).collect();
+        for (master, own) in self.masters.iter_mut().zip(&all) {
+            let same = |other: &&Facts| own.as_ref().is_some_and(|own| own.run_id == other.run_id);
+            master.duplicate = all.iter().flatten().filter(same).count() > 1;
+        }
+        if self.identity.learn(all.iter().flatten(), self.size.majority()) {
+            for master in 0..self.masters.len() {
+                self.masters[master].ineligible = self.ineligible_by(master);
+            }
+        }
+    }
+
+    /// Reports the standing of a master if it differs from the one before: a clock step or a duplicate comes and goes
+    /// between two polls.
+    fn report(&mut self, master: usize, now: Moment) {
+        let distrusted = self.clocks.distrusted(master, now);
+        let of = &mut self.masters[master];
+        let standing = of.standing(distrusted, now);
+        if of.reported == standing {
+            return;
+        }
+        of.reported.clone_from(&standing);
+        let refused = of.ineligible(distrusted).is_some();
+        self.outputs.push_back(Output::MasterChanged {
+            master,
+            standing,
+            refused,
+        });
+    }
+}

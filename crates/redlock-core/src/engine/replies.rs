@@ -1,0 +1,202 @@
+//! What the answers of the masters lead to: completions, confirms, undos and their repeats.
+
+use std::sync::Arc;
+
+use super::{
+    Engine, Finished, Output, TransmitId,
+    batch::Entry,
+    progress::{Change, Progress, vote},
+};
+use crate::{
+    Answer, Command, Completion, ConnectionId, Moment, Operation, Reply, Unknown, Vote, command::Item, reply,
+};
+
+/// The answers of one master to a batch.
+struct Answers {
+    reply: Option<Reply>,
+    /// What an item without an answer is.
+    missing: Unknown,
+    /// Why only refusals count.
+    doubt: Option<Unknown>,
+}
+
+impl Answers {
+    fn of(finished: Finished, operation: Operation) -> Self {
+        match (finished.reply, finished.doubted) {
+            (Ok(reply), _) => Self {
+                reply: Some(reply),
+                missing: Unknown::Reply("one answer for each lock expected".into()),
+                doubt: None,
+            },
+            (Err(unknown), Some(reply)) if operation == Operation::Renew => Self {
+                reply: Some(reply),
+                missing: unknown.clone(),
+                doubt: Some(unknown),
+            },
+            (Err(unknown), _) => Self {
+                reply: None,
+                missing: unknown,
+                doubt: None,
+            },
+        }
+    }
+
+    fn at(&self, position: usize, received: Moment, stale: bool) -> Answer {
+        let item = self.reply.as_ref().and_then(|reply| reply.items.get(position));
+        let answer = item.map_or_else(
+            || Answer::Unknown(self.missing.clone()),
+            |item| reply::answer(item, received),
+        );
+        match self
+            .doubt
+            .clone()
+            .or_else(|| stale.then_some(Unknown::LocalClock))
+        {
+            Some(doubt) => answer.only_refusals(doubt),
+            None => answer,
+        }
+    }
+}
+
+impl Engine {
+    /// The result of a transmit. One that is not waited for any more changes nothing.
+    pub(super) fn on_reply(&mut self, id: TransmitId, result: Result<Reply, Unknown>, now: Moment) {
+        let TransmitId { batch, master } = id;
+        let of = self.batches.get_mut(&batch);
+        let Some((call, members)) = of.and_then(|of| of.calls.get_mut(master)?.take()) else {
+            return;
+        };
+        self.masters[master].under_way -= 1;
+        let counted = result.as_ref().ok().map(|reply| reply.counter);
+        let finished = self.finish_call(master, &call, result, now);
+        if let (Some(counter), Ok(_)) = (counted, &finished.reply) {
+            self.floor = self.floor.max(counter);
+            self.known.saw(counter);
+        }
+        let took = now.since(call.sent);
+        self.answer_members(batch, (master, members, call.connection), finished, (took, now));
+    }
+
+    /// The answer of a master that was not asked.
+    pub(super) fn answer_batch(
+        &mut self,
+        batch: u64,
+        (master, members): (usize, Vec<usize>),
+        reply: Result<Reply, Unknown>,
+        now: Moment,
+    ) {
+        let finished = Finished { reply, doubted: None };
+        let took = std::time::Duration::ZERO;
+        self.answer_members(batch, (master, members, ConnectionId(0)), finished, (took, now));
+    }
+
+    fn answer_members(
+        &mut self,
+        id: u64,
+        (master, members, connection): (usize, Vec<usize>, ConnectionId),
+        finished: Finished,
+        (took, now): (std::time::Duration, Moment),
+    ) {
+        let Some(mut batch) = self.batches.remove(&id) else {
+            return;
+        };
+        let operation = batch.operation;
+        let answers = Answers::of(finished, operation);
+        let mut votes = [0; 3];
+        for (position, index) in members.into_iter().enumerate() {
+            let Some(entry) = batch.entries.get_mut(index) else {
+                continue;
+            };
+            let answer = answers.at(position, now, entry.is_stale(self.local_steps));
+            votes[vote(&answer) as usize] += 1;
+            self.clean_up(entry, master, &answer, connection, now);
+            self.answered(entry, master, answer, now);
+        }
+        batch.count_undecided();
+        self.outputs.push_back(Output::Exchanged {
+            master,
+            operation,
+            votes,
+            took,
+        });
+        batch.outstanding -= 1;
+        if batch.outstanding > 0 {
+            self.batches.insert(id, batch);
+        }
+    }
+
+    /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
+    fn clean_up(&mut self, entry: &Entry, master: usize, answer: &Answer, on: ConnectionId, now: Moment) {
+        let (Some(attempt), operation) = (entry.item.attempt(), entry.item.operation()) else {
+            return;
+        };
+        match operation {
+            Operation::Grant | Operation::Renew => attempt.sent(master, on.0),
+            Operation::Release | Operation::Undo | Operation::Reserve => {
+                let undone = (vote(answer) != Vote::Unknown).then_some(on.0);
+                let repeated = entry.item.is_repeat() && undone.is_some();
+                if !repeated && attempt.may_be_left(master, undone) {
+                    let reserve = operation == Operation::Reserve;
+                    let longest = self.longest_timeout;
+                    self.repeats
+                        .plan(&entry.lock, attempt, (master, reserve), now, longest);
+                } else {
+                    self.repeats.done(attempt, master);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, entry: &mut Entry, master: usize, answer: Answer, now: Moment) {
+        match entry
+            .progress
+            .on_answer(&entry.item, self.size, master, answer, now)
+        {
+            Change::None => {}
+            Change::Confirm(item, attempt) => self.ready.push(Entry {
+                request: entry.request.take(),
+                lock: entry.lock.clone(),
+                item,
+                progress: Progress::Attempt(attempt),
+                local_steps: entry.local_steps,
+            }),
+            Change::Completed(completion) => self.completed(entry, completion, now),
+        }
+    }
+
+    fn completed(&mut self, entry: &mut Entry, completion: Completion, now: Moment) {
+        if let (
+            Item::Command(Command::Reserve { attempt, cluster }),
+            Completion::Done { majority: true, .. },
+        ) = (&entry.item, &completion)
+        {
+            attempt.reserve(cluster);
+        }
+        let attempt = entry.item.attempt();
+        if let (Completion::NotWon(_), Some(attempt)) = (&completion, attempt) {
+            let undo = Item::Command(Command::Undo {
+                attempt: attempt.clone(),
+                publish: false,
+            });
+            self.ready.push(Entry::new(
+                None,
+                (entry.lock.clone(), undo),
+                self.size,
+                (now, entry.local_steps),
+                std::time::Duration::ZERO,
+            ));
+        }
+        let won = matches!(completion, Completion::Won(_))
+            .then(|| attempt.cloned())
+            .flatten();
+        if let Some(request) = entry.request.take() {
+            self.outputs.push_back(Output::Completed {
+                request,
+                lock: Arc::clone(&entry.lock),
+                won,
+                completion,
+            });
+        }
+    }
+}

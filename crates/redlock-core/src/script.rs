@@ -1,0 +1,273 @@
+//! The Lua scripts: their text, their keys and arguments.
+//!
+//! Each writing script begins with the same check: the seal, the fingerprint with the quorum id, `not_after`. The two
+//! that write to a master without a seal begin with a check of the run, of the missing seal and of `not_after`.
+
+use std::{sync::Arc, sync::LazyLock, time::Duration};
+
+use crate::{
+    ClusterId, Keyspace, LockKeys, Mark,
+    command::{Command, Item, Operation},
+};
+
+/// A script by its name and its text.
+#[derive(Debug)]
+pub struct Script {
+    pub name: &'static str,
+    pub source: String,
+    /// The keys and arguments of the scripts that carry a batch of locks.
+    pub layout: Option<Layout>,
+}
+
+/// The keys and arguments of a script that carries several locks: those of the call, then those of each lock.
+///
+/// KEYS: `meta`, then `keys` of each lock. ARGV: `not_after`, the stamp, `head`, then `arguments` of each lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub keys: &'static [&'static str],
+    pub head: &'static [&'static str],
+    pub arguments: &'static [&'static str],
+}
+
+const LEASE: &[&str] = &["lease"];
+const BOTH: &[&str] = &["lease", "reserved"];
+
+const fn layout(
+    keys: &'static [&'static str],
+    head: &'static [&'static str],
+    arguments: &'static [&'static str],
+) -> Layout {
+    Layout {
+        keys,
+        head,
+        arguments,
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($file:literal)+ $(=> $layout:expr)?;)+) => {
+        $(pub static $name: LazyLock<Script> = LazyLock::new(|| Script {
+            name: stringify!($name),
+            source: [$(include_str!(concat!("scripts/", $file))),+].concat(),
+            layout: [$($layout,)?].first().copied(),
+        });)+
+
+        /// All scripts.
+        pub static ALL: &[&LazyLock<Script>] = &[$(&$name),+];
+    };
+}
+
+scripts! {
+    GRANT = "fields_marks.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "grant.lua"
+        => layout(BOTH, &["floor", "cluster"], &["stem", "milliseconds", "name"]);
+    CONFIRM = "fields_none.lua" "preamble.lua" "confirm.lua" => layout(LEASE, &[], &["value", "token"]);
+    RENEW = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "renew.lua"
+        => layout(BOTH, &["cluster"], &["stem", "token", "milliseconds"]);
+    RELEASE = "fields_none.lua" "preamble.lua" "cluster.lua" "release.lua"
+        => layout(BOTH, &["cluster", "channel"], &["stem", "published name"]);
+    RESERVE = "fields_none.lua" "preamble.lua" "cluster.lua" "reserve.lua"
+        => layout(BOTH, &["channel", "cluster"], &["stem", "name", "to cluster"]);
+    OBSERVE = "fields_none.lua" "preamble.lua" "obstacle.lua" "cluster.lua" "observe.lua"
+        => layout(BOTH, &["cluster"], &[]);
+    BREAK = "fields_none.lua" "preamble.lua" "break.lua" => layout(BOTH, &["milliseconds"], &[]);
+    MARK = "fields_none.lua" "preamble.lua" "mark.lua"
+        => layout(LEASE, &[], &["stem", "name", "token", "delay"]);
+    CLAIM = "fields_none.lua" "preamble.lua" "claim.lua" => layout(&[], &[], &["field", "slot", "job"]);
+    SLOTS = "fields_none.lua" "preamble.lua" "slots.lua" => layout(&[], &[], &["field"]);
+    LOOK = "history.lua" "look.lua";
+    REGISTERS = "registers.lua";
+    SCAN = "scan.lua";
+    INSPECT = "inspect.lua";
+    SCRATCH = "scratch.lua";
+    PROBE = "unsealed.lua" "probe.lua";
+    SEAL = "unsealed.lua" "history.lua" "seal.lua";
+    RETIRE = "retire.lua";
+}
+
+/// Takes keys and arguments in the order of `EVALSHA`, after the name of the script.
+pub trait Arguments {
+    fn text(&mut self, text: &str);
+    fn number(&mut self, number: u64);
+}
+
+/// One lock of a batch.
+pub type BatchItem = (Arc<LockKeys>, Item);
+
+/// The call of one script for a batch of locks. The calls of one batch to several masters share it.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    pub operation: Operation,
+    pub items: Arc<[BatchItem]>,
+    pub keys: Keyspace,
+    /// The own cluster, as a reservation names it.
+    pub cluster: Arc<str>,
+    /// The greatest counter that any master showed: it keeps the counters close to each other.
+    pub floor: u64,
+}
+
+impl Payload {
+    #[must_use]
+    pub fn script(&self) -> &'static Script {
+        match self.operation {
+            Operation::Grant => &GRANT,
+            Operation::Confirm => &CONFIRM,
+            Operation::Renew => &RENEW,
+            Operation::Release | Operation::Undo => &RELEASE,
+            Operation::Reserve => &RESERVE,
+            Operation::Observe => &OBSERVE,
+            Operation::Break => &BREAK,
+            Operation::Mark => &MARK,
+            Operation::Claim => &CLAIM,
+            Operation::Slots => &SLOTS,
+        }
+    }
+
+    /// The items for one master, in the order of its reply.
+    #[must_use]
+    pub fn members(&self, master: usize) -> Vec<usize> {
+        let all = 0..self.items.len();
+        all.filter(|i| self.items[*i].1.is_for(master)).collect()
+    }
+
+    /// Writes the keys and arguments of a call to `master` for these members.
+    pub fn write(
+        &self,
+        to: &mut impl Arguments,
+        not_after: u64,
+        stamp: &str,
+        master: usize,
+        members: &[usize],
+    ) {
+        let keys = self.script().layout.map_or(&[][..], |layout| layout.keys);
+        to.number((1 + keys.len() * members.len()) as u64);
+        to.text(&self.keys.meta);
+        let items = || members.iter().map(|i| &self.items[*i]);
+        for (lock, _) in items() {
+            for key in keys {
+                to.text(if *key == "lease" {
+                    &lock.lease
+                } else {
+                    &lock.reserved
+                });
+            }
+        }
+        to.number(not_after);
+        to.text(stamp);
+        self.write_head(to);
+        for (lock, item) in items() {
+            write_item(to, lock, item, master);
+        }
+    }
+
+    fn write_head(&self, to: &mut impl Arguments) {
+        match self.operation {
+            Operation::Grant => {
+                to.number(self.floor);
+                to.text(&self.cluster);
+            }
+            Operation::Renew | Operation::Observe => to.text(&self.cluster),
+            Operation::Release | Operation::Undo => {
+                // An undo leaves reservations alone, those for the own cluster included.
+                let ends_reservation = self.operation == Operation::Release;
+                to.text(if ends_reservation { &self.cluster } else { "" });
+                to.text(&self.keys.channel);
+            }
+            Operation::Reserve => {
+                to.text(&self.keys.channel);
+                to.text(&self.cluster);
+            }
+            Operation::Break => {
+                let longest = self.items.iter().find_map(|(_, item)| match item {
+                    Item::Command(Command::Break { longest_lease }) => Some(*longest_lease),
+                    _ => None,
+                });
+                to.number(milliseconds(longest.unwrap_or_default()));
+            }
+            Operation::Confirm | Operation::Mark | Operation::Claim | Operation::Slots => {}
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write_item(to: &mut impl Arguments, lock: &LockKeys, item: &Item, master: usize) {
+    let name = lock.name.as_str();
+    match item {
+        Item::Confirm {
+            attempt,
+            token,
+            granted,
+        } => {
+            let number = granted.iter().find(|(m, _)| *m == master);
+            let number = number.map_or(0, |(_, number)| *number);
+            to.text(&format!("{}{number}", attempt.stem.as_str()));
+            to.number(token.0);
+        }
+        Item::UndoAgain { attempt, .. } => {
+            to.text(attempt.stem.as_str());
+            to.text("");
+        }
+        Item::ReserveAgain { attempt, cluster, .. } => {
+            write_reserve(to, attempt.stem.as_str(), name, cluster)
+        }
+        Item::Command(command) => write_command(to, name, command),
+    }
+}
+
+fn write_reserve(to: &mut impl Arguments, stem: &str, name: &str, cluster: &ClusterId) {
+    to.text(stem);
+    to.text(name);
+    to.text(&cluster.to_string());
+}
+
+fn write_command(to: &mut impl Arguments, name: &str, command: &Command) {
+    match command {
+        Command::Acquire {
+            attempt,
+            lease_duration,
+        } => {
+            to.text(attempt.stem.as_str());
+            to.number(milliseconds(*lease_duration));
+            to.text(name);
+        }
+        Command::Renew {
+            attempt,
+            token,
+            lease_duration,
+        } => {
+            to.text(attempt.stem.as_str());
+            to.number(token.0);
+            to.number(milliseconds(*lease_duration));
+        }
+        Command::Release { attempt } => {
+            to.text(attempt.stem.as_str());
+            to.text(name);
+        }
+        Command::Undo { attempt, publish } => {
+            to.text(attempt.stem.as_str());
+            to.text(if *publish { name } else { "" });
+        }
+        Command::Reserve { attempt, cluster } => write_reserve(to, attempt.stem.as_str(), name, cluster),
+        Command::Mark { attempt, token, mark } => {
+            to.text(attempt.stem.as_str());
+            to.text(name);
+            to.number(token.0);
+            match mark {
+                Mark::Held { delay } => to.number(milliseconds(*delay)),
+                Mark::Clean => to.text(""),
+            }
+        }
+        Command::Claim { object, slot, job } => {
+            to.text(&format!("slot:{name}/{object}"));
+            to.number(*slot);
+            to.text(job);
+        }
+        Command::Slots { object } => to.text(&format!("slot:{name}/{object}")),
+        Command::Observe | Command::Inspect | Command::Break { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

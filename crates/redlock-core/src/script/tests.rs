@@ -1,0 +1,179 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{HolderIdentity, LeaseAttempt, LeaseStem, LockName, Nonce};
+
+/// The offsets of `ARGV[stride * i + offset]` in a script, and those of `ARGV[offset]`.
+fn arguments(source: &str, stride: usize) -> (BTreeSet<i64>, BTreeSet<i64>) {
+    let (mut items, mut head) = (BTreeSet::new(), BTreeSet::new());
+    for part in source.split("ARGV[").skip(1) {
+        let index = part.split(']').next().unwrap().replace(' ', "");
+        if let Ok(number) = index.parse::<i64>() {
+            head.insert(number);
+        } else if let Some(rest) = index.strip_prefix(&format!("{stride}*i")) {
+            items.insert(rest.parse::<i64>().unwrap_or(0));
+        } else {
+            assert!(
+                stride == 1 && index == "i",
+                "ARGV[{index}] with {stride} arguments a lock"
+            );
+        }
+    }
+    (head, items)
+}
+
+/// `not_after` and the stamp stand before the arguments of each script.
+const PREAMBLE: i64 = 2;
+
+#[test]
+fn each_layout_has_the_arguments_that_its_script_reads() {
+    let with_layout = ALL.iter().filter_map(|script| Some((script, script.layout?)));
+    let mut count = 0;
+    for (script, layout) in with_layout {
+        count += 1;
+        // Without the comments, which also name arguments.
+        let code = script
+            .source
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"));
+        let code: String = code.flat_map(|line| [line, "\n"]).collect();
+        let (heads, each) = (layout.head.len() as i64, layout.arguments.len() as i64);
+        let (head, items) = arguments(&code, layout.arguments.len());
+        let expected: BTreeSet<i64> = (1..=PREAMBLE + heads).collect();
+        assert!(
+            head.is_subset(&expected),
+            "{} reads ARGV {head:?} of {expected:?}",
+            script.name
+        );
+        assert!(head.contains(&1) && head.contains(&2), "{}", script.name);
+        assert!(
+            (PREAMBLE + 1..=PREAMBLE + heads).all(|index| head.contains(&index)),
+            "{} does not read all of {:?}: {head:?}",
+            script.name,
+            layout.head
+        );
+        if each > 1 {
+            // The first lock is i = 1: its arguments begin at head + 3 = stride + offset.
+            let first = PREAMBLE + heads + 1 - each;
+            let expected: BTreeSet<i64> = (first..first + each).collect();
+            assert!(
+                items.is_subset(&expected),
+                "{} reads {items:?} of {expected:?}",
+                script.name
+            );
+            assert_eq!(
+                items.len(),
+                layout.arguments.len(),
+                "{} reads {items:?}",
+                script.name
+            );
+        }
+    }
+    assert_eq!(count, 10, "scripts with a layout");
+}
+
+#[derive(Default)]
+struct Written(Vec<String>);
+
+impl Arguments for Written {
+    fn text(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0.push(number.to_string());
+    }
+}
+
+fn items() -> Vec<Item> {
+    let cluster = ClusterId::new("a", "b").unwrap();
+    let stem = LeaseStem::new(&cluster, &HolderIdentity::parse("c").unwrap(), Nonce(1));
+    let attempt = Arc::new(LeaseAttempt::new(stem, Duration::from_secs(1)));
+    let token = crate::FencingToken(7);
+    let lease_duration = Duration::from_secs(1);
+    let commands = [
+        Command::Acquire {
+            attempt: attempt.clone(),
+            lease_duration,
+        },
+        Command::Renew {
+            attempt: attempt.clone(),
+            token,
+            lease_duration,
+        },
+        Command::Release {
+            attempt: attempt.clone(),
+        },
+        Command::Undo {
+            attempt: attempt.clone(),
+            publish: true,
+        },
+        Command::Reserve {
+            attempt: attempt.clone(),
+            cluster: cluster.clone(),
+        },
+        Command::Observe,
+        Command::Inspect,
+        Command::Break {
+            longest_lease: lease_duration,
+        },
+        Command::Mark {
+            attempt: attempt.clone(),
+            token,
+            mark: Mark::Clean,
+        },
+        Command::Mark {
+            attempt: attempt.clone(),
+            token,
+            mark: Mark::Held {
+                delay: lease_duration,
+            },
+        },
+        Command::Claim {
+            object: "o".into(),
+            slot: 1,
+            job: "j".into(),
+        },
+        Command::Slots { object: "o".into() },
+    ];
+    let mut items: Vec<Item> = commands.into_iter().map(Item::Command).collect();
+    items.push(Item::Confirm {
+        attempt: attempt.clone(),
+        token,
+        granted: vec![(0, 3)],
+    });
+    items.push(Item::UndoAgain {
+        attempt: attempt.clone(),
+        only: 0,
+    });
+    items.push(Item::ReserveAgain {
+        attempt,
+        cluster,
+        only: 0,
+    });
+    items
+}
+
+#[test]
+fn each_command_writes_the_keys_and_arguments_of_its_layout() {
+    let keys = Keyspace::new("p");
+    for item in items() {
+        let lock = keys.lock(&LockName::any("l").unwrap());
+        let payload = Payload {
+            operation: item.operation(),
+            items: vec![(lock.clone(), item.clone()), (lock, item.clone())].into(),
+            keys: keys.clone(),
+            cluster: "a/b".into(),
+            floor: 0,
+        };
+        let layout = payload.script().layout.unwrap();
+        let members = payload.members(0);
+        let mut written = Written::default();
+        payload.write(&mut written, 5, "stamp", 0, &members);
+        let keys = 1 + 2 * layout.keys.len();
+        let expected = 1 + keys + 2 + layout.head.len() + 2 * layout.arguments.len();
+        assert_eq!(written.0.len(), expected, "{item:?}: {:?}", written.0);
+        assert_eq!(written.0[0], keys.to_string());
+        assert_eq!(written.0[keys + 1..keys + 3], ["5", "stamp"]);
+    }
+}

@@ -1,0 +1,11 @@
+//! The seal of a master: when a master without memory may vote again, and with which registers.
+//!
+//! Pure. The plan is made from what all masters showed in one read; the registers merge number by number.
+
+mod known;
+mod plan;
+mod registers;
+
+pub use known::{Known, Remembered};
+pub use plan::{Blocked, Look, Plan, Quarantine, Read, Step};
+pub use registers::{Account, Past, Registers, Slot};
