@@ -26,7 +26,7 @@ use crate::{
         Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Mark, Participation, SlotView,
         Terms,
     },
-    masters::{Closed, Delivery, Masters, Notices, Request},
+    masters::{self, Closed, Completion, Masters, Notices},
 };
 
 /// What the elector is told from outside.
@@ -39,7 +39,7 @@ enum Command {
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
     Mark(LockName, FencingToken, Mark, oneshot::Sender<bool>),
     /// Of the slots of a target: past the machine, whether or not the lock is contended for.
-    Ask(LockName, Request, oneshot::Sender<Delivery>),
+    Ask(LockName, masters::Command, oneshot::Sender<Completion>),
     Ping(oneshot::Sender<()>),
     /// Those named are reserved for siblings, the others released.
     Shutdown(HashSet<LockName>),
@@ -111,9 +111,12 @@ impl Elector {
     /// again. Nothing of it depends on who holds the lock: only a holder may ask for a slot that is not the job's yet.
     pub async fn claim(&self, lock: &LockName, object: &str, slot: u64, job: &str) -> Claim {
         let (object, job) = (object.into(), job.into());
-        match self.ask(lock, Request::Claim { object, slot, job }).await {
-            Some(Delivery::Done { majority: true, .. }) => Claim::Granted,
-            Some(Delivery::Done { refused: true, .. }) => Claim::Refused,
+        match self
+            .ask(lock, masters::Command::Claim { object, slot, job })
+            .await
+        {
+            Some(Completion::Done { majority: true, .. }) => Claim::Granted,
+            Some(Completion::Done { refused: true, .. }) => Claim::Refused,
             _ => Claim::Undecided,
         }
     }
@@ -121,15 +124,15 @@ impl Elector {
     /// What the masters show of the slots of a target's object; none without an elector.
     pub async fn slots(&self, lock: &LockName, object: &str) -> Option<SlotView> {
         let object = object.into();
-        match self.ask(lock, Request::Slots { object }).await {
-            Some(Delivery::Slots(view)) => Some(view),
+        match self.ask(lock, masters::Command::Slots { object }).await {
+            Some(Completion::Slots(view)) => Some(view),
             _ => None,
         }
     }
 
-    async fn ask(&self, lock: &LockName, request: Request) -> Option<Delivery> {
+    async fn ask(&self, lock: &LockName, command: masters::Command) -> Option<Completion> {
         let (sender, receiver) = oneshot::channel();
-        self.send(Command::Ask(lock.clone(), request, sender));
+        self.send(Command::Ask(lock.clone(), command, sender));
         receiver.await.ok()
     }
 

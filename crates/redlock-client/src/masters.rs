@@ -5,38 +5,30 @@
 
 mod access;
 mod adopt;
-mod clocks;
 mod config;
-mod courier;
-mod fingerprint;
+mod driver;
 mod first_look;
-mod gate;
-mod identity;
-mod keys;
 mod link;
-mod look;
 mod permission;
 mod random;
-mod reply;
+#[cfg(test)]
+mod reply_fuzz;
 mod reporters;
 mod scripts;
 mod seal;
 mod set;
+mod shared;
 mod survey;
-mod timeout;
 mod trial;
-mod unknown;
 
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
 pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, Tls, without_credentials};
-pub use courier::{Call, Delivery, Meter, Operation, Request, Tenure};
-pub use fingerprint::{Fingerprint, FingerprintError};
-pub use gate::Unfit;
-pub use identity::QuorumId;
-pub use keys::{Keyspace, LockKeys};
+pub use driver::{Call, Meter};
 pub use link::{MasterStatus, Notice};
-pub use look::Facts;
-pub use reply::Answer;
+pub use redlock_core::{
+    Answer, Command, Completion, Facts, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt,
+    LockKeys, Operation, QuorumId, Unknown,
+};
 pub use reporters::{Reporters, reporter_lock, scope_reporter_lock};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
@@ -45,4 +37,3 @@ pub use seal::{
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
 pub use survey::{LockAccount, LockNames};
 pub use trial::TrialError;
-pub use unknown::Unknown;

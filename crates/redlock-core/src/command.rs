@@ -186,7 +186,8 @@ pub enum Item {
 }
 
 impl Item {
-    pub(crate) const fn operation(&self) -> Operation {
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
         match self {
             Self::Confirm { .. } => Operation::Confirm,
             Self::UndoAgain { .. } => Operation::Undo,

@@ -258,6 +258,12 @@ impl Engine {
         self.outputs.pop_front()
     }
 
+    /// Whether [`Self::poll`] returns something that an input led to. Requests that wait for their batch are none.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty() || !self.ready.is_empty()
+    }
+
     /// When to handle [`Input::Timeout`], at the latest.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Moment> {
@@ -280,3 +286,6 @@ impl Engine {
         self.repeats.count()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,8 +105,9 @@ impl Facts {
     }
 }
 
-/// The time at which a probe was drawn: its first 12 of 32 hex digits are milliseconds since 1970, as in a UUID of version 7.
-fn drawn_at(hex: &str) -> Option<Duration> {
+/// The time at which a probe was drawn, by its 32 hex digits: its first 12 of 32 hex digits are milliseconds since 1970, as in a UUID of version 7.
+#[must_use]
+pub fn drawn_at(hex: &str) -> Option<Duration> {
     let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
     Some(Duration::from_millis(millis))
 }

@@ -16,7 +16,7 @@ use crate::{
         Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, Moment, Round,
         Terms,
     },
-    masters::{Call, Closed, Delivery, Masters, Notice, Notices, Request, Tenure},
+    masters::{self, Call, Closed, Completion, LeaseAttempt, Masters, Notice, Notices},
 };
 use slot::{Slot, outcome};
 
@@ -48,8 +48,8 @@ pub(super) struct Driver {
     pending: HashMap<u64, Pending>,
     next_tag: u64,
     next_generation: u64,
-    deliveries: mpsc::UnboundedSender<(u64, Delivery)>,
-    delivered: mpsc::UnboundedReceiver<(u64, Delivery)>,
+    deliveries: mpsc::UnboundedSender<(u64, Completion)>,
+    delivered: mpsc::UnboundedReceiver<(u64, Completion)>,
     clock: watch::Receiver<u64>,
     voting: bool,
     closing: bool,
@@ -222,12 +222,12 @@ impl Driver {
         };
         let authority = slot.machine.authority_at(clock::now());
         let authority = authority.filter(|authority| authority.token == token);
-        let (Some(_), Some(tenure)) = (authority, slot.tenure.clone()) else {
+        let (Some(_), Some(attempt)) = (authority, slot.attempt.clone()) else {
             return Ok(());
         };
-        let request = Request::Mark { tenure, token, mark };
+        let command = masters::Command::Mark { attempt, token, mark };
         let keys = slot.keys.clone();
-        self.masters.submit(Call::answering(keys, request, asked))
+        self.masters.submit(Call::answering(keys, command, asked))
     }
 
     fn leave(&mut self, place: Option<Place>, farewell: Farewell) -> Result<(), Closed> {
@@ -256,7 +256,7 @@ impl Driver {
         }
     }
 
-    fn on_delivery(&mut self, tag: u64, delivery: Delivery) -> Result<(), Closed> {
+    fn on_delivery(&mut self, tag: u64, delivery: Completion) -> Result<(), Closed> {
         let Some(Pending {
             place,
             generation,
@@ -275,7 +275,7 @@ impl Driver {
         slot.count(self.watcher.as_ref(), &delivery, started, clock::now());
         if matches!(
             delivery,
-            Delivery::RenewalUndecided | Delivery::NotWon(Loss::NoQuorum(_))
+            Completion::RenewalUndecided | Completion::NotWon(Loss::NoQuorum(_))
         ) {
             // Masters lose their votes also by the time that passes, which no notice says.
             self.voting &= self.masters.voters() >= self.masters.size().majority();
@@ -350,13 +350,13 @@ impl Driver {
             return Ok(());
         };
         slot.ending_by_reserve = matches!(round, Round::Reserve { .. });
-        let request = match (round, slot.tenure.clone()) {
+        let command = match (round, slot.attempt.clone()) {
             (Round::Acquire { lease_duration }, _) => {
                 let longest = self.masters.fingerprint().longest_lease();
-                let tenure = Arc::new(Tenure::new(self.masters.stem(&self.holder), longest));
-                slot.tenure = Some(tenure.clone());
-                Request::Acquire {
-                    tenure,
+                let attempt = Arc::new(LeaseAttempt::new(self.masters.stem(&self.holder), longest));
+                slot.attempt = Some(attempt.clone());
+                masters::Command::Acquire {
+                    attempt,
                     lease_duration,
                 }
             }
@@ -365,21 +365,20 @@ impl Driver {
                     lease_duration,
                     token,
                 },
-                Some(tenure),
-            ) => Request::Renew {
-                tenure,
+                Some(attempt),
+            ) => masters::Command::Renew {
+                attempt,
                 token,
                 lease_duration,
             },
-            (Round::Release, Some(tenure)) => Request::Release { tenure },
-            (Round::Undo, Some(tenure)) => Request::Undo {
-                tenure,
-                only: None,
+            (Round::Release, Some(attempt)) => masters::Command::Release { attempt },
+            (Round::Undo, Some(attempt)) => masters::Command::Undo {
+                attempt,
                 publish: true,
             },
-            (Round::Reserve { cluster }, Some(tenure)) => Request::Reserve { tenure, cluster },
-            // Without a tenure nothing was ever sent: looking is all that is left to do.
-            (Round::Observe, _) | (_, None) => Request::Observe,
+            (Round::Reserve { cluster }, Some(attempt)) => masters::Command::Reserve { attempt, cluster },
+            // Without a attempt nothing was ever sent: looking is all that is left to do.
+            (Round::Observe, _) | (_, None) => masters::Command::Observe,
         };
         self.next_tag += 1;
         let pending = Pending {
@@ -391,7 +390,7 @@ impl Driver {
         self.pending.insert(self.next_tag, pending);
         self.masters.submit(Call::tagged(
             slot.keys.clone(),
-            request,
+            command,
             self.next_tag,
             self.deliveries.clone(),
         ))

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{
-    ConfigError, Fingerprint, FingerprintError, MasterStatus, Masters, MastersConfig, Meter, Notices, Tasks,
-    gate::RETIRED,
-};
+use redlock_core::{Fingerprint, FingerprintError, eligibility::RETIRED};
+
+use super::{ConfigError, MasterStatus, Masters, MastersConfig, Meter, Notices, Tasks};
 
 /// How many masters must carry the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +200,9 @@ fn account(status: &MasterStatus) -> String {
     let what = match (&status.trouble, carried(status)) {
         (Some(trouble), _) => trouble.to_string(),
         (None, Some((_, text))) => text.chars().take(300).collect(),
-        (None, None) if status.unfit.is_some() => status.unfit.iter().map(ToString::to_string).collect(),
+        (None, None) if status.ineligible.is_some() => {
+            status.ineligible.iter().map(ToString::to_string).collect()
+        }
         (None, None) if status.answers() => "no fingerprint (never sealed)".into(),
         (None, None) => "no answer".into(),
     };

@@ -1,122 +1,193 @@
-//! The connection to one master: what it may be asked, and with which `not_after`.
+//! The connection to one master: sends the script calls that the engine admits and reports their results.
 //!
-//! Owns the connection's incarnations. Refuses to wait for one: a request to a master that is not connected is an
-//! unknown vote at once, so reconnecting never slows a round.
+//! Owns the connection. Refuses to wait for one: a request to a master that is not connected is an unknown vote at once,
+//! so reconnecting never slows a round.
 
+mod convert;
 mod keep;
 mod renew;
-mod state;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use redis::{Cmd, Value};
-use tokio::sync::{Notify, Semaphore};
+use redis::{Cmd, PushInfo, aio::MultiplexedConnection};
+use redlock_core::{
+    Admission, ConnectionId, Facts, Ineligible, Keyspace, Moment, QuorumId, Reply, Transmit, Unknown,
+    engine::Call, script::Script,
+};
+use tokio::sync::{Notify, mpsc};
 
+pub(crate) use self::convert::Packed;
+#[cfg(test)]
+pub(crate) use self::convert::of_library;
 pub use keep::Notice;
-pub(crate) use keep::{Peers, Servers, keep};
+pub(crate) use keep::{Peers, keep};
 pub(crate) use renew::Renewer;
-pub(crate) use state::Admission;
-pub(crate) use state::Dial;
-pub use state::MasterStatus;
-use state::{Clock, Open, State};
 
 use super::{
-    clocks::SharedClocks,
-    gate::{self, Unfit},
-    identity::Identity,
-    keys::Keyspace,
-    look::Facts,
     permission::{self, Refusals},
-    reply::{Code, Reply},
-    scripts::Script,
-    seal::Sealing,
-    timeout::CommandTimeout,
-    unknown::Unknown,
+    scripts,
+    seal::{Blocked, Sealing},
+    shared::Shared,
 };
-use crate::{
-    clock,
-    lease::{Judgement, Moment, Sample},
-};
+use crate::clock;
 
-/// More requests than a healthy master ever has under way; beyond it a hung one would only fill memory.
-const UNDER_WAY: usize = 256;
+/// Requests that the client library queues on one connection.
+const PIPELINE: usize = 256;
 
 const URL_CHANGED: &str = "its url changed";
 
-/// One Redis server of the N, as seen from here.
+/// What a server sends without being asked.
+type Pushes = mpsc::UnboundedReceiver<PushInfo>;
+
+/// One Redis server of the N, as reached from here.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) keys: Keyspace,
-    pub(crate) identity: Arc<Identity>,
-    command_timeout: CommandTimeout,
-    clocks: Arc<SharedClocks>,
+    /// Of the quorum.
+    pub(crate) quorum: Arc<Shared>,
+    /// That of the quorum, or the one of a connection of its own.
+    shared: Arc<Shared>,
+    /// No other lock but that of the engine is taken under it.
     state: Mutex<State>,
-    under_way: Arc<Semaphore>,
-    /// Rings when the connection should be looked at now: a vote said "not sealed", or a request got no answer.
+    /// Rings when the master should be polled now: a vote said "not sealed", or a request got no answer.
     poke: Notify,
     /// Rings when the connection was replaced, or is to be.
     switched: Notify,
 }
 
-/// What came of one request to one master.
+/// How a master is reached; changes while it is in use.
+#[derive(Clone)]
+pub(crate) struct Dial {
+    /// Without credentials.
+    url: String,
+    client: redis::Client,
+    /// Counts the changes.
+    version: u32,
+    /// Counts those that lead to another server.
+    server: u32,
+}
+
+impl Dial {
+    pub(crate) const fn new(url: String, client: redis::Client) -> Self {
+        Self {
+            url,
+            client,
+            version: 0,
+            server: 0,
+        }
+    }
+}
+
+impl std::fmt::Debug for Dial {
+    // The client knows the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.url)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    dial: Dial,
+    open: Option<Open>,
+    /// The number of the last connection.
+    connection: u32,
+    /// Of the connection in `open`, which took the place of another one while that was listened to.
+    handed_over: Option<Pushes>,
+    /// Why the connection still stands under earlier credentials or certificates.
+    not_renewed: Option<Unknown>,
+    /// Of the scripts on the present connection.
+    refusals: Refusals,
+    /// While a process seals it: how far it is.
+    sealing: Option<Sealing>,
+}
+
+#[derive(Clone)]
+struct Open {
+    connection: MultiplexedConnection,
+    id: ConnectionId,
+    /// Of the dial that it was opened by.
+    version: u32,
+    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
+    ran: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "connection {}", self.id.0)
+    }
+}
+
+/// A master's state for people and metrics.
+#[derive(Clone, Debug)]
+pub struct MasterStatus {
+    pub name: String,
+    pub url: String,
+    pub connected: bool,
+    pub facts: Option<Facts>,
+    /// Why it has no vote although it answers.
+    pub ineligible: Option<Ineligible>,
+    /// The last error, while it is not connected.
+    pub trouble: Option<Unknown>,
+    /// What it did not permit when a script ran there last: no vote is won at it by that script.
+    pub not_permitted: Option<Unknown>,
+    /// Why it does not take the new credentials or certificates; the connection goes on under those before.
+    pub not_renewed: Option<Unknown>,
+    /// While this process is about to seal it: how long it still waits.
+    pub sealing_left: Option<Duration>,
+    /// Why it cannot be sealed, whatever the wait.
+    pub seal_blocked: Option<Blocked>,
+    pub latency: Duration,
+    pub clock_offset_seconds: Option<f64>,
+    /// Why it is not asked for votes; none if it is.
+    pub no_vote: Option<Unknown>,
+}
+
+impl MasterStatus {
+    /// Whether its votes count.
+    #[must_use]
+    pub const fn votes(&self) -> bool {
+        self.no_vote.is_none()
+    }
+
+    /// Whether it votes, and permits every script that was run there.
+    #[must_use]
+    pub const fn grants(&self) -> bool {
+        self.votes() && self.not_permitted.is_none()
+    }
+}
+
+/// The result of a call outside of a batch.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) reply: Result<Reply, Unknown>,
-    /// What was answered where a clock step alone makes the votes unknown. Refusals to renew count all the same: they
-    /// can only end authority.
-    pub(crate) doubted: Option<Reply>,
-    /// The connection that it was sent on; 0 if it was not sent.
-    pub(crate) incarnation: u32,
     pub(crate) received: Moment,
-    pub(crate) took: Duration,
+    /// `None` if it was not sent.
+    call: Option<Call>,
 }
 
 impl Link {
-    pub(crate) fn new(
-        index: usize,
-        name: String,
-        dial: Dial,
-        keys: Keyspace,
-        identity: Arc<Identity>,
-        command_timeout: CommandTimeout,
-        clocks: Arc<SharedClocks>,
-    ) -> Self {
+    pub(crate) fn new(index: usize, name: String, dial: Dial, keys: Keyspace, quorum: &Arc<Shared>) -> Self {
         Self {
             index,
             name,
             keys,
-            identity,
-            command_timeout,
+            quorum: quorum.clone(),
+            shared: quorum.clone(),
             state: Mutex::new(State {
                 dial,
                 open: None,
+                connection: 0,
                 handed_over: None,
                 not_renewed: None,
-                retired: None,
-                incarnation: 0,
-                facts: None,
-                looked: Moment::default(),
-                unfit: None,
-                duplicate: false,
-                trouble: None,
                 refusals: Refusals::default(),
-                told: String::new(),
-                silent: false,
                 sealing: None,
-                clock: Clock {
-                    index,
-                    clocks: clocks.clone(),
-                },
-                latency: Duration::ZERO,
-                answered: Moment::default(),
             }),
-            clocks,
-            under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             poke: Notify::new(),
             switched: Notify::new(),
         }
@@ -129,55 +200,39 @@ impl Link {
 
     /// For the next command.
     pub(crate) fn command_timeout(&self) -> Duration {
-        self.command_timeout.get()
+        self.shared.command_timeout()
     }
 
     pub(crate) fn status(&self) -> MasterStatus {
-        let now = clock::now();
+        let (view, clock_offset_seconds, now) = self.shared.read(|engine, now| {
+            let offset = engine.clocks().seconds(self.index, now, clock::unix_time());
+            (engine.master(self.index, now), offset, now)
+        });
         let state = self.state();
-        // In a statement of its own: within the value below, its guard would live until `admitted` locks the clocks again.
-        let clock_offset_seconds = self.clocks.get().seconds(self.index, now, clock::unix_time());
         MasterStatus {
             name: self.name.clone(),
             url: state.dial.url.clone(),
-            connected: state.open.is_some(),
-            facts: state.facts.clone(),
-            unfit: state.unfit(now),
-            trouble: state.trouble.clone(),
+            connected: view.connected,
+            facts: view.facts,
+            ineligible: view.ineligible,
+            trouble: view.trouble,
             not_permitted: state.refusals.first().cloned(),
             not_renewed: state.not_renewed.clone(),
             sealing_left: state.sealing.map(|sealing| sealing.until.left(now)),
             seal_blocked: state.sealing.and_then(|sealing| sealing.blocked),
-            latency: state.latency,
+            latency: view.latency,
             clock_offset_seconds,
-            no_vote: self.admitted(&state, Admission::Voting, now).err(),
+            no_vote: view.no_vote,
         }
     }
 
     pub(crate) fn votes(&self) -> bool {
-        let state = self.state();
-        self.admitted(&state, Admission::Voting, clock::now()).is_ok()
-    }
-
-    fn admitted(&self, state: &State, admission: Admission, now: Moment) -> Result<Open, Unknown> {
-        let open = state.admitted(admission, now)?;
-        if admission == Admission::Voting && self.identity.id().is_none() {
-            return Err(Unknown::QuorumUnknown);
-        }
-        Ok(open)
+        self.shared.read(|engine, now| engine.votes(self.index, now))
     }
 
     /// Why a server that gave these facts may not vote as this master.
-    pub(crate) fn judge(&self, facts: &Facts) -> Option<Unfit> {
-        gate::check(facts, self.identity.fingerprint(), self.identity.id())
-    }
-
-    /// Judges the last look again, after the quorum id became known.
-    pub(crate) fn judge_again(&self) {
-        let mut state = self.state();
-        if let Some(facts) = &state.facts {
-            state.unfit = self.judge(facts);
-        }
+    pub(crate) fn judge(&self, facts: &Facts) -> Option<Ineligible> {
+        self.quorum.read(|engine, _| engine.judge(facts))
     }
 
     /// Without credentials.
@@ -185,21 +240,25 @@ impl Link {
         self.state().dial.url.clone()
     }
 
-    pub(crate) fn set_duplicate(&self, duplicate: bool) {
-        self.state().duplicate = duplicate;
-    }
-
     pub(crate) fn set_sealing(&self, sealing: Option<Sealing>) {
         self.state().sealing = sealing;
     }
 
-    /// What the last look on this connection gave.
+    /// The facts that the last poll on this connection gave.
     pub(crate) fn known(&self) -> Option<Facts> {
-        let state = self.state();
-        state.open.as_ref().and(state.facts.clone())
+        self.shared.read(|engine, _| engine.facts(self.index).cloned())
     }
 
-    /// Looks at the master again soon, outside the regular interval.
+    pub(crate) fn fingerprint(&self) -> String {
+        self.quorum
+            .read(|engine, _| engine.identity().fingerprint().to_owned())
+    }
+
+    pub(crate) fn quorum_id(&self) -> Option<QuorumId> {
+        self.quorum.read(|engine, _| engine.identity().id().cloned())
+    }
+
+    /// Polls the master again soon, outside the regular interval.
     pub(crate) fn poke(&self) {
         self.poke.notify_one();
     }
@@ -208,181 +267,83 @@ impl Link {
     /// given `not_after` (microseconds of the master's TIME).
     pub(crate) async fn call(
         &self,
-        script: &Script,
+        script: &'static Script,
         admission: Admission,
         deadline: Duration,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Exchange {
-        self.call_until(script, admission, deadline, tokio::time::sleep(deadline), fill)
-            .await
-    }
-
-    /// The same, with the end of the `deadline` told by `over`: many calls can share one timer.
-    pub(crate) async fn call_until(
-        &self,
-        script: &Script,
-        admission: Admission,
-        deadline: Duration,
-        over: impl Future<Output = ()>,
-        fill: impl Fn(&mut Cmd, u64),
-    ) -> Exchange {
-        let sent = clock::now();
-        let unsent = |unknown| Exchange {
-            reply: Err(unknown),
-            doubted: None,
-            incarnation: 0,
-            received: sent,
-            took: Duration::ZERO,
+        let begun = self.shared.update(|engine, now| {
+            let call = engine.begin_call(self.index, admission, deadline, now);
+            call.map_err(|reply| Exchange {
+                reply: Err(reply),
+                received: now,
+                call: None,
+            })
+        });
+        let call = match begun {
+            Ok(call) => call,
+            Err(unsent) => return unsent,
         };
-        let (mut open, not_after) = {
-            let state = self.state();
-            match self.admitted(&state, admission, sent) {
-                Ok(open) => (open, state.clock.not_after(sent, deadline)),
-                Err(unknown) => return unsent(unknown),
-            }
-        };
-        let Ok(permit) = self.under_way.clone().try_acquire_owned() else {
-            return unsent(Unknown::Congested);
-        };
-        let exchange = async {
-            let command = |verb: &str, body: &str| {
-                let mut command = redis::cmd(verb);
-                command.arg(body);
-                fill(&mut command, not_after);
-                command
-            };
-            let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
-            let (verb, body) = script.call(ran().contains(script.name));
-            let first = command(verb, body);
-            let reply = value(open.connection.clone().send_packed_command(&first).await);
-            if reply.is_ok() {
-                ran().insert(script.name);
-            }
-            match reply {
-                // The same attempt: only this master had forgotten the script.
-                Err(unknown) if unknown.is_no_script() => value(
-                    open.connection
-                        .send_packed_command(&command("EVAL", &script.source))
-                        .await,
-                ),
-                reply => reply,
-            }
-        };
-        let result = tokio::select! {
-            // A reply that is there counts, however late this task was woken; `received` says how late.
-            biased;
-            reply = exchange => Some(reply),
-            () = over => None,
-        };
-        drop(permit);
-        let received = clock::now();
-        let reply = match result {
-            Some(reply) => {
-                let explained = |unknown| permission::explained(unknown, Some(script), &self.keys);
-                let reply = reply.map_err(explained);
-                self.state().refusals.note(script, &reply);
-                reply.and_then(Reply::parse)
-            }
-            None => {
-                // A deadline cut short by the limit of an attempt says nothing against the master.
-                if deadline >= self.command_timeout() {
-                    self.state().silent_since(sent);
-                }
-                Err(Unknown::TimedOut(deadline.as_millis()))
-            }
-        };
-        // A server that answers a look with an error says the same again a moment later.
-        if let Err(unknown) = &reply
-            && (admission == Admission::Voting || !unknown.is_of_server())
-        {
-            self.poke();
-        }
-        let (reply, doubted) = self.note(admission, reply, open.server, sent, received);
-        Exchange {
-            reply,
-            doubted,
-            incarnation: open.incarnation,
+        let sending = self.send(call.connection, script, |command| fill(command, call.not_after));
+        let result = tokio::time::timeout(deadline, sending).await;
+        let result = result.unwrap_or_else(|_| Err(Unknown::TimedOut(deadline.as_millis())));
+        self.shared.update(|engine, received| Exchange {
+            reply: engine.finish_call(self.index, &call, result, received).reply,
             received,
-            took: received.since(sent),
-        }
+            call: Some(call),
+        })
     }
 
-    /// Learns from a reply: the clock, whether it is sealed, that it answers. Returns also the reply that is not counted
-    /// because of a clock alone.
-    fn note(
+    /// Sends a call of a batch and waits for the reply. The engine keeps its deadline.
+    pub(super) async fn transmit(&self, transmit: &Transmit) -> Result<Reply, Unknown> {
+        let Transmit {
+            connection,
+            not_after,
+            payload,
+            members,
+            stamp,
+            ..
+        } = transmit;
+        self.send(*connection, payload.script(), |command| {
+            payload.write(&mut Packed(command), *not_after, stamp, self.index, members);
+        })
+        .await
+    }
+
+    async fn send(
         &self,
-        admission: Admission,
-        reply: Result<Reply, Unknown>,
-        server: u32,
-        sent: Moment,
-        received: Moment,
-    ) -> (Result<Reply, Unknown>, Option<Reply>) {
-        let mut state = self.state();
-        if server != state.dial.server {
-            // Its vote was a vote then. It says nothing of the server that took its place.
-            return (reply.and(Err(Unknown::NotConnected(URL_CHANGED.into()))), None);
-        }
-        if reply.as_ref().map_or_else(Unknown::is_of_server, |_| true) {
-            state.answered = received;
-            state.silent = false;
+        connection: ConnectionId,
+        script: &'static Script,
+        fill: impl Fn(&mut Cmd),
+    ) -> Result<Reply, Unknown> {
+        let open = self.state().open.clone().filter(|open| open.id == connection);
+        let Some(mut open) = open else {
+            return Err(Unknown::NotConnected("the connection was closed".into()));
+        };
+        let command = |verb: &str, body: &str| {
+            let mut command = redis::cmd(verb);
+            command.arg(body);
+            fill(&mut command);
+            command
+        };
+        let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
+        let (verb, body) = scripts::call(script, ran().contains(script.name));
+        let first = command(verb, body);
+        let reply = convert::value(open.connection.clone().send_packed_command(&first).await);
+        if reply.is_ok() {
+            ran().insert(script.name);
         }
         let reply = match reply {
-            Ok(reply) => reply,
-            Err(unknown) => return (Err(unknown), None),
-        };
-        state.latency = received.since(sent);
-        let sample = Sample {
-            master: reply.time,
-            sent,
-            received,
-        };
-        let step = self.judge_clock(sample);
-        // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
-        // before anything else was learned against this master.
-        let unfit = state.unfit(received);
-        if admission == Admission::Voting && (step.is_some() || unfit.is_some()) {
-            let of_a_clock = matches!(unfit, None | Some(Unfit::ClockStep(_)));
-            let doubted = (of_a_clock && reply.code == Code::Ok).then_some(reply);
-            let unfit = unfit.map(|unfit| Unknown::Unfit(unfit.to_string()));
-            return (Err(unfit.or(step).unwrap_or(Unknown::LocalClock)), doubted);
-        }
-        let unknown = match reply.code {
-            Code::Ok | Code::Other(_) => return (Ok(reply), None),
-            Code::Unsealed => Unknown::NotSealed,
-            Code::Foreign => Unknown::OtherFingerprint,
-            Code::Late => return (Err(Unknown::TooLate), None),
-        };
-        drop(state);
-        self.poke();
-        (Err(unknown), None)
-    }
-
-    /// Why the votes of a reply do not count, if it shows that a clock stepped.
-    fn judge_clock(&self, sample: Sample) -> Option<Unknown> {
-        match self.clocks.sample(self.index, sample) {
-            Judgement::Steady => return None,
-            Judgement::Explained => {}
-            Judgement::MasterStepped => tracing::warn!(
-                master = self.name,
-                "clock of the master stepped, it does not count for now"
+            // The same attempt: only this master had forgotten the script.
+            Err(unknown) if unknown.is_no_script() => convert::value(
+                open.connection
+                    .send_packed_command(&command("EVAL", &script.source))
+                    .await,
             ),
-            Judgement::LocalStepped => tracing::warn!(
-                master = self.name,
-                "the clock of this machine stepped or stood still: all leases are given up and acquired anew"
-            ),
-        }
-        Some(Unknown::LocalClock)
+            reply => reply,
+        };
+        let reply = reply.map_err(|unknown| permission::explained(unknown, Some(script), &self.keys));
+        self.state().refusals.note(script, &reply);
+        reply.and_then(Reply::parse)
     }
 }
-
-/// The client library gives an error of the server either way.
-fn value(result: redis::RedisResult<Value>) -> Result<Value, Unknown> {
-    match result {
-        Ok(Value::ServerError(e)) => Err(Unknown::server(e.code(), e.details().unwrap_or_default())),
-        Ok(value) => Ok(value),
-        Err(e) => Err(Unknown::of(&e)),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{keys::Keyspace, scripts::Script, unknown::Unknown};
+use redlock_core::{Keyspace, Unknown, script::Script};
 
 /// The scripts that this user was not permitted to run to their end when they last ran on a connection.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ pub(crate) fn commands<'a>(script: &'a Script, detail: &str) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::masters::scripts::{GRANT, RESERVE};
+    use redlock_core::script::{GRANT, RESERVE};
 
     fn publishes() -> usize {
         let mut lines = RESERVE.source.lines();

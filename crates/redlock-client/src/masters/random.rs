@@ -23,14 +23,10 @@ pub(crate) fn timed_bits() -> u128 {
     crate::clock::unix_time().as_millis() << 80 | bits() >> 48
 }
 
-/// When such bits, written as 32 hex digits, were drawn.
-pub(crate) fn drawn_at(hex: &str) -> Option<std::time::Duration> {
-    let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
-    Some(std::time::Duration::from_millis(millis))
-}
-
 #[cfg(test)]
 mod tests {
+    use redlock_core::facts::drawn_at;
+
     use super::*;
 
     #[test]

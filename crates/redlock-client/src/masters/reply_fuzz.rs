@@ -4,11 +4,9 @@ use std::{fs, path::Path};
 
 use proptest::{prelude::*, sample::Index};
 
-use super::{Answer, Reply, answer};
-use crate::{
-    lease::Moment,
-    masters::{look::Facts, unknown::Unknown},
-};
+use redlock_core::{Answer, Facts, Moment, Reply, Unknown, reply::answer};
+
+use super::link::of_library;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/replies");
@@ -26,7 +24,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 
 /// All that is made of a reply.
 fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
-    let reply = Reply::parse(redis::parse_redis_value(bytes).ok()?).ok()?;
+    let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
     let now = Moment::from_nanos(1);
     let answers = reply.items.iter().map(|item| answer(item, now)).collect();
     let _ = Facts::parse(reply.counter, &reply.items);

@@ -7,16 +7,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 
+use redlock_core::{ClusterId, LockName, Moment, Obstacle, Unknown, identity::IdentityError};
+
 use super::{
     Masters,
     link::Link,
     survey::{accounts, lock_names},
-    unknown::Unknown,
 };
-use crate::{
-    clock,
-    lease::{ClusterId, LockName, Moment, Obstacle, identity::IdentityError},
-};
+use crate::clock;
 
 const PURPOSE: &str = "reporter";
 

@@ -6,9 +6,6 @@
 //! of f+1 others, unless so many lost theirs at once.
 
 mod init;
-mod known;
-mod plan;
-mod registers;
 mod reseal;
 mod retire;
 mod rounds;
@@ -19,23 +16,19 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time;
 
 pub use init::{InitError, InitReport, init};
-pub(crate) use known::Known;
-pub use known::Remembered;
-pub use plan::Blocked;
-pub use registers::{Registers, Slot};
+pub use redlock_core::seal::{Blocked, Registers, Remembered, Slot};
 pub use reseal::{Progress, ResealError, ResealReport, reseal};
 pub use retire::{OldServer, RetireOutcome};
 pub use rounds::NotDone;
 
-use self::{
-    plan::{Plan, Quarantine, Step},
-    sealing::{Hand, Sealed},
+use redlock_core::{
+    FencingToken, Fingerprint, Moment, QuorumSize, Unknown,
+    seal::{Plan, Quarantine, Step},
 };
-use super::{Fingerprint, Masters, Unknown, identity::Identity, link::Link};
-use crate::{
-    clock,
-    lease::{FencingToken, Moment, QuorumSize},
-};
+
+use self::sealing::{Hand, Sealed};
+use super::{Masters, link::Link, shared::Shared};
+use crate::clock;
 
 /// How often the last look at each master is read again, from memory: a few locks.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -72,8 +65,7 @@ impl Sealer {
         links: Arc<[Arc<Link>]>,
         size: QuorumSize,
         fingerprint: Fingerprint,
-        identity: Arc<Identity>,
-        known: Known,
+        shared: Arc<Shared>,
     ) -> Self {
         let limit = fingerprint.acquire_limit();
         Self {
@@ -81,9 +73,9 @@ impl Sealer {
                 links,
                 size,
                 limit,
-                known,
+                shared,
             },
-            quarantine: Quarantine::new(size, fingerprint, identity),
+            quarantine: Quarantine::new(size, fingerprint),
             said: BTreeMap::new(),
         }
     }
@@ -198,26 +190,24 @@ impl Masters {
             links: self.links().clone(),
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),
-            known: self.known().clone(),
+            shared: self.shared().clone(),
         }
     }
 
     /// Takes a token into the floor of the counter after a total loss, of which no master may know any more.
     pub fn remember_token(&self, token: FencingToken) -> Remembered {
-        self.known().remember(token, clock::unix_time())
+        let now = clock::unix_time();
+        self.shared().update(|engine, _| engine.remember(token, now))
     }
 
     /// The largest counter that the sealed masters report when asked now; none if fewer than a majority of them do.
     /// A token that was granted before is never above it.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
         let looks = futures_util::future::join_all(self.links().iter().map(|link| link.look())).await;
+        let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
         let mut counters = BTreeMap::new();
-        for (link, facts) in self.links().iter().zip(looks) {
-            if let Ok(facts) = facts
-                && facts.sealed()
-                && facts.fingerprint == link.identity.fingerprint()
-                && facts.quorum.as_ref() == link.identity.id()
-            {
+        for facts in looks.into_iter().flatten() {
+            if facts.sealed() && facts.fingerprint == fingerprint && facts.quorum == quorum {
                 counters.insert(facts.run_id, facts.counter);
             }
         }

@@ -16,20 +16,21 @@ use tokio_util::sync::CancellationToken;
 pub use lease::{Acquired, Lease, Renewal};
 pub use tasks::{TaskEnded, Tasks};
 
-use super::{
-    Call, ConfigError, Delivery, Fingerprint, Keyspace, LockKeys, MasterStatus, MastersConfig, Notice,
-    Request,
-    access::Access,
-    clocks::SharedClocks,
-    config::without_credentials,
-    courier::{Courier, Meter, Sink},
-    identity::{Identity, QuorumId},
-    link::{Dial, Link, Peers, Renewer, Servers},
-    random,
-    seal::{Known, Sealer},
-    timeout::CommandTimeout,
+use redlock_core::{
+    ClusterId, Command, Completion, Config, Fingerprint, HolderIdentity, Keyspace, LeaseStem, LockKeys,
+    LockName, Nonce, QuorumId, QuorumSize,
 };
-use crate::lease::{ClusterId, HolderIdentity, LeaseStem, LockName, Nonce, QuorumSize};
+
+use super::{
+    Call, ConfigError, MasterStatus, MastersConfig, Notice,
+    access::Access,
+    config::without_credentials,
+    driver::{Driver, Meter, ReplyTo},
+    link::{Dial, Link, Peers, Renewer},
+    random,
+    seal::Sealer,
+    shared::Shared,
+};
 
 /// What the masters tell without being asked.
 pub type Notices = mpsc::UnboundedReceiver<Notice>;
@@ -48,15 +49,12 @@ pub struct Masters {
 #[derive(Debug)]
 struct Inner {
     links: Arc<[Arc<Link>]>,
-    clocks: Arc<SharedClocks>,
     size: QuorumSize,
     keys: Keyspace,
     cluster: ClusterId,
     fingerprint: Fingerprint,
-    identity: Arc<Identity>,
-    command_timeout: CommandTimeout,
+    shared: Arc<Shared>,
     access: Mutex<Access>,
-    known: Known,
     outdated: Arc<Notify>,
     calls: mpsc::UnboundedSender<Call>,
     closing: CancellationToken,
@@ -83,9 +81,16 @@ impl Masters {
         let size = config.size()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
-        let command_timeout = CommandTimeout::new(config.command_timeout);
-        let identity = Arc::new(Identity::new(fingerprint.to_string(), config.quorum.clone()));
-        let clocks = SharedClocks::new(size, config.longest_lease);
+        let shared = Arc::new(Shared::new(Config {
+            size,
+            fingerprint: fingerprint.to_string(),
+            quorum: config.quorum.clone(),
+            keys: keys.clone(),
+            cluster: config.cluster.clone(),
+            longest_lease: config.longest_lease,
+            acquire_limit: config.acquire_limit,
+            command_timeout: config.command_timeout,
+        }));
         let mut links = Vec::new();
         let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
@@ -95,61 +100,43 @@ impl Masters {
                 master.name.clone(),
                 Dial::new(without_credentials(&master.url), client),
                 keys.clone(),
-                identity.clone(),
-                command_timeout.clone(),
-                clocks.clone(),
+                &shared,
             )));
         }
         let links: Arc<[Arc<Link>]> = links.into();
-        let known = Known::default();
         let (calls, incoming) = mpsc::unbounded_channel();
         let (notices, heard) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
         let peers = Peers {
             links: links.clone(),
-            servers: Arc::new(Servers::new(size.masters())),
-            notices,
+            notices: notices.clone(),
             outdated: Arc::default(),
         };
         let renewer = Renewer {
             peers: peers.clone(),
             cluster: config.cluster.clone(),
         };
-        let courier = Courier {
+        let driver = Driver {
             links: links.clone(),
-            size,
-            clocks: clocks.clone(),
-            keys: keys.clone(),
-            cluster: config.cluster.clone(),
-            command_timeout: command_timeout.clone(),
-            acquire_limit: config.acquire_limit,
+            shared: shared.clone(),
             calls: incoming,
+            notices,
             meter,
-            known: known.clone(),
             closing: closing.clone(),
         };
-        let sealer = config.reseal.then(|| {
-            Sealer::new(
-                links.clone(),
-                size,
-                fingerprint.clone(),
-                identity.clone(),
-                known.clone(),
-            )
-        });
-        let tasks = Tasks::start(&peers, courier, sealer, renewer, closing.clone());
+        let sealer = config
+            .reseal
+            .then(|| Sealer::new(links.clone(), size, fingerprint.clone(), shared.clone()));
+        let tasks = Tasks::start(&peers, driver, sealer, renewer, closing.clone());
         let inner = Inner {
             links,
-            clocks,
             size,
             keys,
             cluster: config.cluster.clone(),
             fingerprint,
-            identity,
+            shared,
             access: Mutex::new(access),
-            known,
             outdated: peers.outdated,
-            command_timeout,
             calls,
             closing,
         };
@@ -179,17 +166,19 @@ impl Masters {
 
     /// The id of the quorum; `None` until a majority of the masters shows one.
     #[must_use]
-    pub fn quorum_id(&self) -> Option<&QuorumId> {
-        self.inner.identity.id()
+    pub fn quorum_id(&self) -> Option<QuorumId> {
+        self.inner
+            .shared
+            .read(|engine, _| engine.identity().id().cloned())
     }
 
-    pub(crate) fn identity(&self) -> &Arc<Identity> {
-        &self.inner.identity
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
     }
 
     #[must_use]
     pub fn command_timeout(&self) -> Duration {
-        self.inner.command_timeout.get()
+        self.inner.shared.command_timeout()
     }
 
     #[must_use]
@@ -202,10 +191,6 @@ impl Masters {
         self.inner.links.iter().map(|link| link.status()).collect()
     }
 
-    pub(crate) fn known(&self) -> &Known {
-        &self.inner.known
-    }
-
     pub(crate) fn links(&self) -> &Arc<[Arc<Link>]> {
         &self.inner.links
     }
@@ -213,17 +198,20 @@ impl Masters {
     /// How many masters can vote now.
     #[must_use]
     pub fn voters(&self) -> usize {
-        self.inner.links.iter().filter(|link| link.votes()).count()
+        self.inner.shared.read(|engine, now| {
+            let masters = 0..engine.size().masters();
+            masters.filter(|master| engine.votes(*master, now)).count()
+        })
     }
 
     /// How often the local clock stepped: what was won before the last time is lost.
     pub(crate) fn local_steps(&self) -> u64 {
-        self.inner.clocks.local_steps()
+        self.inner.shared.local_steps()
     }
 
     /// Changes when the local clock has stepped.
     pub(crate) fn watch_clock(&self) -> watch::Receiver<u64> {
-        self.inner.clocks.watch()
+        self.inner.shared.watch_clock()
     }
 
     /// A stem with a fresh nonce for the next attempt.
@@ -232,10 +220,10 @@ impl Masters {
         LeaseStem::new(&self.inner.cluster, holder, Nonce(random::bits()))
     }
 
-    /// Hands a call to the courier.
+    /// Hands a call to the driver.
     ///
     /// # Errors
-    /// [`Closed`] after [`Tasks::close`] or the end of the courier.
+    /// [`Closed`] after [`Tasks::close`] or the end of the driver.
     pub fn submit(&self, call: Call) -> Result<(), Closed> {
         if self.inner.closing.is_cancelled() {
             return Err(Closed);
@@ -243,16 +231,16 @@ impl Masters {
         self.inner.calls.send(call).map_err(|_| Closed)
     }
 
-    /// Asks for one lock and waits for the delivery. Dropping the future undoes an attempt that wins.
+    /// Asks for one lock and waits for the completion. Dropping the future undoes an attempt that wins.
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub async fn ask(&self, lock: &Arc<LockKeys>, request: Request) -> Result<Delivery, Closed> {
+    pub async fn ask(&self, lock: &Arc<LockKeys>, command: Command) -> Result<Completion, Closed> {
         let (sender, receiver) = oneshot::channel();
         self.submit(Call {
             lock: lock.clone(),
-            request,
-            sink: Sink::One(sender),
+            command,
+            reply_to: ReplyTo::One(sender),
         })?;
         receiver.await.map_err(|_| Closed)
     }

@@ -5,21 +5,17 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
-use redis::Value;
+use redlock_core::{
+    Admission, LeaseValue, LockKeys, LockName, Moment, Obstacle, Reply, Unknown,
+    reply::{self, Value},
+    script::{INSPECT, SCAN},
+};
 
-use super::{
-    Masters,
-    courier::CHUNK,
-    keys::LockKeys,
-    link::{Admission, Link},
-    reply::{self, Reply},
-    scripts::{INSPECT, SCAN},
-    unknown::Unknown,
-};
-use crate::{
-    clock,
-    lease::{LeaseValue, LockName, Moment, Obstacle},
-};
+use super::{Masters, link::Link};
+use crate::clock;
+
+/// Locks in one call: they block the master for a fraction of a millisecond.
+const CHUNK: usize = 128;
 
 /// Keys looked at in one step of a walk: some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;

@@ -9,16 +9,19 @@ use futures_util::future::join_all;
 use redis::Cmd;
 use thiserror::Error;
 
-use super::{
-    Keyspace, LockKeys, Masters, Request, Tenure,
-    courier::Cargo,
-    link::{Admission, Link},
-    permission, random,
-    reply::{Code, Reply},
-    scripts::{self, Script},
-    unknown::Unknown,
+use redlock_core::{
+    Admission, ClusterId, Command, FencingToken, HolderIdentity, Keyspace, LeaseAttempt, LeaseStem, LockKeys,
+    LockName, Mark, Nonce, Reply, Unknown,
+    command::Item,
+    reply::Code,
+    script::{self as scripts, Payload, Script},
 };
-use crate::lease::{ClusterId, FencingToken, HolderIdentity, LeaseStem, LockName, Mark, Nonce};
+
+use super::{
+    Masters,
+    link::{Link, Packed},
+    permission, random,
+};
 
 /// What a trial leaves behind that was killed in its middle, for so long.
 const LIFE: Duration = Duration::from_secs(60);
@@ -121,8 +124,8 @@ impl Trial<'_> {
             sealed => sealed?,
         }
         self.end(LIFE).await?;
-        for request in self.requests() {
-            self.ask(request).await?;
+        for item in self.items() {
+            self.ask(item).await?;
         }
         self.read(&scripts::REGISTERS, &[meta], &[]).await?;
         self.read(&scripts::INSPECT, &lock, &[]).await?;
@@ -138,57 +141,64 @@ impl Trial<'_> {
         })
     }
 
-    /// A life of a lease, its requests written down as they always are.
-    fn requests(&self) -> [Request; 9] {
-        let tenure = Arc::new(Tenure::new(self.stem.clone(), LIFE));
-        let acquire = Request::Acquire {
-            tenure: tenure.clone(),
+    /// A life of a lease, its commands written down as they always are.
+    fn items(&self) -> Vec<Item> {
+        let attempt = Arc::new(LeaseAttempt::new(self.stem.clone(), LIFE));
+        let acquire = Command::Acquire {
+            attempt: attempt.clone(),
             lease_duration: LIFE,
         };
         // The floor makes the number known: the next after it.
         let (number, token) = (FLOOR + 1, FencingToken(FLOOR + 1));
-        [
-            acquire.clone(),
-            Request::Confirm {
-                tenure: tenure.clone(),
-                token,
-                granted: vec![(self.link.index, number)],
-            },
-            Request::Renew {
-                tenure: tenure.clone(),
+        let confirm = Item::Confirm {
+            attempt: attempt.clone(),
+            token,
+            granted: vec![(self.link.index, number)],
+        };
+        let commands = [
+            Command::Renew {
+                attempt: attempt.clone(),
                 token,
                 lease_duration: LIFE,
             },
-            Request::Mark {
-                tenure: tenure.clone(),
+            Command::Mark {
+                attempt: attempt.clone(),
                 token,
                 mark: Mark::Held { delay: LIFE },
             },
-            Request::Claim {
+            Command::Claim {
                 object: "trial".into(),
                 slot: 1,
                 job: "trial".into(),
             },
-            Request::Reserve {
-                tenure: tenure.clone(),
+            Command::Reserve {
+                attempt: attempt.clone(),
                 cluster: self.cluster.clone(),
             },
-            acquire,
-            Request::Release { tenure },
-            Request::Break { longest_lease: LIFE },
-        ]
+            acquire.clone(),
+            Command::Release { attempt },
+            Command::Break { longest_lease: LIFE },
+        ];
+        let first = [Item::Command(acquire), confirm];
+        first.into_iter().chain(commands.map(Item::Command)).collect()
     }
 
-    async fn ask(&self, request: Request) -> Result<(), TrialError> {
-        let cargo = Cargo {
-            operation: request.operation(),
-            items: Arc::new([(self.lock.clone(), request)]),
+    async fn ask(&self, item: Item) -> Result<(), TrialError> {
+        let payload = Payload {
+            operation: item.operation(),
+            items: Arc::new([(self.lock.clone(), item)]),
             keys: self.keys.clone(),
             cluster: self.cluster.to_string().into(),
             floor: FLOOR,
         };
-        self.exchange(cargo.script(), |command, not_after| {
-            cargo.fill(command, not_after, FINGERPRINT, self.link.index, &[0]);
+        self.exchange(payload.script(), |command, not_after| {
+            payload.write(
+                &mut Packed(command),
+                not_after,
+                FINGERPRINT,
+                self.link.index,
+                &[0],
+            );
         })
         .await
     }

@@ -18,7 +18,7 @@ pub struct Call {
     pub timeout: Duration,
     admission: Admission,
     /// Which server this master was.
-    server: u32,
+    pub(super) server: u32,
     pub(super) sent: Moment,
 }
 

@@ -130,6 +130,11 @@ impl Master {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn touch(&mut self, now: Moment) {
+        self.polled = now;
+    }
+
     fn connect(&mut self, connection: ConnectionId, now: Moment) {
         self.connected = true;
         self.connection = connection;
@@ -173,6 +178,15 @@ impl Engine {
         self.compare_servers();
     }
 
+    /// Facts that were read by this call, as this process has to see them: a server that forgot its retirement is
+    /// retired still.
+    pub fn recall_retirement(&mut self, master: usize, call: &super::Call, facts: &mut Facts) {
+        let of = &mut self.masters[master];
+        if of.server == call.server {
+            of.recall_retirement(facts);
+        }
+    }
+
     pub(super) fn on_polled(&mut self, master: usize, connection: ConnectionId, facts: Facts, now: Moment) {
         let of = &self.masters[master];
         if !of.connected || of.connection != connection {
@@ -187,13 +201,12 @@ impl Engine {
         self.report(master, now);
     }
 
-    fn enter(&mut self, master: usize, mut facts: Facts, now: Moment) {
+    fn enter(&mut self, master: usize, facts: Facts, now: Moment) {
         let of = &mut self.masters[master];
         if of.facts.is_some() && of.is_stale(now) {
             // It has a vote again, which is to be reported.
             of.reported.clear();
         }
-        of.recall_retirement(&mut facts);
         of.facts = Some(facts);
         of.listed = true;
         of.polled = now;

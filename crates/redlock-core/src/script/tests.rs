@@ -13,10 +13,7 @@ fn arguments(source: &str, stride: usize) -> (BTreeSet<i64>, BTreeSet<i64>) {
         } else if let Some(rest) = index.strip_prefix(&format!("{stride}*i")) {
             items.insert(rest.parse::<i64>().unwrap_or(0));
         } else {
-            assert!(
-                stride == 1 && index == "i",
-                "ARGV[{index}] with {stride} arguments a lock"
-            );
+            assert!(index == "i", "ARGV[{index}] with {stride} arguments a lock");
         }
     }
     (head, items)
@@ -61,8 +58,10 @@ fn each_layout_has_the_arguments_that_its_script_reads() {
                 "{} reads {items:?} of {expected:?}",
                 script.name
             );
+            // The names of a grant are read by the loop that names the marks.
+            let looped = usize::from(code.contains("ARGV[i]"));
             assert_eq!(
-                items.len(),
+                items.len() + looped,
                 layout.arguments.len(),
                 "{} reads {items:?}",
                 script.name

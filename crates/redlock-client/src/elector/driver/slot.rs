@@ -10,7 +10,7 @@ use crate::{
     lease::{
         Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing,
     },
-    masters::{Delivery, LockKeys, Tenure},
+    masters::{Completion, LeaseAttempt, LockKeys},
 };
 
 pub(super) struct Slot {
@@ -19,7 +19,7 @@ pub(super) struct Slot {
     pub(super) keys: Arc<LockKeys>,
     pub(super) machine: Machine,
     /// Of the last attempt.
-    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) attempt: Option<Arc<LeaseAttempt>>,
     pub(super) timer: Option<Moment>,
     pub(super) leaving: bool,
     /// Put again while it was being given up.
@@ -41,7 +41,7 @@ impl Slot {
             generation,
             keys,
             machine,
-            tenure: None,
+            attempt: None,
             timer: None,
             leaving: false,
             again: None,
@@ -63,7 +63,7 @@ impl Slot {
         now: Moment,
     ) {
         self.publish(|standing| {
-            let own = self.tenure.as_ref().map(|tenure| tenure.stem.nonce());
+            let own = self.attempt.as_ref().map(|attempt| attempt.stem.nonce());
             standing.active(authority, own, now);
             if let Some((won, takeover)) = won {
                 standing.marks = won.marks;
@@ -114,23 +114,23 @@ impl Slot {
     }
 
     /// Counts a delivery.
-    pub(super) fn count(&self, watcher: &dyn Watcher, delivery: &Delivery, started: Moment, now: Moment) {
+    pub(super) fn count(&self, watcher: &dyn Watcher, delivery: &Completion, started: Moment, now: Moment) {
         let acquired = |result| watcher.acquire_ended(&self.lock, result, now.since(started));
         match delivery {
-            Delivery::Won(_) => acquired(AcquireResult::Acquired),
-            Delivery::NotWon(Loss::Refused(_)) => acquired(AcquireResult::Contended),
-            Delivery::NotWon(Loss::NoQuorum(_)) => acquired(AcquireResult::NoQuorum),
-            Delivery::NotWon(Loss::TooLate) => acquired(AcquireResult::Timeout),
-            Delivery::Renewed { .. } => {
+            Completion::Won(_) => acquired(AcquireResult::Acquired),
+            Completion::NotWon(Loss::Refused(_)) => acquired(AcquireResult::Contended),
+            Completion::NotWon(Loss::NoQuorum(_)) => acquired(AcquireResult::NoQuorum),
+            Completion::NotWon(Loss::TooLate) => acquired(AcquireResult::Timeout),
+            Completion::Renewed { .. } => {
                 watcher.renew_ended(&self.lock, RenewResult::Renewed, self.margin(now))
             }
-            Delivery::RenewalRefused => {
+            Completion::RenewalRefused => {
                 watcher.renew_ended(&self.lock, RenewResult::Refused, self.margin(now))
             }
-            Delivery::RenewalUndecided => {
+            Completion::RenewalUndecided => {
                 watcher.renew_ended(&self.lock, RenewResult::Undecided, self.margin(now))
             }
-            Delivery::Observed(_) | Delivery::Slots(_) | Delivery::Done { .. } => {}
+            Completion::Observed(_) | Completion::Slots(_) | Completion::Done { .. } => {}
         }
     }
 
@@ -147,16 +147,16 @@ impl Slot {
 }
 
 /// A delivery in the machine's words; `None` for what it never asks for.
-pub(super) fn outcome(delivery: Delivery, reserved: bool) -> Option<Outcome> {
+pub(super) fn outcome(delivery: Completion, reserved: bool) -> Option<Outcome> {
     Some(match delivery {
-        Delivery::Won(won) => Outcome::Won(won),
-        Delivery::NotWon(loss) => Outcome::NotWon(loss),
-        Delivery::Renewed { started } => Outcome::Renewed { started },
-        Delivery::RenewalRefused => Outcome::RenewalRefused,
-        Delivery::RenewalUndecided => Outcome::RenewalUndecided,
-        Delivery::Observed(view) => Outcome::Observed(view),
-        Delivery::Done { majority, .. } if reserved => Outcome::Reserved { majority },
-        Delivery::Done { .. } => Outcome::Released,
-        Delivery::Slots(_) => return None,
+        Completion::Won(won) => Outcome::Won(won),
+        Completion::NotWon(loss) => Outcome::NotWon(loss),
+        Completion::Renewed { started } => Outcome::Renewed { started },
+        Completion::RenewalRefused => Outcome::RenewalRefused,
+        Completion::RenewalUndecided => Outcome::RenewalUndecided,
+        Completion::Observed(view) => Outcome::Observed(view),
+        Completion::Done { majority, .. } if reserved => Outcome::Reserved { majority },
+        Completion::Done { .. } => Outcome::Released,
+        Completion::Slots(_) => return None,
     })
 }

@@ -1,27 +1,16 @@
 //! Keeps one master connected: opens, looks, listens for releases, gives up on a silent connection, tries again.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redlock_core::{Admission, ConnectionId, Facts, Input, Keyspace, LockName, Unknown, script::LOOK};
 use tokio::{
     sync::{Notify, mpsc},
     time,
 };
 
-use super::{Admission, Link, Open, URL_CHANGED, state::Pushes};
-use crate::{
-    clock,
-    lease::LockName,
-    masters::{
-        Facts, Keyspace, Unfit,
-        permission::{self, Refusals},
-        scripts::LOOK,
-        unknown::Unknown,
-    },
-};
+use super::{Link, Open, Pushes, URL_CHANGED, convert};
+use crate::masters::permission::{self, Refusals};
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -43,39 +32,10 @@ pub enum Notice {
     VotersChanged,
 }
 
-/// The servers behind all masters of the set, as of the last look at each: the same server under two names has one vote
-/// too many, and a majority of them decides which quorum this is.
-#[derive(Debug)]
-pub(crate) struct Servers(Mutex<Vec<Option<Facts>>>);
-
-impl Servers {
-    pub(crate) fn new(masters: usize) -> Self {
-        Self(Mutex::new(vec![None; masters]))
-    }
-
-    /// Enters what a master showed (`None`: gone) and marks every master that shares a run_id with another one.
-    pub(super) fn enter(&self, index: usize, facts: Option<&Facts>, links: &[Arc<Link>]) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all[index] = facts.cloned();
-        for link in links {
-            let run_id = |server: &Option<Facts>| server.as_ref().map(|facts| facts.run_id.clone());
-            let own = run_id(&all[link.index]);
-            link.set_duplicate(own.is_some() && all.iter().filter(|other| run_id(other) == own).count() > 1);
-        }
-        let majority = links.len() / 2 + 1;
-        if let Some(link) = links.first()
-            && link.identity.learn(all.iter().flatten(), majority)
-        {
-            links.iter().for_each(|link| link.judge_again());
-        }
-    }
-}
-
 /// What `keep` needs beside its own link.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
-    pub(crate) servers: Arc<Servers>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Rings when a connection stands that was opened with earlier credentials.
     pub(crate) outdated: Arc<Notify>,
@@ -84,6 +44,7 @@ pub(crate) struct Peers {
 /// Runs until it is cancelled.
 pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
     let mut retry = FIRST_RETRY;
+    let mut trouble = None;
     loop {
         match open(&link).await {
             Ok(mut pushes) => {
@@ -91,7 +52,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
                     peers.outdated.notify_one();
                 }
                 loop {
-                    if serve(&link, &peers, pushes).await {
+                    if serve(&link, &peers, pushes, &mut trouble).await {
                         retry = FIRST_RETRY;
                     }
                     match link.handed_over() {
@@ -99,16 +60,15 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
                         None => break,
                     }
                 }
-                peers.servers.enter(link.index, None, &peers.links);
-                changed(&link, &peers);
             }
-            Err(unknown) => {
-                let mut state = link.state();
-                if state.trouble.as_ref() != Some(&unknown) {
-                    let url = &state.dial.url;
-                    tracing::warn!(master = link.name, url, error = %unknown, "master not reached");
+            Err(reason) => {
+                if trouble.as_ref() != Some(&reason) {
+                    let url = link.url();
+                    tracing::warn!(master = link.name, url, error = %reason, "master not reached");
+                    trouble = Some(reason.clone());
                 }
-                state.trouble = Some(unknown);
+                let master = link.index;
+                link.shared.handle(Input::Unreachable { master, reason });
             }
         }
         tokio::select! {
@@ -120,16 +80,15 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
     }
 }
 
-fn changed(link: &Link, peers: &Peers) {
-    link.poke.notify_one();
-    // Nobody listens: the set is used without an elector.
-    let _ = peers.notices.send(Notice::VotersChanged);
-}
-
 impl Link {
     /// Asks the master about itself.
     pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
-        let server = self.state().dial.server;
+        let (_, facts) = self.look_on().await?;
+        Ok(facts)
+    }
+
+    /// The same, with the connection that it was asked on.
+    async fn look_on(&self) -> Result<(ConnectionId, Facts), Unknown> {
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
             self.call(
                 &LOOK,
@@ -141,15 +100,20 @@ impl Link {
                 },
             )
         };
-        let mut reply = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await.reply;
+        let mut exchange = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await;
         // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.
-        if reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
-            reply = ask(&[]).await.reply;
+        if exchange.reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
+            exchange = ask(&[]).await;
         }
-        let reply = reply?;
+        let reply = exchange.reply?;
         let mut facts = Facts::parse(reply.counter, &reply.items)?;
-        self.recall_retirement(&mut facts, server);
-        Ok(facts)
+        let mut connection = ConnectionId::default();
+        if let Some(call) = exchange.call {
+            connection = call.connection;
+            self.shared
+                .update(|engine, _| engine.recall_retirement(self.index, &call, &mut facts));
+        }
+        Ok((connection, facts))
     }
 
     /// One look, by a connection that nobody keeps but the caller.
@@ -165,62 +129,64 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(None)
-        .set_pipeline_buffer_size(super::UNDER_WAY)
+        .set_pipeline_buffer_size(super::PIPELINE)
         .set_push_sender(sender);
     let dial = link.state().dial.clone();
     let opening = dial.client.get_multiplexed_async_connection_with_config(&config);
     let connection = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
-        .map_err(|e| permission::explained(Unknown::of(&e), None, &link.keys))?;
+        .map_err(|e| permission::explained(convert::unknown(&e), None, &link.keys))?;
     let mut state = link.state();
     if state.dial.server != dial.server {
         return Err(Unknown::NotConnected(URL_CHANGED.into()));
     }
-    state.incarnation += 1;
-    let incarnation = state.incarnation;
-    // No vote before the first look.
-    state.facts = None;
+    state.connection += 1;
+    let id = ConnectionId(state.connection);
     state.refusals = Refusals::default();
-    state.told.clear();
-    state.silent = false;
-    state.answered = clock::now();
     state.open = Some(Open {
         connection,
-        incarnation,
+        id,
         version: dial.version,
-        server: dial.server,
         ran: Arc::default(),
+    });
+    link.shared.handle(Input::Connected {
+        master: link.index,
+        connection: id,
     });
     Ok(pushes)
 }
 
 /// True if the master was of any use on this connection.
-async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes) -> bool {
+async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes, trouble: &mut Option<Unknown>) -> bool {
+    let master = link.index;
     let mut useful = false;
     let mut subscribed = false;
     loop {
-        match link.look().await {
-            Ok(facts) => {
+        match link.look_on().await {
+            Ok((connection, facts)) => {
                 useful = true;
-                learn(link, peers, facts);
+                *trouble = None;
+                link.shared.handle(Input::Polled {
+                    master,
+                    connection,
+                    facts,
+                });
                 // One that was not answered is asked again; one that was refused stays refused on this connection.
                 subscribed = subscribed || subscribe(link).await;
             }
-            Err(unknown) => {
-                let mut state = link.state();
-                let silent = clock::now().since(state.answered) > SILENT;
+            Err(reason) => {
+                let silent = link.shared.read(|engine, now| engine.quiet(master, now)) > SILENT;
                 let lost = !matches!(
-                    unknown,
+                    reason,
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
                 );
-                if state.trouble.as_ref() != Some(&unknown) {
-                    let url = &state.dial.url;
-                    tracing::warn!(master = link.name, url, error = %unknown, "master does not answer");
+                if trouble.as_ref() != Some(&reason) {
+                    let url = link.url();
+                    tracing::warn!(master = link.name, url, error = %reason, "master does not answer");
+                    *trouble = Some(reason.clone());
                 }
-                state.trouble = Some(unknown);
-                drop(state);
-                tell(link, peers);
+                link.shared.handle(Input::PollFailed { master, reason });
                 if silent || lost {
                     return useful;
                 }
@@ -285,7 +251,7 @@ impl Link {
         let subscribing = open.connection.subscribe(&*self.keys.channel);
         let deadline = self.command_timeout();
         match time::timeout(deadline, subscribing).await {
-            Ok(result) => result.map_err(|e| permission::explained(Unknown::of(&e), None, &self.keys)),
+            Ok(result) => result.map_err(|e| permission::explained(convert::unknown(&e), None, &self.keys)),
             Err(_) => Err(Unknown::TimedOut(deadline.as_millis())),
         }
     }
@@ -298,60 +264,4 @@ async fn subscribe(link: &Link) -> bool {
     };
     tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
     !matches!(unknown, Unknown::TimedOut(_))
-}
-
-pub(super) fn learn(link: &Link, peers: &Peers, facts: Facts) {
-    // Before the first vote of this connection: a second name for the same server must not bring a second vote.
-    peers.servers.enter(link.index, Some(&facts), &peers.links);
-    let unfit = link.judge(&facts);
-    {
-        let mut state = link.state();
-        let now = clock::now();
-        if state.facts.is_some() && state.is_stale(now) {
-            // It has a vote again, which is news.
-            state.told.clear();
-        }
-        state.facts = Some(facts);
-        state.looked = now;
-        state.unfit = unfit;
-        state.trouble = None;
-    }
-    tell(link, peers);
-}
-
-/// Logs and notices how the master stands, if that is another than was told last: a clock step or a duplicate comes and
-/// goes between two looks.
-fn tell(link: &Link, peers: &Peers) {
-    let (standing, refused) = {
-        let mut state = link.state();
-        let now = clock::now();
-        let standing = state.standing(now);
-        if state.told == standing {
-            return;
-        }
-        state.told.clone_from(&standing);
-        (standing, state.unfit(now).is_some())
-    };
-    if refused {
-        tracing::warn!(master = link.name, url = link.url(), state = standing, "master");
-    } else {
-        tracing::info!(master = link.name, url = link.url(), state = standing, "master");
-    }
-    // Nobody listens: the set is used without an elector.
-    let _ = peers.notices.send(Notice::VotersChanged);
-}
-
-impl super::State {
-    fn standing(&self, now: crate::lease::Moment) -> String {
-        match (self.unfit(now), &self.facts) {
-            _ if self.silent => "does not answer".into(),
-            _ if self.facts.is_some() && self.is_stale(now) => "not looked at".into(),
-            (_, None) => "unknown".into(),
-            // Without the seconds left, which are other ones at each look.
-            (Some(Unfit::ClockStep(_)), _) => "refused: its clock stepped".into(),
-            (Some(unfit), _) => format!("refused: {unfit}"),
-            (None, Some(facts)) if facts.sealed() => "sealed".into(),
-            _ => "not sealed".into(),
-        }
-    }
 }

@@ -3,16 +3,14 @@
 //! A connection that works is never given up for one that may not: the new one is opened beside it and tried out, one
 //! master after the other, and only then takes its place.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
-use super::{Dial, Link, Open, Peers, keep, state::Pushes};
-use crate::{
-    clock,
-    lease::ClusterId,
-    masters::{Facts, gate, trial, unknown::Unknown},
-};
+use redlock_core::{ClusterId, ConnectionId, Facts, Input, Unknown};
+
+use super::{Dial, Link, Open, Peers, Pushes, keep};
+use crate::masters::trial;
 
 /// Until a master that refuses the new credentials is asked again: people change the Secret first and the servers
 /// after it, or the other way round.
@@ -52,7 +50,7 @@ impl Renewer {
         let beside = link.beside();
         match self.try_out(&beside).await {
             Ok((facts, pushes)) => {
-                if !link.replace(&beside, facts, pushes, &self.peers) {
+                if !link.replace(&beside, facts, pushes) {
                     return false;
                 }
                 tracing::info!(
@@ -113,33 +111,11 @@ impl Link {
         let old = state.open.take();
         state.handed_over = None;
         state.not_renewed = None;
-        state.retired = None;
-        state.facts = None;
-        state.unfit = None;
-        state.trouble = None;
         state.sealing = None;
-        state.clock.forget();
+        self.shared.handle(Input::ServerChanged { master: self.index });
         drop(state);
         drop(old);
         self.switched.notify_one();
-    }
-
-    /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
-    /// by whoever still has its url. As long as this process has it, it does not forget. Not of the successor, which the
-    /// same url may lead to one day: that is named there, or was sealed by others.
-    pub(super) fn recall_retirement(&self, facts: &mut Facts, server: u32) {
-        let mut state = self.state();
-        if state.dial.server != server {
-            return;
-        }
-        if facts.fingerprint.starts_with(gate::RETIRED) {
-            state.retired = Some(facts.fingerprint.clone());
-        } else if let Some(retired) = &state.retired
-            && !facts.sealed()
-            && !retired.contains(&facts.run_id)
-        {
-            facts.fingerprint.clone_from(retired);
-        }
     }
 
     /// A link of its own to the same master, with nobody who keeps it.
@@ -149,23 +125,21 @@ impl Link {
 
     /// A link to the server behind another dial, as this one is.
     pub(in crate::masters) fn to(&self, dial: Dial) -> Self {
-        Self::new(
-            self.index,
-            self.name.clone(),
-            dial,
-            self.keys.clone(),
-            self.identity.clone(),
-            self.command_timeout.clone(),
-            self.clocks.apart(),
-        )
+        Self {
+            shared: Arc::new(self.quorum.apart()),
+            ..Self::new(
+                self.index,
+                self.name.clone(),
+                dial,
+                self.keys.clone(),
+                &self.quorum,
+            )
+        }
     }
 
     /// Puts the connection of `beside` into the place of the own one, without a moment between them. What is under way
     /// on the old one ends there.
-    fn replace(&self, beside: &Self, facts: Facts, pushes: Pushes, peers: &Peers) -> bool {
-        // Before its first vote: a second name for the same server must not bring a second vote.
-        peers.servers.enter(self.index, Some(&facts), &peers.links);
-        let unfit = self.judge(&facts);
+    fn replace(&self, beside: &Self, facts: Facts, pushes: Pushes) -> bool {
         let Some(new) = beside.state().open.take() else {
             return false;
         };
@@ -174,17 +148,16 @@ impl Link {
         if state.open.is_none() || state.dial.version != new.version {
             return false;
         }
-        state.incarnation += 1;
-        let incarnation = state.incarnation;
-        let old = state.open.replace(Open { incarnation, ..new });
+        state.connection += 1;
+        let id = ConnectionId(state.connection);
+        let old = state.open.replace(Open { id, ..new });
         state.handed_over = Some(pushes);
-        state.facts = Some(facts);
-        state.looked = clock::now();
-        state.unfit = unfit;
-        state.trouble = None;
         state.not_renewed = None;
-        state.answered = clock::now();
-        state.silent = false;
+        self.shared.handle(Input::Replaced {
+            master: self.index,
+            connection: id,
+            facts,
+        });
         drop(state);
         drop(old);
         self.switched.notify_one();
@@ -210,6 +183,7 @@ impl Link {
         if pushes.is_none() {
             state.open = None;
             state.not_renewed = None;
+            self.shared.handle(Input::Disconnected { master: self.index });
         }
         pushes
     }

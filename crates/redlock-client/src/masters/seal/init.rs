@@ -8,14 +8,16 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use thiserror::Error;
 
+use redlock_core::seal::{Past, Registers};
+
 use super::{
-    registers::{Past, Registers},
     rounds::{self, NotDone, Probing},
+    sealing::drawn,
 };
 use crate::{
     clock,
     lease::Moment,
-    masters::{Facts, Masters, Unfit, Unknown, link::Link},
+    masters::{Facts, Ineligible, Masters, Unknown, link::Link},
 };
 
 /// How long masters that were just started may take to be reached.
@@ -39,7 +41,7 @@ pub enum InitError {
     #[error("initialising the masters: master {master} is not reached ({reason}); all of them must be there")]
     Unreachable { master: String, reason: Unknown },
     #[error("initialising the masters: master {master} is refused: {reason}")]
-    Unfit { master: String, reason: Unfit },
+    Ineligible { master: String, reason: Ineligible },
     #[error(
         "initialising the masters: master {master} is in use: key {key:?} exists; on a new master nothing is under the prefix"
     )]
@@ -90,14 +92,11 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     if left.is_zero() {
         return Err(InitError::TooSlow { limit });
     }
-    let floor = masters
-        .known()
-        .registers()
-        .fallback(clock::unix_time(), Past::NothingHeld);
+    let known = masters.shared().read(|engine, _| engine.known_registers());
+    let floor = known.fallback(clock::unix_time(), Past::NothingHeld);
     let seals = links.iter().zip(&probes);
-    let identity = masters.identity();
-    let quorum = identity.id().unwrap_or_else(|| identity.drawn());
-    let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, quorum, left));
+    let quorum = masters.quorum_id().unwrap_or_else(|| drawn(masters.shared()));
+    let seals = seals.map(|(link, probe)| rounds::seal(link, probe, &floor, &quorum, left));
     let sealed = join_all(seals).await;
     report(links, sealed, &floor)
 }
@@ -113,9 +112,9 @@ async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<Facts>, InitError> {
             Err(reason) => return Err(InitError::Unreachable { master, reason }),
         };
         let twice = all.iter().any(|other| other.run_id == facts.run_id);
-        let unfit = link.judge(&facts);
-        if let Some(reason) = unfit.or(twice.then_some(Unfit::Duplicate)) {
-            return Err(InitError::Unfit { master, reason });
+        let ineligible = link.judge(&facts);
+        if let Some(reason) = ineligible.or(twice.then_some(Ineligible::Duplicate)) {
+            return Err(InitError::Ineligible { master, reason });
         }
         all.push(facts);
     }

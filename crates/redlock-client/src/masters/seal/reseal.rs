@@ -8,11 +8,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::time;
 
-use super::{
-    LOOK_EVERY,
-    plan::{Plan, Quarantine, Step},
-    rounds::NotDone,
-};
+use redlock_core::seal::{Plan, Quarantine, Step};
+
+use super::{LOOK_EVERY, rounds::NotDone};
 use crate::{clock, masters::Masters};
 
 /// How long masters that are there may take to be reached; those that are gone are not waited for.
@@ -82,11 +80,7 @@ pub async fn reseal(
     }
     masters.connected(CONNECT).await;
     let hand = masters.hand();
-    let mut quarantine = Quarantine::new(
-        masters.size(),
-        masters.fingerprint().clone(),
-        masters.identity().clone(),
-    );
+    let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone());
     let started = clock::now();
     let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
     loop {

@@ -6,13 +6,10 @@
 
 use std::time::Duration;
 
+use redlock_core::{Admission, eligibility::RETIRED, script::RETIRE};
+
 use super::rounds::{self, NotDone};
-use crate::masters::{
-    ConfigError, Facts, Masters, Unfit, Unknown,
-    gate::RETIRED,
-    link::{Admission, Link},
-    scripts::RETIRE,
-};
+use crate::masters::{ConfigError, Facts, Ineligible, Masters, Unknown, link::Link};
 
 /// What is known of the old server beside what it says itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub enum RetireOutcome {
     /// The two cannot be compared: wait.
     NewUnreachable { reason: Unknown },
     /// It could not vote in this quorum. The old one keeps its vote.
-    NewRefused { reason: Unfit },
+    NewRefused { reason: Ineligible },
 }
 
 impl RetireOutcome {
@@ -90,7 +87,7 @@ impl Masters {
         if was.as_ref().is_some_and(|was| was.run_id == is.run_id) {
             return Ok(RetireOutcome::SameServer);
         }
-        if let Some(reason) = self.unfit(&new, &is) {
+        if let Some(reason) = self.ineligible(&new, &is) {
             return Ok(RetireOutcome::NewRefused { reason });
         }
         let said = was.as_ref().map(|was| was.fingerprint.as_str());
@@ -105,7 +102,7 @@ impl Masters {
             }
         }
         // Without the id of this quorum, no stored id can be told from it: every seal would be one of another quorum.
-        let identified = new.identity.id().is_some();
+        let identified = new.quorum_id().is_some();
         let voting = self.others(&new).filter(|link| link.votes()).count();
         let needed = self.size().majority();
         let votes = was.as_ref().is_some_and(Facts::sealed) && stated == OldServer::MustAnswer;
@@ -160,23 +157,20 @@ impl Masters {
     }
 
     /// Why the new server could not vote here; also if it is another master already.
-    fn unfit(&self, new: &Link, facts: &Facts) -> Option<Unfit> {
+    fn ineligible(&self, new: &Link, facts: &Facts) -> Option<Ineligible> {
         let twice = self
             .others(new)
             .any(|link| link.known().is_some_and(|other| other.run_id == facts.run_id));
-        new.judge(facts).or(twice.then_some(Unfit::Duplicate))
+        new.judge(facts).or(twice.then_some(Ineligible::Duplicate))
     }
 }
 
 /// Takes no longer than an attempt to acquire: the wait of a seal counts with nothing that is under way for longer.
 async fn take_vote(link: &Link, facts: &Facts, text: &str, limit: Duration) -> Result<(), NotDone> {
+    let stamp = link.quorum.read(|engine, _| engine.stamp());
     let fill = |command: &mut redis::Cmd, not_after| {
         command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
-        command
-            .arg(not_after)
-            .arg(&facts.run_id)
-            .arg(link.identity.stamp())
-            .arg(text);
+        command.arg(not_after).arg(&facts.run_id).arg(&*stamp).arg(text);
     };
     let deadline = link.command_timeout().min(limit);
     let exchange = link.call(&RETIRE, Admission::Connected, deadline, fill).await;

@@ -7,20 +7,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use thiserror::Error;
 
-use super::{
-    plan::{Look, Read},
-    registers::{Account, Registers},
+use redlock_core::{
+    Admission, Moment, QuorumId, Reply, Unknown, quorum_id,
+    reply::{self, Code},
+    script::{PROBE, REGISTERS, SCAN, SEAL, Script},
+    seal::{Account, Look, Read, Registers},
 };
+
 use crate::{
     clock,
-    lease::Moment,
-    masters::{
-        QuorumId, identity,
-        link::{Admission, Link},
-        reply::{self, Code, Reply},
-        scripts::{PROBE, REGISTERS, SCAN, SEAL, Script},
-        unknown::Unknown,
-    },
+    masters::link::{Link, Packed},
 };
 
 /// Keys looked at in one step of a scan: some milliseconds of a busy server.
@@ -107,12 +103,12 @@ pub(super) async fn seal(
     quorum: &QuorumId,
     deadline: Duration,
 ) -> Result<(), NotDone> {
-    let stamp = identity::stamp(link.identity.fingerprint(), quorum);
+    let stamp = quorum_id::stamp(&link.fingerprint(), quorum);
     let exchange = link
         .call(&SEAL, Admission::Connected, deadline, |command, not_after| {
             command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);
             command.arg(not_after).arg(probe).arg(&stamp);
-            floor.fill(command);
+            floor.write(&mut Packed(command));
         })
         .await;
     done(exchange.reply)?;
@@ -189,7 +185,7 @@ pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<Str
 
 async fn read(
     link: &Link,
-    script: &Script,
+    script: &'static Script,
     deadline: Duration,
     fill: impl Fn(&mut redis::Cmd, u64),
 ) -> Result<Reply, Unknown> {

@@ -4,16 +4,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 
-use super::{
-    known::Known,
-    plan::{Plan, Quarantine, Step},
-    registers::{Account, Past, Registers},
-    rounds::{self, NotDone, Probing},
+use redlock_core::{
+    QuorumId, QuorumSize,
+    seal::{Account, Past, Plan, Quarantine, Registers, Step},
 };
+
+use super::rounds::{self, NotDone, Probing};
 use crate::{
     clock,
-    lease::QuorumSize,
-    masters::{QuorumId, link::Link},
+    masters::{link::Link, random, shared::Shared},
 };
 
 /// Takes part in the seals of one quorum.
@@ -23,7 +22,7 @@ pub(super) struct Hand {
     pub(super) size: QuorumSize,
     /// T_acquire: reading or writing all registers of a master takes no longer.
     pub(super) limit: Duration,
-    pub(super) known: Known,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What came of one master's seal.
@@ -33,7 +32,9 @@ impl Hand {
     /// Reads all masters, plans, and writes the probes that are missing.
     pub(super) async fn look(&self, quarantine: &mut Quarantine) -> Plan {
         let read = rounds::look(&self.links).await;
-        let plan = quarantine.decide(&read);
+        let plan = self
+            .shared
+            .read(|engine, _| quarantine.decide(&read, engine.identity()));
         let probing = plan.of(&Step::Probe).into_iter().map(|master| {
             let link = &self.links[master];
             let run_id = read.looks[master].as_ref().map(|look| look.facts.run_id.clone());
@@ -61,14 +62,11 @@ impl Hand {
             return Vec::new();
         };
         let accounts = rounds::accounts(&self.links, &plan.sources, self.limit).await;
-        let sealed: Vec<Account> = accounts
-            .into_iter()
-            .filter_map(|(master, account)| {
-                account
-                    .sealed(self.links[master].identity.fingerprint(), quorum)
-                    .then_some(account)
-            })
-            .collect();
+        let fingerprint = self
+            .shared
+            .read(|engine, _| engine.identity().fingerprint().to_owned());
+        let mut sealed: Vec<Account> = accounts.into_values().collect();
+        sealed.retain(|account| account.sealed(&fingerprint, quorum));
         if sealed.len() < self.size.majority() {
             // One of them vanished since it was looked at; the next read plans anew.
             return Vec::new();
@@ -99,14 +97,11 @@ impl Hand {
     /// True once, after a pause: a process that remembers the id of the quorum seals under it meanwhile, and the next
     /// plan takes it from there. Only if no master shows one even then, the new id is used.
     async fn draws_first(&self) -> bool {
-        let Some(link) = self.links.first() else {
-            return true;
-        };
-        if link.identity.has_drawn() {
+        if self.shared.read(|engine, _| engine.identity().drawn().is_some()) {
             return false;
         }
         tokio::time::sleep(self.limit).await;
-        link.identity.drawn();
+        drawn(&self.shared);
         true
     }
 
@@ -117,21 +112,22 @@ impl Hand {
         in_turn.sort_by_key(|master| &self.links[*master].name);
         let mut all = Vec::new();
         for master in in_turn {
-            let quorum = self.links[master].identity.drawn();
+            let quorum = drawn(&self.shared);
             if all
                 .iter()
                 .any(|(_, result): &(usize, Result<(), NotDone>)| result.is_err())
             {
                 all.push((master, Err(NotDone::OutOfTurn)));
             } else {
-                all.extend(self.write(quarantine, &[master], floor, quorum).await);
+                all.extend(self.write(quarantine, &[master], floor, &quorum).await);
             }
         }
         all
     }
 
     fn floor_after_loss(&self, accounts: BTreeMap<usize, Account>) -> Registers {
-        let all = maximum(accounts.into_values()).merged(self.known.registers());
+        let all =
+            maximum(accounts.into_values()).merged(self.shared.read(|engine, _| engine.known_registers()));
         all.fallback(clock::unix_time(), Past::MayHaveHeld)
     }
 
@@ -153,6 +149,15 @@ impl Hand {
         });
         join_all(seals).await
     }
+}
+
+/// The id for a quorum that has none yet: one for the life of the process.
+pub(super) fn drawn(shared: &Shared) -> QuorumId {
+    let fresh = QuorumId::from_bits(random::bits());
+    shared.update(|engine, _| {
+        engine.set_drawn(fresh.clone());
+        engine.identity().drawn().cloned().unwrap_or(fresh)
+    })
 }
 
 fn maximum(accounts: impl Iterator<Item = Account>) -> Registers {

@@ -2,6 +2,8 @@
 
 use std::{sync::PoisonError, time::Duration};
 
+use redlock_core::Input;
+
 use super::Masters;
 use crate::masters::{
     ConfigError, Credentials, MasterConfig, Tls,
@@ -13,7 +15,7 @@ use crate::masters::{
 impl Masters {
     /// For the commands that are sent from now on; what is under way keeps its own.
     pub fn set_command_timeout(&self, timeout: Duration) {
-        self.inner.command_timeout.set(timeout);
+        self.inner.shared.handle(Input::CommandTimeout(timeout));
     }
 
     /// Follows credentials and certificates that were rotated; connections from now on are opened with these. One that

@@ -6,7 +6,7 @@ use super::{Closed, Masters};
 use crate::{
     clock,
     lease::{Authority, HolderIdentity, LockName, Loss, Moment, timing},
-    masters::{Call, Delivery, LockKeys, Request, Tenure, courier::Sink},
+    masters::{Call, Command, Completion, LeaseAttempt, LockKeys, driver::ReplyTo},
 };
 
 /// What came of an attempt.
@@ -34,7 +34,7 @@ pub enum Renewal {
 pub struct Lease {
     masters: Masters,
     lock: Arc<LockKeys>,
-    tenure: Arc<Tenure>,
+    attempt: Arc<LeaseAttempt>,
     authority: Authority,
     lease_duration: Duration,
     /// Of the local clock, before the attempt.
@@ -45,20 +45,19 @@ pub struct Lease {
     given_back: bool,
 }
 
-/// An attempt whose caller may go away. The courier undoes what nobody takes; it cannot know of a delivery that was
+/// An attempt whose caller may go away. The driver undoes what nobody takes; it cannot know of a completion that was
 /// taken by a future which is dropped before it reads it.
 struct Unread<'a> {
     masters: &'a Masters,
     lock: &'a Arc<LockKeys>,
-    tenure: Option<Arc<Tenure>>,
+    attempt: Option<Arc<LeaseAttempt>>,
 }
 
 impl Drop for Unread<'_> {
     fn drop(&mut self) {
-        if let Some(tenure) = self.tenure.take() {
-            let undo = Request::Undo {
-                tenure,
-                only: None,
+        if let Some(attempt) = self.attempt.take() {
+            let undo = Command::Undo {
+                attempt,
                 publish: true,
             };
             self.masters.tell(self.lock, undo);
@@ -68,12 +67,12 @@ impl Drop for Unread<'_> {
 
 impl Masters {
     /// Hands over what nobody waits for: a caller goes away.
-    fn tell(&self, lock: &Arc<LockKeys>, request: Request) {
-        // Without a courier there is nobody to tell; the lease runs out.
+    fn tell(&self, lock: &Arc<LockKeys>, command: Command) {
+        // Without a driver there is nobody to tell; the lease runs out.
         let _ = self.submit(Call {
             lock: lock.clone(),
-            request,
-            sink: Sink::Nobody,
+            command,
+            reply_to: ReplyTo::Nobody,
         });
     }
 
@@ -93,25 +92,25 @@ impl Masters {
             // Over before it could be won; and a key that lives for no time is an error to a master.
             return Ok(Acquired::Lost(Loss::TooLate));
         }
-        let tenure = Arc::new(Tenure::new(self.stem(holder), lease_duration));
-        let request = Request::Acquire {
-            tenure: tenure.clone(),
+        let attempt = Arc::new(LeaseAttempt::new(self.stem(holder), lease_duration));
+        let command = Command::Acquire {
+            attempt: attempt.clone(),
             lease_duration,
         };
         let mut unread = Unread {
             masters: self,
             lock: &lock,
-            tenure: Some(tenure.clone()),
+            attempt: Some(attempt.clone()),
         };
         let local_steps = self.local_steps();
-        let delivery = self.ask(&lock, request).await;
-        unread.tenure = None;
+        let completion = self.ask(&lock, command).await;
+        unread.attempt = None;
         drop(unread);
-        match delivery? {
-            Delivery::Won(won) => Ok(Acquired::Won(Lease {
+        match completion? {
+            Completion::Won(won) => Ok(Acquired::Won(Lease {
                 masters: self.clone(),
                 lock,
-                tenure,
+                attempt,
                 authority: Authority {
                     token: won.token,
                     valid_until: won.valid_until,
@@ -121,7 +120,7 @@ impl Masters {
                 over: false,
                 given_back: false,
             })),
-            Delivery::NotWon(loss) => Ok(Acquired::Lost(loss)),
+            Completion::NotWon(loss) => Ok(Acquired::Lost(loss)),
             _ => Ok(Acquired::Lost(Loss::TooLate)),
         }
     }
@@ -148,23 +147,23 @@ impl Lease {
             return Ok(Renewal::Lost);
         }
         let lease_duration = self.lease_duration;
-        let request = Request::Renew {
-            tenure: self.tenure.clone(),
+        let command = Command::Renew {
+            attempt: self.attempt.clone(),
             token: self.authority.token,
             lease_duration,
         };
-        let delivery = self.masters.ask(&self.lock, request).await?;
+        let completion = self.masters.ask(&self.lock, command).await?;
         if self.authority_at(clock::now()).is_none() {
             // Won or not: the end came first, and somebody may have acted on it.
             self.over = true;
             return Ok(Renewal::Lost);
         }
-        match delivery {
-            Delivery::Renewed { started } => {
+        match completion {
+            Completion::Renewed { started } => {
                 self.authority.valid_until = started + lease_duration - timing::drift(lease_duration);
                 Ok(Renewal::Renewed)
             }
-            Delivery::RenewalRefused => {
+            Completion::RenewalRefused => {
                 self.over = true;
                 Ok(Renewal::Lost)
             }
@@ -179,11 +178,11 @@ impl Lease {
     pub async fn release(mut self) -> Result<bool, Closed> {
         self.over = true;
         self.given_back = true;
-        let request = Request::Release {
-            tenure: self.tenure.clone(),
+        let command = Command::Release {
+            attempt: self.attempt.clone(),
         };
-        match self.masters.ask(&self.lock, request).await? {
-            Delivery::Done { majority, .. } => Ok(majority),
+        match self.masters.ask(&self.lock, command).await? {
+            Completion::Done { majority, .. } => Ok(majority),
             _ => Ok(false),
         }
     }
@@ -193,8 +192,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // Also of a lease that was lost: what is left of it on some masters would keep everybody out.
         if !self.given_back {
-            let tenure = self.tenure.clone();
-            self.masters.tell(&self.lock, Request::Release { tenure });
+            let attempt = self.attempt.clone();
+            self.masters.tell(&self.lock, Command::Release { attempt });
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The tasks behind a set of masters, and the one owner that joins them.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -7,8 +9,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Courier, Peers, Renewer, Sealer};
-use crate::masters::{link::keep, timeout::CommandTimeout};
+use super::{Driver, Peers, Renewer, Sealer, Shared};
+use crate::masters::link::keep;
 
 /// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
 #[derive(Debug, Error)]
@@ -23,20 +25,20 @@ pub struct TaskEnded {
 #[must_use = "dropping the tasks closes the connection to the masters"]
 pub struct Tasks {
     keepers: JoinSet<&'static str>,
-    courier: JoinHandle<usize>,
+    driver: JoinHandle<usize>,
     closing: CancellationToken,
-    command_timeout: CommandTimeout,
+    shared: Arc<Shared>,
 }
 
 impl Tasks {
     pub(super) fn start(
         peers: &Peers,
-        courier: Courier,
+        driver: Driver,
         sealer: Option<Sealer>,
         renewer: Renewer,
         closing: CancellationToken,
     ) -> Self {
-        let command_timeout = courier.command_timeout.clone();
+        let shared = driver.shared.clone();
         let mut keepers = JoinSet::new();
         for link in peers.links.iter() {
             let (link, peers) = (link.clone(), peers.clone());
@@ -57,9 +59,9 @@ impl Tasks {
         }
         Self {
             keepers,
-            courier: tokio::spawn(courier.run()),
+            driver: tokio::spawn(driver.run()),
             closing,
-            command_timeout,
+            shared,
         }
     }
 
@@ -70,7 +72,7 @@ impl Tasks {
                 Ok(task) => TaskEnded { task, reason: "it returned".into() },
                 Err(e) => TaskEnded { task: "keeps a master connected or sealed", reason: e.to_string() },
             },
-            end = &mut self.courier => TaskEnded {
+            end = &mut self.driver => TaskEnded {
                 task: "carries calls to the masters",
                 reason: end.err().map_or_else(|| "it returned".into(), |e| e.to_string()),
             },
@@ -81,12 +83,12 @@ impl Tasks {
     /// expiry of their keys.
     pub async fn close(mut self) -> usize {
         self.closing.cancel();
-        let drain = self.command_timeout.longest() * 2;
-        let left = match time::timeout(drain, &mut self.courier).await {
+        let drain = self.shared.read(|engine, _| engine.longest_timeout()) * 2;
+        let left = match time::timeout(drain, &mut self.driver).await {
             Ok(Ok(left)) => left,
             Ok(Err(_)) | Err(_) => 0,
         };
-        self.courier.abort();
+        self.driver.abort();
         self.keepers.shutdown().await;
         left
     }
@@ -94,6 +96,6 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.courier.abort();
+        self.driver.abort();
     }
 }

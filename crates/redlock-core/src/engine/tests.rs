@@ -1,0 +1,409 @@
+use super::*;
+use crate::{
+    Admission, HolderIdentity, Ineligible, LeaseStem, LockName, Nonce,
+    command::Command,
+    eligibility::fit,
+    reply::{Code, Value},
+};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn at(ms: u64) -> Moment {
+    Moment::from_nanos(ms * 1_000_000)
+}
+
+fn cluster() -> ClusterId {
+    ClusterId::new("a", "b").unwrap()
+}
+
+fn config() -> Config {
+    Config {
+        size: QuorumSize::new(3).unwrap(),
+        fingerprint: "f".into(),
+        quorum: fit().quorum,
+        keys: Keyspace::new("p"),
+        cluster: cluster(),
+        longest_lease: LEASE,
+        acquire_limit: Duration::from_secs(2),
+        command_timeout: Duration::from_millis(100),
+    }
+}
+
+fn facts(master: usize) -> Facts {
+    let run_id = format!("a{master}");
+    Facts {
+        seal: run_id.clone(),
+        run_id,
+        ..fit()
+    }
+}
+
+/// Three masters that were connected and polled at `ms`.
+fn engine_at(ms: u64) -> Engine {
+    let mut engine = Engine::new(config());
+    for master in 0..3 {
+        connect(&mut engine, master, 1, ms);
+    }
+    drain(&mut engine, at(ms));
+    engine
+}
+
+fn connect(engine: &mut Engine, master: usize, connection: u32, ms: u64) {
+    let connection = ConnectionId(connection);
+    engine.handle(Input::Connected { master, connection }, at(ms));
+    let facts = facts(master);
+    engine.handle(
+        Input::Polled {
+            master,
+            connection,
+            facts,
+        },
+        at(ms),
+    );
+}
+
+fn drain(engine: &mut Engine, now: Moment) -> Vec<Output> {
+    std::iter::from_fn(|| engine.poll(now)).collect()
+}
+
+fn transmits(engine: &mut Engine, now: Moment) -> Vec<Transmit> {
+    let outputs = drain(engine, now).into_iter();
+    outputs
+        .filter_map(|output| match output {
+            Output::Transmit(transmit) => Some(transmit),
+            _ => None,
+        })
+        .collect()
+}
+
+fn completions(outputs: Vec<Output>) -> Vec<Completion> {
+    let completed = outputs.into_iter().filter_map(|output| match output {
+        Output::Completed { completion, .. } => Some(completion),
+        _ => None,
+    });
+    completed.collect()
+}
+
+fn reply(master_ms: u64, items: Vec<Value>) -> Reply {
+    Reply {
+        code: Code::Ok,
+        time: master_ms * 1_000,
+        counter: 0,
+        items,
+    }
+}
+
+/// A call of master 0 that was sent at `sent_ms` and answered a millisecond later, at `master_ms` of its own clock.
+fn call(
+    engine: &mut Engine,
+    (master, admission): (usize, Admission),
+    master_ms: u64,
+    sent_ms: u64,
+) -> Finished {
+    let timeout = Duration::from_millis(100);
+    // Facts are fresh whenever a call is made.
+    engine.masters[master].touch(at(sent_ms));
+    let call = engine
+        .begin_call(master, admission, timeout, at(sent_ms))
+        .unwrap();
+    engine.finish_call(
+        master,
+        &call,
+        Ok(reply(master_ms, vec![Value::Int(1)])),
+        at(sent_ms + 1),
+    )
+}
+
+const VOTE: (usize, Admission) = (0, Admission::Voting);
+const POLL: (usize, Admission) = (0, Admission::Connected);
+
+#[test]
+fn vote_that_shows_a_clock_step_does_not_count() {
+    let mut engine = engine_at(0);
+    assert!(call(&mut engine, VOTE, 1_000_000, 0).reply.is_ok());
+    let asked_before = engine
+        .begin_call(0, Admission::Voting, Duration::from_millis(100), at(499))
+        .unwrap();
+    // The clock went an hour ahead: every lease there has ended, and the grant shows it by its own time.
+    let vote = call(&mut engine, VOTE, 4_600_500, 500);
+    assert!(matches!(vote.reply, Err(Unknown::Ineligible(_))), "{vote:?}");
+    assert_eq!(vote.doubted.map(|reply| reply.items), Some(vec![Value::Int(1)]));
+    // Asked for before the step was known.
+    let late = Ok(reply(4_600_501, Vec::new()));
+    let vote = engine.finish_call(0, &asked_before, late, at(502)).reply;
+    assert!(matches!(vote, Err(Unknown::Ineligible(_))), "{vote:?}");
+    assert!(
+        call(&mut engine, POLL, 4_600_502, 502).reply.is_ok(),
+        "clean-up and polls are no votes"
+    );
+    assert!(call(&mut engine, VOTE, 4_661_800, 61_800).reply.is_ok());
+}
+
+#[test]
+fn nothing_counts_of_a_master_that_is_ineligible_for_another_reason() {
+    let mut engine = engine_at(0);
+    assert!(call(&mut engine, VOTE, 1_000_000, 0).reply.is_ok());
+    let timeout = Duration::from_millis(100);
+    let asked_before = engine.begin_call(0, Admission::Voting, timeout, at(1)).unwrap();
+    // The second master turns out to be the same server.
+    let connection = ConnectionId(1);
+    engine.handle(
+        Input::Polled {
+            master: 1,
+            connection,
+            facts: facts(0),
+        },
+        at(2),
+    );
+    assert_eq!(engine.master(0, at(2)).ineligible, Some(Ineligible::Duplicate));
+    let finished = engine.finish_call(0, &asked_before, Ok(reply(1_000_002, Vec::new())), at(3));
+    assert!(matches!(finished.reply, Err(Unknown::Ineligible(_))) && finished.doubted.is_none());
+}
+
+#[test]
+fn step_of_the_local_clock_blames_no_master() {
+    let mut engine = engine_at(0);
+    for master in 0..3 {
+        let first = call(&mut engine, (master, Admission::Voting), 1_000_000, 0);
+        assert!(first.reply.is_ok());
+    }
+    // Ten seconds that the local clock did not count.
+    let first = call(&mut engine, VOTE, 1_010_500, 500);
+    assert!(first.reply.is_err() && engine.local_steps() == 0);
+    let second = call(&mut engine, (1, Admission::Voting), 1_010_500, 500);
+    assert!(
+        matches!(second.reply, Err(Unknown::LocalClock)) && second.doubted.is_some(),
+        "{second:?}"
+    );
+    assert_eq!(engine.local_steps(), 1);
+    for master in 0..3 {
+        let vote = call(&mut engine, (master, Admission::Voting), 1_010_510, 510);
+        assert!(vote.reply.is_ok(), "{vote:?}");
+        assert_eq!(engine.master(master, at(511)).ineligible, None);
+    }
+}
+
+#[test]
+fn vote_of_a_server_that_is_this_master_no_more_does_not_count() {
+    let mut engine = engine_at(0);
+    let timeout = Duration::from_millis(100);
+    let before = engine.begin_call(0, Admission::Voting, timeout, at(1)).unwrap();
+    engine.handle(Input::ServerChanged { master: 0 }, at(2));
+    let vote = engine
+        .finish_call(0, &before, Ok(reply(1_000_000, Vec::new())), at(3))
+        .reply;
+    assert!(matches!(vote, Err(Unknown::NotConnected(_))), "{vote:?}");
+    assert!(!engine.votes(0, at(3)));
+}
+
+#[test]
+fn poll_on_an_earlier_connection_changes_nothing() {
+    let mut engine = engine_at(0);
+    engine.handle(Input::Disconnected { master: 0 }, at(1));
+    let polled = |connection| Input::Polled {
+        master: 0,
+        connection: ConnectionId(connection),
+        facts: facts(0),
+    };
+    engine.handle(polled(1), at(2));
+    let connection = ConnectionId(2);
+    engine.handle(
+        Input::Connected {
+            master: 0,
+            connection,
+        },
+        at(3),
+    );
+    engine.handle(polled(1), at(4));
+    assert!(!engine.votes(0, at(4)), "no vote before the first poll");
+    engine.handle(polled(2), at(5));
+    assert!(engine.votes(0, at(5)));
+}
+
+#[test]
+fn retirement_is_recalled_until_the_server_changes() {
+    let mut engine = engine_at(0);
+    let shown_by = |engine: &mut Engine, run_id: &str, seal: &str, text: &str| {
+        let timeout = Duration::from_millis(100);
+        let poll = engine
+            .begin_call(0, Admission::Connected, timeout, at(1))
+            .unwrap();
+        let mut facts = Facts {
+            run_id: run_id.into(),
+            seal: seal.into(),
+            fingerprint: text.into(),
+            ..Facts::default()
+        };
+        engine.recall_retirement(0, &poll, &mut facts);
+        (facts.fingerprint, poll)
+    };
+    let shown = |engine: &mut Engine, text: &str| shown_by(engine, "a1", "", text).0;
+    let retired = "retired: m0 is the server b1 now";
+    assert_eq!(shown(&mut engine, ""), "");
+    assert_eq!(shown(&mut engine, retired), retired);
+    assert_eq!(shown(&mut engine, ""), retired);
+    assert_eq!(shown(&mut engine, "f"), retired, "an older snapshot");
+    assert_eq!(shown_by(&mut engine, "b1", "", "").0, "", "the successor");
+    assert_eq!(shown_by(&mut engine, "c1", "c1", "f").0, "f", "sealed by others");
+    let (_, of_the_former) = shown_by(&mut engine, "a1", "", "");
+    engine.handle(Input::ServerChanged { master: 0 }, at(2));
+    connect(&mut engine, 0, 2, 3);
+    let mut facts = Facts {
+        fingerprint: retired.into(),
+        ..Facts::default()
+    };
+    engine.recall_retirement(0, &of_the_former, &mut facts);
+    assert_eq!(shown_by(&mut engine, "a1", "", "").0, "");
+}
+
+#[test]
+fn facts_that_are_older_than_three_seconds_give_no_vote() {
+    let engine = engine_at(5_000);
+    for (after_ms, stale) in [(0, false), (3_000, false), (3_001, true), (60_000, true)] {
+        let now = at(5_000 + after_ms);
+        let expected = stale.then_some(Unknown::NotPolled);
+        assert_eq!(engine.master(0, now).no_vote, expected, "{after_ms} ms");
+    }
+}
+
+fn attempt(nonce: u128) -> Arc<LeaseAttempt> {
+    let stem = LeaseStem::new(&cluster(), &HolderIdentity::parse("c").unwrap(), Nonce(nonce));
+    Arc::new(LeaseAttempt::new(stem, LEASE))
+}
+
+fn request(engine: &mut Engine, id: u64, lock: &str, command: Command, now: Moment) {
+    let lock = Keyspace::new("p").lock(&LockName::any(lock).unwrap());
+    let id = RequestId(id);
+    engine.handle(Input::Request(Request { id, lock, command }), now);
+}
+
+fn acquire(nonce: u128) -> Command {
+    Command::Acquire {
+        attempt: attempt(nonce),
+        lease_duration: Duration::from_secs(10),
+    }
+}
+
+fn granted() -> Value {
+    let text = |text: &str| Value::from(text);
+    Value::Array(vec![
+        text("granted"),
+        7_u64.into(),
+        0_u64.into(),
+        0_u64.into(),
+        text("0|0"),
+    ])
+}
+
+/// Gives the clock of each master to the engine, so that nothing is too late.
+fn with_clocks() -> Engine {
+    let mut engine = engine_at(0);
+    for master in 0..3 {
+        let _ = call(&mut engine, (master, Admission::Connected), 1_000_000, 0);
+    }
+    drain(&mut engine, at(1));
+    engine
+}
+
+#[test]
+fn requests_that_arrive_together_travel_together() {
+    let mut engine = with_clocks();
+    for lock in 0..200_u64 {
+        request(
+            &mut engine,
+            lock,
+            &format!("l{lock}"),
+            acquire(lock.into()),
+            at(2),
+        );
+    }
+    let sent = transmits(&mut engine, at(2));
+    let sizes: Vec<usize> = sent.iter().map(|transmit| transmit.members.len()).collect();
+    assert_eq!(sizes, [128, 128, 128, 72, 72, 72]);
+    // While those are under way, a request waits, no longer than a millisecond.
+    request(&mut engine, 300, "late", acquire(300), at(2));
+    assert!(transmits(&mut engine, at(2)).is_empty());
+    assert_eq!(engine.next_timeout(), Some(at(3)));
+    assert_eq!(transmits(&mut engine, at(3)).len(), 3);
+}
+
+#[test]
+fn majority_wins_and_the_reply_of_the_last_master_is_not_waited_for() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    let sent = transmits(&mut engine, at(2));
+    let reply = || Ok(reply(1_000_003, vec![granted()]));
+    for (transmit, expected) in sent.iter().zip([0, 1, 0]) {
+        let transmit = transmit.id;
+        engine.handle(
+            Input::Reply {
+                transmit,
+                result: reply(),
+            },
+            at(3),
+        );
+        let outputs = drain(&mut engine, at(3));
+        assert_eq!(completions(outputs).len(), expected);
+    }
+    assert!(engine.is_idle());
+}
+
+#[test]
+fn masters_that_do_not_answer_lose_the_attempt_at_the_deadline_and_are_undone_again() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    assert_eq!(transmits(&mut engine, at(2)).len(), 3);
+    assert_eq!(engine.next_timeout(), Some(at(102)));
+    engine.handle(Input::Timeout, at(102));
+    let outputs = drain(&mut engine, at(102));
+    let undos = outputs.iter().filter(|output| {
+        matches!(output, Output::Transmit(transmit) if transmit.payload.operation == Operation::Undo)
+    });
+    assert_eq!(undos.count(), 3, "an undo is owed to a silent master, too");
+    assert!(matches!(
+        completions(outputs)[..],
+        [Completion::NotWon(crate::Loss::NoQuorum(_))]
+    ));
+    assert_eq!(engine.master(0, at(102)).no_vote, Some(Unknown::Silent));
+    // The undo that was not answered is repeated after the last `not_after` of the grant.
+    engine.handle(Input::Timeout, at(202));
+    drain(&mut engine, at(202));
+    assert_eq!(engine.repeats_left(), 3);
+}
+
+#[test]
+fn reply_after_the_deadline_changes_nothing() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    let sent = transmits(&mut engine, at(2));
+    engine.handle(Input::Timeout, at(102));
+    drain(&mut engine, at(102));
+    for transmit in sent {
+        let result = Ok(reply(1_000_103, vec![granted()]));
+        engine.handle(
+            Input::Reply {
+                transmit: transmit.id,
+                result,
+            },
+            at(103),
+        );
+    }
+    assert!(completions(drain(&mut engine, at(103))).is_empty());
+}
+
+#[test]
+fn release_never_overtakes_the_renewal_before_it() {
+    let mut engine = with_clocks();
+    let attempt = attempt(1);
+    let renew = Command::Renew {
+        attempt: attempt.clone(),
+        token: crate::FencingToken(7),
+        lease_duration: Duration::from_secs(10),
+    };
+    request(&mut engine, 1, "l", renew, at(2));
+    request(&mut engine, 2, "l", Command::Release { attempt }, at(2));
+    let sent = transmits(&mut engine, at(2));
+    let order: Vec<Operation> = sent.iter().map(|transmit| transmit.payload.operation).collect();
+    assert_eq!(order[..3], [Operation::Renew; 3]);
+    assert_eq!(order[3..], [Operation::Release; 3]);
+}
