@@ -78,7 +78,7 @@ pub(super) async fn run(args: InitArgs) -> Result<Exit, Failure> {
 const fn exit(error: &InitError, auth: bool) -> Exit {
     match error {
         InitError::Unreachable { .. } if auth => Exit::Auth,
-        InitError::Unfit { .. } | InitError::InUse { .. } => Exit::Config,
+        InitError::Ineligible { .. } | InitError::InUse { .. } => Exit::Config,
         _ => Exit::NoQuorum,
     }
 }

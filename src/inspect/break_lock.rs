@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     lease::LockName,
-    masters::{Answer, Closed, Delivery, Request},
+    masters::{Answer, Closed, Command, Completion},
 };
 
 /// What a break will do, and who it does it to.
@@ -64,15 +64,15 @@ impl Plan {
     /// # Errors
     /// The connection was closed meanwhile.
     pub async fn carry_out(&self, session: &Session, reason: &str) -> Result<Broken, Closed> {
-        let request = Request::Break {
+        let request = Command::Break {
             longest_lease: self.blocked,
         };
         let lock = session.masters.lock(&self.lock);
-        let delivery = session.masters.ask(&lock, request).await?;
+        let completion = session.masters.ask(&lock, request).await?;
         let after = clock::unix_time();
-        let Delivery::Done {
+        let Completion::Done {
             majority, answers, ..
-        } = delivery
+        } = completion
         else {
             return Err(Closed);
         };

@@ -123,7 +123,7 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
     Ok(Diagnosis {
         healthy: !patients.iter().any(bad),
         fingerprint: masters.fingerprint().to_string(),
-        quorum_id: masters.quorum_id().map(ToString::to_string),
+        quorum_id: masters.quorum_id().map(|id| id.to_string()),
         fingerprint_stored: session.adopted.stored,
         majority,
         voting: seen.iter().filter(|status| status.votes()).count(),

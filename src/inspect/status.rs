@@ -80,7 +80,7 @@ async fn look(session: &Session, names: &[LockName], registers: bool) -> Status 
     let reports = of_masters.map(|(status, registers)| MasterReport::of(status, registers, wait, now));
     Status {
         fingerprint: masters.fingerprint().to_string(),
-        quorum_id: masters.quorum_id().map(ToString::to_string),
+        quorum_id: masters.quorum_id().map(|id| id.to_string()),
         fingerprint_stored: session.adopted.stored,
         majority,
         answering: seen.iter().filter(|status| status.answers()).count(),

@@ -178,7 +178,7 @@ impl Missing {
                 .trouble
                 .as_ref()
                 .map_or_else(|| "not connected yet".to_owned(), ToString::to_string)
-        } else if let Some(unfit) = &status.unfit {
+        } else if let Some(unfit) = &status.ineligible {
             unfit.to_string()
         } else if let Some(refusal) = &status.not_permitted {
             refusal.to_string()

@@ -138,7 +138,7 @@ fn sealing_left(all: &[MasterStatus], missing: usize) -> Option<Duration> {
 pub(super) fn no_quorum(all: &[MasterStatus]) -> String {
     let voting = all.iter().filter(|one| one.votes()).count();
     let others = all.iter().filter(|one| !one.grants()).map(|one| {
-        let why = match (&one.unfit, &one.not_permitted, &one.no_vote) {
+        let why = match (&one.ineligible, &one.not_permitted, &one.no_vote) {
             (Some(unfit), _, _) if one.answers() => unfit.to_string(),
             (_, Some(unknown), _) | (_, None, Some(unknown)) => unknown.to_string(),
             (_, None, None) => "no answer".into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock::inspect::{Session, break_lock, doctor, status};
 use redlock::lease::Mark;
 use redlock::masters::{
-    self, Credentials, Delivery, MastersConfig, Notice, Renewal, Request, Secret, Tenure,
+    self, Command, Completion, Credentials, LeaseAttempt, MastersConfig, Notice, Renewal, Secret,
 };
 
 use crate::common::masters::{LONGEST_LEASE, config, identity, lock_name, open};
@@ -92,38 +92,38 @@ async fn the_documented_user_can_do_everything() {
 
     // Mark, claim, observe, reserve, break.
     let lock = opened.lock(&lock_name("c/d"));
-    let tenure = Arc::new(Tenure::new(opened.stem(&identity("me")), LONGEST_LEASE));
-    let acquire = Request::Acquire {
-        tenure: tenure.clone(),
+    let attempt = Arc::new(LeaseAttempt::new(opened.stem(&identity("me")), LONGEST_LEASE));
+    let acquire = Command::Acquire {
+        attempt: attempt.clone(),
         lease_duration: LONGEST_LEASE,
     };
-    let Delivery::Won(won) = opened.ask(&lock, acquire).await.unwrap() else {
+    let Completion::Won(won) = opened.ask(&lock, acquire).await.unwrap() else {
         panic!("not won");
     };
-    let mark = Request::Mark {
-        tenure: tenure.clone(),
+    let mark = Command::Mark {
+        attempt: attempt.clone(),
         token: won.token,
         mark: Mark::Held { delay: LONGEST_LEASE },
     };
-    let claim = Request::Claim {
+    let claim = Command::Claim {
         object: "t".into(),
         slot: redlock::clock::unix_time().as_secs() + 3_600,
         job: "job".into(),
     };
-    let reserve = Request::Reserve {
-        tenure,
+    let reserve = Command::Reserve {
+        attempt,
         cluster: opened.cluster().clone(),
     };
     let longest_lease = LONGEST_LEASE;
-    for request in [mark, claim, reserve, Request::Break { longest_lease }] {
+    for request in [mark, claim, reserve, Command::Break { longest_lease }] {
         let said = format!("{request:?}");
         match opened.ask(&lock, request).await.unwrap() {
-            Delivery::Done { majority: true, .. } => {}
+            Completion::Done { majority: true, .. } => {}
             other => panic!("{said}: {other:?}"),
         }
     }
-    match opened.ask(&lock, Request::Observe).await.unwrap() {
-        Delivery::Observed(view) => assert!(view.blocked()),
+    match opened.ask(&lock, Command::Observe).await.unwrap() {
+        Completion::Observed(view) => assert!(view.blocked()),
         other => panic!("{other:?}"),
     }
 

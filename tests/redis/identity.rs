@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock::masters::{MasterStatus, MastersConfig, QuorumId, Unfit, init};
+use redlock::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId, init};
 
 use crate::common::masters::{Opened, config, open};
 use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
@@ -117,15 +117,17 @@ async fn master_with_replicas_has_no_vote_until_it_is_sealed_again() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let replica = new_server();
     replicate(&replica, &servers[2]).await;
-    let attached = masters.master(2, "refused", |master| master.unfit == Some(Unfit::HasReplicas(1)));
+    let attached = masters.master(2, "refused", |master| {
+        master.ineligible == Some(Ineligible::HasReplicas(1))
+    });
     attached.await;
     masters.voters(2).await;
     promote(&replica).await;
     // What was promoted votes elsewhere, perhaps: the former master stays refused.
     let detached = masters.master(2, "still refused", |master| {
-        master.unfit == Some(Unfit::HasReplicas(0))
+        master.ineligible == Some(Ineligible::HasReplicas(0))
     });
-    let text = detached.await.unfit.unwrap().to_string();
+    let text = detached.await.ineligible.unwrap().to_string();
     assert!(text.contains("restart this server"), "{text}");
     servers[2].restart().unwrap();
     masters.voters(3).await;
@@ -146,9 +148,9 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     // Between the look at this master and its seal.
     replicate(&replica, &server).await;
     let seal = redis::Script::new(concat!(
-        include_str!("../../src/masters/scripts/unsealed.lua"),
-        include_str!("../../src/masters/scripts/history.lua"),
-        include_str!("../../src/masters/scripts/seal.lua"),
+        include_str!("../../crates/redlock-core/src/scripts/unsealed.lua"),
+        include_str!("../../crates/redlock-core/src/scripts/history.lua"),
+        include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
     ));
     let mut call = seal.key("p:meta");
     call.key("p:probe")
@@ -196,7 +198,7 @@ async fn backlog_from_before_the_seal_is_no_replica() {
     })
     .await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(masters.status()[2].unfit, None);
+    assert_eq!(masters.status()[2].ineligible, None);
     assert_eq!(masters.voters_now(), 3);
 }
 
@@ -212,7 +214,7 @@ async fn server_of_another_quorum_is_named_and_is_not_sealed_after_a_restart() {
     assert_ne!(own, other);
     drop((production, staging));
     let masters = open(&with(&config(&servers), &[(2, &others[2].url())]));
-    let named = |master: &MasterStatus| matches!(&master.unfit, Some(Unfit::OtherQuorum { found, own: ours }) if *found == other && ours.to_string() == own);
+    let named = |master: &MasterStatus| matches!(&master.ineligible, Some(Ineligible::OtherQuorum { found, own: ours }) if *found == other && ours.to_string() == own);
     masters.master(2, "of another quorum", named).await;
     masters.voters(2).await;
     others[2].restart().unwrap();
@@ -244,7 +246,7 @@ async fn remembered_quorum_id_wins_over_a_majority_of_strangers() {
     for master in 0..3 {
         masters
             .master(master, "of another quorum", |master| {
-                matches!(master.unfit, Some(Unfit::OtherQuorum { .. }))
+                matches!(master.ineligible, Some(Ineligible::OtherQuorum { .. }))
             })
             .await;
     }

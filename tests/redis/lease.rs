@@ -6,7 +6,13 @@ use futures_util::FutureExt;
 use redis::AsyncCommands;
 use redlock::clock;
 use redlock::lease::{Authority, FencingToken, LeaseValue, Loss};
-use redlock::masters::{Acquired, Delivery, Lease, MastersConfig, Renewal, Request, Tenure, init};
+use redlock::lease::{
+    command::Item,
+    script::{Arguments, Payload},
+};
+use redlock::masters::{
+    Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal, init,
+};
 
 use crate::common::masters::{COMMAND_TIMEOUT, LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, eventually};
@@ -384,30 +390,55 @@ async fn whoever_gives_a_lease_back_may_have_it_again_at_once() {
     }
 }
 
+struct Appended<'a>(&'a mut redis::Cmd);
+
+impl Arguments for Appended<'_> {
+    fn text(&mut self, text: &str) {
+        self.0.arg(text);
+    }
+
+    fn number(&mut self, number: u64) {
+        self.0.arg(number);
+    }
+}
+
 #[tokio::test]
 async fn a_confirm_holds_only_where_the_lease_is_exactly_the_one_that_was_granted() {
     let (servers, masters) = three().await;
     let lock = masters.lock(&lock_name("a/b"));
-    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
-    let request = Request::Acquire {
-        tenure: tenure.clone(),
+    let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity("me")), LONGEST_LEASE));
+    let request = Command::Acquire {
+        attempt: attempt.clone(),
         lease_duration: LONGEST_LEASE,
     };
-    let Delivery::Won(won) = masters.ask(&lock, request).await.unwrap() else {
+    let Completion::Won(won) = masters.ask(&lock, request).await.unwrap() else {
         panic!("nobody else wants it")
     };
     eventually_values(&servers, "a/b", 3).await;
     let number = won.token.0;
     let confirm = async |granted: Vec<(usize, u64)>, token: u64| {
-        let request = Request::Confirm {
-            tenure: tenure.clone(),
+        let item = Item::Confirm {
+            attempt: attempt.clone(),
             token: FencingToken(token),
             granted,
         };
-        match masters.ask(&lock, request).await.unwrap() {
-            Delivery::Done { majority, .. } => majority,
-            other => panic!("{other:?}"),
+        let payload = Payload {
+            operation: item.operation(),
+            items: vec![(lock.clone(), item)].into(),
+            keys: Keyspace::new("redlock"),
+            cluster: "".into(),
+            floor: 0,
+        };
+        let mut acknowledged = 0;
+        for (master, server) in servers.iter().enumerate() {
+            let stamp = register(server, "fingerprint").await.unwrap();
+            let mut command = redis::cmd("EVAL");
+            command.arg(&payload.script().source);
+            payload.write(&mut Appended(&mut command), 1 << 52, &stamp, master, &[0]);
+            let reply: Vec<redis::Value> = command.query_async(&mut raw(server).await).await.unwrap();
+            acknowledged += usize::from(reply[4] == redis::Value::Int(1));
         }
+        acknowledged >= 2
     };
     assert!(confirm((0..3).map(|m| (m, number)).collect(), number).await);
     // Another number than the one that was granted, or a lease that is gone: no acknowledgement, and no counter moves.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
-use redlock::masters::{Delivery, Request, Tenure};
+use redlock::masters::{Command, Completion, LeaseAttempt};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServers, ServerOptions};
@@ -22,10 +22,10 @@ fn declared(token: FencingToken, milliseconds: u64) -> DeclaredDelay {
     }
 }
 
-async fn acquire(masters: &Opened, holder: &str) -> (Arc<Tenure>, Won) {
-    let tenure = Arc::new(Tenure::new(masters.stem(&identity(holder)), LONGEST_LEASE));
-    let request = Request::Acquire {
-        tenure: tenure.clone(),
+async fn acquire(masters: &Opened, holder: &str) -> (Arc<LeaseAttempt>, Won) {
+    let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity(holder)), LONGEST_LEASE));
+    let request = Command::Acquire {
+        attempt: attempt.clone(),
         lease_duration: LONGEST_LEASE,
     };
     match masters
@@ -33,27 +33,27 @@ async fn acquire(masters: &Opened, holder: &str) -> (Arc<Tenure>, Won) {
         .await
         .unwrap()
     {
-        Delivery::Won(won) => (tenure, won),
+        Completion::Won(won) => (attempt, won),
         other => panic!("{other:?}"),
     }
 }
 
-async fn done(masters: &Opened, request: Request) -> bool {
+async fn done(masters: &Opened, request: Command) -> bool {
     match masters
         .ask(&masters.lock(&lock_name("a/b")), request)
         .await
         .unwrap()
     {
-        Delivery::Done { majority, .. } => majority,
+        Completion::Done { majority, .. } => majority,
         other => panic!("{other:?}"),
     }
 }
 
-async fn mark(masters: &Opened, tenure: &Arc<Tenure>, token: FencingToken, mark: Mark) -> bool {
+async fn mark(masters: &Opened, attempt: &Arc<LeaseAttempt>, token: FencingToken, mark: Mark) -> bool {
     done(
         masters,
-        Request::Mark {
-            tenure: tenure.clone(),
+        Command::Mark {
+            attempt: attempt.clone(),
             token,
             mark,
         },
@@ -61,8 +61,8 @@ async fn mark(masters: &Opened, tenure: &Arc<Tenure>, token: FencingToken, mark:
     .await
 }
 
-async fn release(masters: &Opened, servers: &RedisServers, tenure: Arc<Tenure>) {
-    assert!(done(masters, Request::Release { tenure }).await);
+async fn release(masters: &Opened, servers: &RedisServers, attempt: Arc<LeaseAttempt>) {
+    assert!(done(masters, Command::Release { attempt }).await);
     eventually_values(servers, "a/b", 0).await;
 }
 
@@ -78,11 +78,11 @@ async fn a_lock_that_was_never_held_ended_cleanly() {
 #[tokio::test]
 async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a_newcomer() {
     let (servers, masters) = three().await;
-    let (tenure, won) = acquire(&masters, "first").await;
+    let (attempt, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, HELD).await);
+    assert!(mark(&masters, &attempt, won.token, HELD).await);
     // It dies; its lease is deleted here, so that the test need not wait for its end.
-    release(&masters, &servers, tenure).await;
+    release(&masters, &servers, attempt).await;
     let newcomer = open(&config(&servers));
     newcomer.voters(3).await;
     let (_, next) = acquire(&newcomer, "next").await;
@@ -100,11 +100,11 @@ async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a
 #[tokio::test]
 async fn a_confirmed_stop_is_written_with_the_same_token_and_ends_it_cleanly() {
     let (servers, masters) = three().await;
-    let (tenure, won) = acquire(&masters, "first").await;
+    let (attempt, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, HELD).await);
-    assert!(mark(&masters, &tenure, won.token, Mark::Clean).await);
-    release(&masters, &servers, tenure).await;
+    assert!(mark(&masters, &attempt, won.token, HELD).await);
+    assert!(mark(&masters, &attempt, won.token, Mark::Clean).await);
+    release(&masters, &servers, attempt).await;
     let (_, next) = acquire(&masters, "next").await;
     assert_eq!(
         next.marks,
@@ -122,16 +122,16 @@ async fn only_the_lease_that_is_mine_is_marked_and_a_lost_attempt_touches_nothin
     let (servers, masters) = three().await;
     let (mine, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    let theirs = Arc::new(Tenure::new(masters.stem(&identity("other")), LONGEST_LEASE));
-    let request = Request::Acquire {
-        tenure: theirs.clone(),
+    let theirs = Arc::new(LeaseAttempt::new(masters.stem(&identity("other")), LONGEST_LEASE));
+    let request = Command::Acquire {
+        attempt: theirs.clone(),
         lease_duration: LONGEST_LEASE,
     };
     let lost = masters
         .ask(&masters.lock(&lock_name("a/b")), request)
         .await
         .unwrap();
-    assert!(matches!(lost, Delivery::NotWon(_)), "{lost:?}");
+    assert!(matches!(lost, Completion::NotWon(_)), "{lost:?}");
     assert!(!mark(&masters, &theirs, FencingToken(won.token.0 + 1), HELD).await);
     for server in servers.iter() {
         assert_eq!(register(server, "held:a/b").await, None);
@@ -142,11 +142,11 @@ async fn only_the_lease_that_is_mine_is_marked_and_a_lost_attempt_touches_nothin
 #[tokio::test]
 async fn a_register_never_falls() {
     let (servers, masters) = three().await;
-    let (tenure, won) = acquire(&masters, "first").await;
+    let (attempt, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, won.token, HELD).await);
+    assert!(mark(&masters, &attempt, won.token, HELD).await);
     assert!(
-        mark(&masters, &tenure, FencingToken(1), HELD).await,
+        mark(&masters, &attempt, FencingToken(1), HELD).await,
         "acknowledged: it is at least that"
     );
     let mut kept = 0;
@@ -177,18 +177,18 @@ async fn declared_delay_rises_under_one_token_and_is_replaced_under_the_next() {
     let held = |seconds| Mark::Held {
         delay: Duration::from_secs(seconds),
     };
-    let (tenure, first) = acquire(&masters, "first").await;
+    let (attempt, first) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
     for seconds in [7, 20, 5] {
-        assert!(mark(&masters, &tenure, first.token, held(seconds)).await);
+        assert!(mark(&masters, &attempt, first.token, held(seconds)).await);
     }
-    release(&masters, &servers, tenure).await;
-    let (tenure, second) = acquire(&masters, "second").await;
+    release(&masters, &servers, attempt).await;
+    let (attempt, second) = acquire(&masters, "second").await;
     assert_eq!(second.marks.delay, declared(first.token, 20_000));
     assert_eq!(second.marks.declared_delay(), Some(Duration::from_secs(20)));
     eventually_values(&servers, "a/b", 3).await;
-    assert!(mark(&masters, &tenure, second.token, held(5)).await);
-    release(&masters, &servers, tenure).await;
+    assert!(mark(&masters, &attempt, second.token, held(5)).await);
+    release(&masters, &servers, attempt).await;
     let (_, third) = acquire(&masters, "third").await;
     assert_eq!(third.marks.declared_delay(), Some(Duration::from_secs(5)));
 }

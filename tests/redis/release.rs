@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use redlock::clock;
 use redlock::elector::{Elector, Silent};
 use redlock::lease::{ClusterId, Farewell, Participation, Terms, Timings};
-use redlock::masters::{Call, Delivery, Masters, Notice, Request, Tenure, init};
+use redlock::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{Mode, Proxy, RedisServers, ServerOptions, eventually};
@@ -16,27 +16,27 @@ use crate::seal::{BOUND, raw};
 const KEY: &str = "redlock:lease:a/b";
 const RESERVED: &str = "redlock:reserved:a/b";
 
-async fn hold(masters: &Masters, lock: &str) -> Arc<Tenure> {
-    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
-    let request = Request::Acquire {
-        tenure: tenure.clone(),
+async fn hold(masters: &Masters, lock: &str) -> Arc<LeaseAttempt> {
+    let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity("me")), LONGEST_LEASE));
+    let request = Command::Acquire {
+        attempt: attempt.clone(),
         lease_duration: LONGEST_LEASE,
     };
-    let delivery = masters
+    let completion = masters
         .ask(&masters.lock(&lock_name(lock)), request)
         .await
         .unwrap();
-    assert!(matches!(delivery, Delivery::Won(_)), "{delivery:?}");
-    tenure
+    assert!(matches!(completion, Completion::Won(_)), "{completion:?}");
+    attempt
 }
 
-async fn ask(masters: &Masters, request: Request) -> bool {
+async fn ask(masters: &Masters, request: Command) -> bool {
     match masters
         .ask(&masters.lock(&lock_name("a/b")), request)
         .await
         .unwrap()
     {
-        Delivery::Done { majority, .. } => majority,
+        Completion::Done { majority, .. } => majority,
         other => panic!("{other:?}"),
     }
 }
@@ -97,13 +97,9 @@ async fn an_undo_tells_standbys_unless_its_attempt_was_lost() {
     standby.voters(3).await;
     subscribed(&servers, 2).await;
     for (lock, publish) in [("a/lost", false), ("a/b", true)] {
-        let tenure = hold(&masters, lock).await;
+        let attempt = hold(&masters, lock).await;
         eventually_values(&servers, lock, 3).await;
-        let undo = Request::Undo {
-            tenure,
-            only: None,
-            publish,
-        };
+        let undo = Command::Undo { attempt, publish };
         masters.ask(&masters.lock(&lock_name(lock)), undo).await.unwrap();
         eventually_values(&servers, lock, 0).await;
     }
@@ -181,12 +177,12 @@ async fn a_release_deletes_only_what_is_mine_and_tells_everybody() {
 #[tokio::test]
 async fn a_release_is_idempotent_and_leaves_the_lease_of_another() {
     let (servers, masters) = three().await;
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     assert!(
         ask(
             &masters,
-            Request::Release {
-                tenure: tenure.clone()
+            Command::Release {
+                attempt: attempt.clone()
             }
         )
         .await
@@ -194,7 +190,7 @@ async fn a_release_is_idempotent_and_leaves_the_lease_of_another() {
     let _theirs = masters.acquire_soon("a/b", "them").await;
     eventually_values(&servers, "a/b", 3).await;
     assert!(
-        !ask(&masters, Request::Release { tenure }).await,
+        !ask(&masters, Command::Release { attempt }).await,
         "nothing of mine is left"
     );
     eventually_values(&servers, "a/b", 3).await;
@@ -207,10 +203,10 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
         of_cluster(&servers, "eu-1").await,
         of_cluster(&servers, "us-1").await,
     );
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
-    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
     for server in servers.iter() {
         let (text, left): (Option<String>, u128) = redis::pipe()
             .get(RESERVED)
@@ -244,10 +240,10 @@ async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
         ..config(&servers)
     });
     namesake.voters(3).await;
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
-    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
     assert!(namesake.try_acquire("a/b", "namesake").await.is_none());
     let lease = renamed.try_acquire("a/b", "renamed").await.unwrap();
     assert!(lease.release().await.unwrap());
@@ -261,18 +257,18 @@ async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
 async fn what_was_passed_on_is_passed_back_while_its_reservation_still_stands() {
     let (servers, masters) = three().await;
     let there = of_cluster(&servers, "us-1").await;
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
-    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
-    let tenure = hold(&there, "a/b").await;
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
+    let attempt = hold(&there, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     for server in servers.iter() {
         let there: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
         assert_eq!(there.as_deref(), Some("us-1/us-1"), "the test is too slow");
     }
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
-    assert!(ask(&there, Request::Reserve { tenure, cluster }).await);
+    assert!(ask(&there, Command::Reserve { attempt, cluster }).await);
     for server in servers.iter() {
         let back: Option<String> = raw(server).await.get(RESERVED).await.unwrap();
         assert_eq!(back.as_deref(), Some("eu-1/eu-1"));
@@ -283,10 +279,10 @@ async fn what_was_passed_on_is_passed_back_while_its_reservation_still_stands() 
 async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
     let (servers, masters) = three().await;
     let here = of_cluster(&servers, "eu-1").await;
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
-    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
     // Two masters are taken by somebody: the sibling's attempt is lost and undone.
     for server in &servers[..2] {
         let theirs = "1|x|x|them|000000000000000000000000000000ff|1";
@@ -300,13 +296,13 @@ async fn a_failed_attempt_of_a_sibling_does_not_destroy_a_reservation() {
 #[tokio::test]
 async fn a_reserve_needs_a_majority_of_leases_that_are_mine() {
     let (servers, masters) = three().await;
-    let tenure = hold(&masters, "a/b").await;
+    let attempt = hold(&masters, "a/b").await;
     eventually_values(&servers, "a/b", 3).await;
     for server in &servers[..2] {
         let _: () = raw(server).await.del(KEY).await.unwrap();
     }
     let cluster = ClusterId::new("eu-1", "eu-1").unwrap();
-    assert!(!ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(!ask(&masters, Command::Reserve { attempt, cluster }).await);
 }
 
 /// An undo there would let another cluster in as soon as the shortest of the reservations has run out.
@@ -321,17 +317,20 @@ async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_unt
     here.masters[0].url = proxy.url();
     let masters = open(&here);
     masters.voters(3).await;
-    let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), here.longest_lease));
-    let request = Request::Acquire {
-        tenure: tenure.clone(),
+    let attempt = Arc::new(LeaseAttempt::new(
+        masters.stem(&identity("me")),
+        here.longest_lease,
+    ));
+    let request = Command::Acquire {
+        attempt: attempt.clone(),
         lease_duration: here.longest_lease,
     };
-    let delivery = masters.ask(&masters.lock(&lock_name("a/b")), request).await;
-    assert!(matches!(delivery.unwrap(), Delivery::Won(_)));
+    let completion = masters.ask(&masters.lock(&lock_name("a/b")), request).await;
+    assert!(matches!(completion.unwrap(), Completion::Won(_)));
     eventually_values(&servers, "a/b", 3).await;
     proxy.set(Mode::BlackHole);
     let cluster = ClusterId::new("us-1", "us-1").unwrap();
-    assert!(ask(&masters, Request::Reserve { tenure, cluster }).await);
+    assert!(ask(&masters, Command::Reserve { attempt, cluster }).await);
     proxy.heal();
     eventually(BOUND, "the reservation is everywhere", async || {
         let found: (Option<String>, Option<String>) = redis::pipe()
@@ -354,7 +353,7 @@ async fn where_a_reserve_was_not_heard_of_it_is_repeated_and_the_lease_stays_unt
 async fn observe_reads_holder_and_remaining_time_and_writes_nothing() {
     let (servers, masters) = three().await;
     let lock = masters.lock(&lock_name("a/b"));
-    let Delivery::Observed(view) = masters.ask(&lock, Request::Observe).await.unwrap() else {
+    let Completion::Observed(view) = masters.ask(&lock, Command::Observe).await.unwrap() else {
         panic!()
     };
     assert!(view.free() && view.holder().is_none());
@@ -377,7 +376,7 @@ async fn observe_reads_holder_and_remaining_time_and_writes_nothing() {
         all
     };
     let before = dirty().await;
-    let Delivery::Observed(view) = masters.ask(&lock, Request::Observe).await.unwrap() else {
+    let Completion::Observed(view) = masters.ask(&lock, Command::Observe).await.unwrap() else {
         panic!()
     };
     assert_eq!(view.holder().unwrap().identity, "me");
@@ -403,9 +402,9 @@ async fn calls_of_many_locks_that_arrive_together_travel_together() {
     let before = calls().await;
     let (sender, mut delivered) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..1_000_u64 {
-        let tenure = Arc::new(Tenure::new(masters.stem(&identity("me")), LONGEST_LEASE));
-        let request = Request::Acquire {
-            tenure,
+        let attempt = Arc::new(LeaseAttempt::new(masters.stem(&identity("me")), LONGEST_LEASE));
+        let request = Command::Acquire {
+            attempt,
             lease_duration: LONGEST_LEASE,
         };
         let lock = masters.lock(&lock_name(&format!("many/{number}")));
@@ -414,11 +413,11 @@ async fn calls_of_many_locks_that_arrive_together_travel_together() {
             .unwrap();
     }
     for _ in 0..1_000 {
-        let (tag, delivery) = tokio::time::timeout(BOUND, delivered.recv())
+        let (tag, completion) = tokio::time::timeout(BOUND, delivered.recv())
             .await
             .unwrap()
             .unwrap();
-        assert!(matches!(delivery, Delivery::Won(_)), "{tag}: {delivery:?}");
+        assert!(matches!(completion, Completion::Won(_)), "{tag}: {completion:?}");
     }
     let spent = calls().await - before;
     assert!(spent < 100, "{spent} script calls for 1,000 locks at one master");

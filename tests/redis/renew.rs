@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock::clock;
-use redlock::masters::{Delivery, Renewal, Request};
+use redlock::masters::{Command, Completion, Renewal};
 
 use crate::common::ServerOptions;
 use crate::common::masters::{LONGEST_LEASE, lock_name};
@@ -114,10 +114,10 @@ async fn a_reservation_for_nobody_refuses_the_holder_at_its_next_renewal() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let mut lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
-    let request = Request::Break {
+    let request = Command::Break {
         longest_lease: LONGEST_LEASE,
     };
-    let Delivery::Done { majority: true, .. } = masters
+    let Completion::Done { majority: true, .. } = masters
         .ask(&masters.lock(&lock_name("a/b")), request)
         .await
         .unwrap()

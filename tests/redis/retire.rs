@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redlock::masters::{
-    ConfigError, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, Unfit, init,
+    ConfigError, Ineligible, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, init,
 };
 
 use crate::common::masters::{Opened, config, open};
@@ -61,9 +61,11 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
     })
     .await;
     let status = other
-        .master(2, "retired", |m| matches!(m.unfit, Some(Unfit::Retired(_))))
+        .master(2, "retired", |m| {
+            matches!(m.ineligible, Some(Ineligible::Retired(_)))
+        })
         .await;
-    let text = status.unfit.unwrap().to_string();
+    let text = status.ineligible.unwrap().to_string();
     assert!(
         text.contains("retired: m2 is the server") && text.contains(&new.url()),
         "{text}"
@@ -79,13 +81,13 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
     assert!(life.renewed > 10, "{life:?}");
     other
         .master(2, "retired still", |m| {
-            m.connected && matches!(m.unfit, Some(Unfit::Retired(_))) && m.sealing_left.is_none()
+            m.connected && matches!(m.ineligible, Some(Ineligible::Retired(_))) && m.sealing_left.is_none()
         })
         .await;
     assert_eq!((seal_of(old).await.as_str(), other.voters_now()), ("", 2));
     let no_init = init(&other).await.unwrap_err();
     assert!(
-        matches!(&no_init, InitError::Unfit { master, reason: Unfit::Retired(_) } if master == "m2"),
+        matches!(&no_init, InitError::Ineligible { master, reason: Ineligible::Retired(_) } if master == "m2"),
         "{no_init}"
     );
 
@@ -114,7 +116,7 @@ async fn a_retired_server_that_forgot_it_is_not_sealed_by_those_who_saw_it() {
     other.voters(3).await;
     assert_eq!(retire(&one, old, &new, MUST).await, RetireOutcome::Retired);
     one.replace_url("m2", &new.url()).unwrap();
-    let retired = |m: &MasterStatus| m.connected && matches!(m.unfit, Some(Unfit::Retired(_)));
+    let retired = |m: &MasterStatus| m.connected && matches!(m.ineligible, Some(Ineligible::Retired(_)));
     other.master(2, "retired", retired).await;
     old.restart_empty().unwrap();
     let run_id = |m: &MasterStatus| m.facts.as_ref().map(|facts| facts.run_id.clone());
@@ -173,7 +175,7 @@ async fn what_stands_in_the_way_is_named_and_the_old_server_keeps_its_vote() {
         "{outcome:?}"
     );
     let duplicate = RetireOutcome::NewRefused {
-        reason: Unfit::Duplicate,
+        reason: Ineligible::Duplicate,
     };
     assert_eq!(retire(&masters, old, &servers[1], MUST).await, duplicate);
     let evicting = server(&ServerOptions {
@@ -185,7 +187,7 @@ async fn what_stands_in_the_way_is_named_and_the_old_server_keeps_its_vote() {
         matches!(
             outcome,
             RetireOutcome::NewRefused {
-                reason: Unfit::EvictionPolicy(_)
+                reason: Ineligible::EvictionPolicy(_)
             }
         ),
         "{outcome:?}"
@@ -238,7 +240,7 @@ async fn a_server_of_another_quorum_is_left_alone() {
         matches!(
             outcome,
             RetireOutcome::NewRefused {
-                reason: Unfit::OtherFingerprint { .. }
+                reason: Ineligible::OtherFingerprint { .. }
             }
         ),
         "{outcome:?}"
@@ -274,7 +276,7 @@ async fn two_successors_of_one_server_never_both_vote() {
         matches!(
             outcome,
             RetireOutcome::NewRefused {
-                reason: Unfit::Retired(_)
+                reason: Ineligible::Retired(_)
             }
         ),
         "{outcome:?}"
@@ -331,11 +333,14 @@ async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
         .unwrap();
     let probe = format!("{}|x", info.get::<String>("run_id").unwrap());
     command(old, &["SET", "redlock:probe", &probe]).await;
-    let begin = include_str!("../../src/masters/scripts/unsealed.lua");
+    let begin = include_str!("../../crates/redlock-core/src/scripts/unsealed.lua");
     for (end, third) in [
-        (include_str!("../../src/masters/scripts/probe.lua"), "keep"),
         (
-            include_str!("../../src/masters/scripts/seal.lua"),
+            include_str!("../../crates/redlock-core/src/scripts/probe.lua"),
+            "keep",
+        ),
+        (
+            include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
             "v=1 fingerprint",
         ),
     ] {

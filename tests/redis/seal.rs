@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock::lease::FencingToken;
-use redlock::masters::{Delivery, Lease, Registers, Request, ResealError, init, reseal};
+use redlock::masters::{Command, Completion, Lease, Registers, ResealError, init, reseal};
 
 use crate::common::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
 use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
@@ -52,7 +52,7 @@ fn token(lease: &Lease) -> FencingToken {
 }
 
 async fn claim(masters: &Opened, slot: u64, job: &str) -> bool {
-    let request = Request::Claim {
+    let request = Command::Claim {
         object: "report".into(),
         slot,
         job: job.into(),
@@ -62,7 +62,7 @@ async fn claim(masters: &Opened, slot: u64, job: &str) -> bool {
         .await
         .unwrap()
     {
-        Delivery::Done { majority, .. } => majority,
+        Completion::Done { majority, .. } => majority,
         other => panic!("{other:?}"),
     }
 }
@@ -313,13 +313,19 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
         .await
         .unwrap();
     let run_id: String = info.get("run_id").unwrap();
-    let begin = include_str!("../../src/masters/scripts/unsealed.lua");
-    let probe = redis::Script::new(&[begin, include_str!("../../src/masters/scripts/probe.lua")].concat());
+    let begin = include_str!("../../crates/redlock-core/src/scripts/unsealed.lua");
+    let probe = redis::Script::new(
+        &[
+            begin,
+            include_str!("../../crates/redlock-core/src/scripts/probe.lua"),
+        ]
+        .concat(),
+    );
     let seal = redis::Script::new(
         &[
             begin,
-            include_str!("../../src/masters/scripts/history.lua"),
-            include_str!("../../src/masters/scripts/seal.lua"),
+            include_str!("../../crates/redlock-core/src/scripts/history.lua"),
+            include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
         ]
         .concat(),
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock::masters::{InitError, MastersConfig, Unfit, init};
+use redlock::masters::{Ineligible, InitError, MastersConfig, init};
 
 use crate::common::masters::{config, open};
 use crate::common::{RedisServer, RedisServers, ServerOptions};
@@ -13,15 +13,15 @@ fn three() -> RedisServers {
 }
 
 /// The last master is odd: init refuses it by name, the other two are sealed without it, and it gets nothing.
-async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Unfit) -> bool) {
+async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Ineligible) -> bool) {
     let masters = open(config);
     let status = masters
-        .master(2, "refused", |master| master.unfit.is_some())
+        .master(2, "refused", |master| master.ineligible.is_some())
         .await;
-    assert!(named(status.unfit.as_ref().unwrap()), "{status:?}");
+    assert!(named(status.ineligible.as_ref().unwrap()), "{status:?}");
     let error = init(&masters).await.unwrap_err();
     assert!(
-        matches!(&error, InitError::Unfit { master, reason } if master == "m2" && named(reason)),
+        matches!(&error, InitError::Ineligible { master, reason } if master == "m2" && named(reason)),
         "{error}"
     );
     masters.voters(2).await;
@@ -47,7 +47,7 @@ async fn an_eviction_policy_other_than_noeviction() {
         url: odd.url(),
     });
     refused_by_name(&config, &odd, |unfit| {
-        *unfit == Unfit::EvictionPolicy("allkeys-lru".into())
+        *unfit == Ineligible::EvictionPolicy("allkeys-lru".into())
     })
     .await;
 }
@@ -63,7 +63,7 @@ async fn a_replica() {
         .await
         .unwrap();
     refused_by_name(&config(&servers), &servers[2], |unfit| {
-        matches!(unfit, Unfit::Replica(_))
+        matches!(unfit, Ineligible::Replica(_))
     })
     .await;
 }
@@ -81,7 +81,7 @@ async fn cluster_mode() {
         name: "m2".into(),
         url: odd.url(),
     });
-    refused_by_name(&config, &odd, |unfit| *unfit == Unfit::ClusterMode).await;
+    refused_by_name(&config, &odd, |unfit| *unfit == Ineligible::ClusterMode).await;
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn the_same_server_under_two_names() {
     for index in [1, 2] {
         masters
             .master(index, "a duplicate", |master| {
-                master.unfit == Some(Unfit::Duplicate)
+                master.ineligible == Some(Ineligible::Duplicate)
             })
             .await;
     }
@@ -116,7 +116,7 @@ async fn another_fingerprint() {
     let masters = open(&other);
     masters
         .master(1, "of another quorum", |m| {
-            matches!(&m.unfit, Some(Unfit::OtherFingerprint { .. }))
+            matches!(&m.ineligible, Some(Ineligible::OtherFingerprint { .. }))
         })
         .await;
     assert!(masters.try_acquire("a/b", "h").await.is_none());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::AsyncCommands;
 use redlock::lease::{Loss, View};
-use redlock::masters::{Acquired, Answer, Delivery, Request, Unknown};
+use redlock::masters::{Acquired, Answer, Command, Completion, Unknown};
 
 use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
 use crate::common::{RedisServer, ServerOptions, TlsMaterial};
@@ -22,9 +22,9 @@ async fn command(server: &RedisServer, words: &[&str]) {
 /// What the first master answers to a look at a lock, and that the two others decide without it.
 async fn answer_of_the_first(masters: &Opened) -> Answer {
     let lock = masters.lock(&lock_name("some/lock"));
-    let Delivery::Done {
+    let Completion::Done {
         answers, majority, ..
-    } = masters.ask(&lock, Request::Inspect).await.unwrap()
+    } = masters.ask(&lock, Command::Inspect).await.unwrap()
     else {
         panic!()
     };
@@ -164,7 +164,7 @@ async fn a_reply_of_another_shape() {
         .await
         .unwrap();
     let lock = masters.lock(&lock_name("some/lock"));
-    let Delivery::Observed(view) = masters.ask(&lock, Request::Observe).await.unwrap() else {
+    let Completion::Observed(view) = masters.ask(&lock, Command::Observe).await.unwrap() else {
         panic!()
     };
     assert!(view.free(), "{view:?}");

@@ -101,6 +101,6 @@ impl Core {
 fn is_new(master: &MasterStatus) -> bool {
     let facts = master.facts.as_ref();
     master.connected
-        && master.unfit.is_none()
+        && master.ineligible.is_none()
         && facts.is_some_and(|facts| facts.seal.is_empty() && facts.counter == 0)
 }

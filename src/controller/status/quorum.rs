@@ -10,7 +10,7 @@ use super::{
 use crate::{
     api::quorum_status::{MasterStatus as Shown, NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::problem::Problem,
-    masters::{MasterStatus, Unfit, Unknown},
+    masters::{Ineligible, MasterStatus, Unknown},
 };
 
 /// How the masters of a quorum are, as far as conditions tell: equal healths write nothing new.
@@ -37,7 +37,7 @@ impl Health {
     pub(in crate::controller) fn of(status: &[MasterStatus]) -> Self {
         let missing = status.iter().filter(|master| !master.votes());
         let unfit = status.iter().filter_map(|master| {
-            let unfit = master.unfit.as_ref().filter(|unfit| is_unsafe(unfit))?;
+            let unfit = master.ineligible.as_ref().filter(|unfit| is_unsafe(unfit))?;
             Some((master.name.clone(), unfit.to_string()))
         });
         let hindered = status
@@ -153,19 +153,19 @@ fn renewal_cause(refusal: &Unknown) -> Cause {
 
 const SEALING: &str = "Sealing";
 
-fn is_unsafe(unfit: &Unfit) -> bool {
+fn is_unsafe(unfit: &Ineligible) -> bool {
     matches!(
         unfit,
-        Unfit::Replica(_)
-            | Unfit::HasReplicas(_)
-            | Unfit::ClusterMode
-            | Unfit::Retired(_)
-            | Unfit::Duplicate
-            | Unfit::OtherFingerprint { .. }
-            | Unfit::OtherQuorum { .. }
-            | Unfit::EvictionPolicy(_)
-            | Unfit::Evicted(_)
-            | Unfit::TooOld(_)
+        Ineligible::Replica(_)
+            | Ineligible::HasReplicas(_)
+            | Ineligible::ClusterMode
+            | Ineligible::Retired(_)
+            | Ineligible::Duplicate
+            | Ineligible::OtherFingerprint { .. }
+            | Ineligible::OtherQuorum { .. }
+            | Ineligible::EvictionPolicy(_)
+            | Ineligible::Evicted(_)
+            | Ineligible::TooOld(_)
     )
 }
 
@@ -178,19 +178,19 @@ fn cause(master: &MasterStatus) -> Cause {
             None => cause("Connecting", "not connected yet".into()),
         };
     }
-    if let Some(unfit) = &master.unfit {
+    if let Some(unfit) = &master.ineligible {
         let reason = match unfit {
-            Unfit::TooOld(_) => "ServerTooOld",
-            Unfit::Replica(_) => "IsReplica",
-            Unfit::HasReplicas(_) => "HasReplicas",
-            Unfit::ClusterMode => "ClusterMode",
-            Unfit::Retired(_) => "Retired",
-            Unfit::Duplicate => "SameServer",
-            Unfit::OtherFingerprint { .. } => "OtherFingerprint",
-            Unfit::OtherQuorum { .. } => "OtherQuorum",
-            Unfit::EvictionPolicy(_) => "EvictionPolicy",
-            Unfit::Evicted(_) => "Evicted",
-            Unfit::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
+            Ineligible::TooOld(_) => "ServerTooOld",
+            Ineligible::Replica(_) => "IsReplica",
+            Ineligible::HasReplicas(_) => "HasReplicas",
+            Ineligible::ClusterMode => "ClusterMode",
+            Ineligible::Retired(_) => "Retired",
+            Ineligible::Duplicate => "SameServer",
+            Ineligible::OtherFingerprint { .. } => "OtherFingerprint",
+            Ineligible::OtherQuorum { .. } => "OtherQuorum",
+            Ineligible::EvictionPolicy(_) => "EvictionPolicy",
+            Ineligible::Evicted(_) => "Evicted",
+            Ineligible::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
         };
         return cause(reason, unfit.to_string());
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     inspect::text::milliseconds,
-    masters::{Facts, MasterStatus, TrialError, Unfit, Unknown},
+    masters::{Facts, Ineligible, MasterStatus, TrialError, Unknown},
 };
 
 /// Clocks further apart confuse people, and slots of CronJobs that are compared with the time of a total loss. No lease
@@ -135,8 +135,8 @@ const NOT_UNDERSTOOD: &str = "is it a Redis server? If somebody wrote to <key pr
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
 fn version(facts: &Facts, status: &MasterStatus) -> Check {
-    match &status.unfit {
-        Some(unfit @ Unfit::TooOld(_)) => {
+    match &status.ineligible {
+        Some(unfit @ Ineligible::TooOld(_)) => {
             Check::but("version", Level::Bad, unfit.to_string(), "upgrade the server")
         }
         _ => Check::good("version", format!("Redis {}", facts.version)),
@@ -154,7 +154,7 @@ fn role(facts: &Facts) -> Check {
         return Check::but("role", Level::Bad, "it runs in cluster mode", hint);
     }
     if facts.replicas > 0 || facts.was_replicated() {
-        let unfit = Unfit::HasReplicas(facts.replicas);
+        let unfit = Ineligible::HasReplicas(facts.replicas);
         let hint = "a promoted replica would be a second server under one name: REPLICAOF NO ONE on each replica, then restart this server";
         return Check::but("role", Level::Bad, unfit.to_string(), hint);
     }
@@ -166,8 +166,8 @@ fn single(status: &MasterStatus) -> Check {
         .facts
         .as_ref()
         .map_or("", |facts| facts.run_id.get(..8).unwrap_or(""));
-    match &status.unfit {
-        Some(unfit @ Unfit::Duplicate) => Check::but(
+    match &status.ineligible {
+        Some(unfit @ Ineligible::Duplicate) => Check::but(
             "own server",
             Level::Bad,
             unfit.to_string(),
@@ -202,7 +202,7 @@ fn trial(facts: &Facts, trial: Result<&(), &TrialError>) -> Check {
 
 fn eviction(facts: &Facts) -> Check {
     if facts.eviction_policy != "noeviction" {
-        let unfit = Unfit::EvictionPolicy(facts.eviction_policy.clone());
+        let unfit = Ineligible::EvictionPolicy(facts.eviction_policy.clone());
         return Check::but(
             "eviction",
             Level::Bad,
@@ -211,7 +211,7 @@ fn eviction(facts: &Facts) -> Check {
         );
     }
     if facts.sealed() && facts.evicted > facts.evicted_at_seal {
-        let unfit = Unfit::Evicted(facts.evicted - facts.evicted_at_seal);
+        let unfit = Ineligible::Evicted(facts.evicted - facts.evicted_at_seal);
         return Check::but(
             "eviction",
             Level::Bad,
@@ -223,20 +223,20 @@ fn eviction(facts: &Facts) -> Check {
 }
 
 fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
-    match &seen.status.unfit {
-        Some(unfit @ Unfit::OtherFingerprint { .. }) => {
+    match &seen.status.ineligible {
+        Some(unfit @ Ineligible::OtherFingerprint { .. }) => {
             let hint = "give the names and the longest lease of the quorum that it belongs to, or another --key-prefix";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
-        Some(unfit @ Unfit::OtherQuorum { .. }) => {
+        Some(unfit @ Ineligible::OtherQuorum { .. }) => {
             let hint = "check the url; to use this server as a master of this quorum, delete <key prefix>:meta on it: it is sealed again after its wait";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
-        Some(unfit @ Unfit::Retired(_)) => {
+        Some(unfit @ Ineligible::Retired(_)) => {
             let hint = "another server is this master now: give its url; to use this one again, when nobody gives the url of the other one any more, delete <key prefix>:meta on it";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
-        Some(unfit @ Unfit::ClockStep(_)) => {
+        Some(unfit @ Ineligible::ClockStep(_)) => {
             let hint = "let its clock be slewed (chrony, ntpd -x), not stepped";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }

@@ -67,7 +67,7 @@ impl MasterReport {
             quorum_id: facts.and_then(|facts| Some(facts.quorum.as_ref()?.to_string())),
             seal_seconds_left: left.filter(|_| !sealed).map(|left| left as u64),
             refused: status
-                .unfit
+                .ineligible
                 .as_ref()
                 .filter(|_| facts.is_some())
                 .map(ToString::to_string),

@@ -1,4 +1,4 @@
-//! The scripts, as `src/masters/scripts.rs` puts them together, on one server.
+//! The scripts, as `crates/redlock-core/src/scripts.rs` puts them together, on one server.
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -17,7 +17,7 @@ const LOCK: &str = "L";
 
 macro_rules! script {
     ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../../src/masters/scripts/", $file))),+)
+        concat!($(include_str!(concat!("../../../crates/redlock-core/src/scripts/", $file))),+)
     };
 }
 
