@@ -133,6 +133,7 @@ impl Driver {
             callers: HashMap::new(),
             next_request: 0,
             transmits: FuturesUnordered::new(),
+            replied: Vec::new(),
             outputs: Vec::new(),
             driver: self,
         }
@@ -146,6 +147,7 @@ struct Running {
     callers: HashMap<RequestId, ReplyTo>,
     next_request: u64,
     transmits: Transmits,
+    replied: Vec<Replied>,
     outputs: Vec<Output>,
 }
 
@@ -173,7 +175,7 @@ impl Running {
                     closing = true;
                     self.driver.calls.close();
                 }
-                Some(replied) = self.transmits.next(), if !self.transmits.is_empty() => self.replied(replied),
+                Some(replied) = self.transmits.next(), if !self.transmits.is_empty() => self.replied.push(replied),
                 count = self.driver.calls.recv_many(&mut batch, AT_ONCE), if open => {
                     open = count > 0;
                     if batch.len() > 1 || !self.transmits.is_empty() {
@@ -190,9 +192,12 @@ impl Running {
             }
             // Every reply that is there counts before a deadline does, however late this task was woken.
             while let Some(Some(replied)) = self.transmits.next().now_or_never() {
-                self.replied(replied);
+                self.replied.push(replied);
             }
             shared.update(|engine, now| {
+                for (transmit, result, received) in self.replied.drain(..) {
+                    engine.handle(Input::Reply { transmit, result }, received);
+                }
                 if engine.next_timeout().is_some_and(|next| next <= now) {
                     engine.handle(Input::Timeout, now);
                 }
@@ -221,12 +226,6 @@ impl Running {
         self.driver.shared.update(|engine, now| {
             inputs.into_iter().for_each(|input| engine.handle(input, now));
         });
-    }
-
-    fn replied(&self, (transmit, result, received): Replied) {
-        self.driver
-            .shared
-            .update(|engine, _| engine.handle(Input::Reply { transmit, result }, received));
     }
 
     fn carry_out(&mut self) {
