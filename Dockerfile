@@ -29,15 +29,19 @@ RUN case $TARGETARCH in \
 # What is built of the dependencies stays, as long as these files do: the sources are in a later layer.
 COPY Cargo.toml Cargo.lock ./
 COPY tests/model/Cargo.toml tests/model/
-RUN mkdir -p src benches tests/model/src && touch src/lib.rs tests/model/src/lib.rs; \
+COPY crates/redlock-core/Cargo.toml crates/redlock-core/
+COPY crates/redlock-client/Cargo.toml crates/redlock-client/
+RUN mkdir -p src benches && touch src/lib.rs; \
+    for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \
     for program in src/main benches/lease benches/run benches/kubernetes; do echo 'fn main() {}' >$program.rs; done; \
     . /environment && cargo build --release --locked --bin redlock
 
 # Sources are older than what was built of their empty stand-ins: cargo goes by the time.
 ARG REVISION=unknown
 COPY src src
+COPY crates crates
 COPY examples/standalone examples/standalone
-RUN touch src/lib.rs src/main.rs; \
+RUN touch src/lib.rs src/main.rs crates/*/src/lib.rs; \
     . /environment && REDLOCK_REVISION=$REVISION cargo build --release --locked --bin redlock && \
     install -D "target/$CARGO_BUILD_TARGET/release/redlock" /out/usr/local/bin/redlock && \
     install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt

@@ -23,6 +23,8 @@ mod install_tools;
 mod krew;
 #[path = "repository/layers.rs"]
 mod layers;
+#[path = "repository/packages.rs"]
+mod packages;
 #[path = "common/pages.rs"]
 #[allow(dead_code)]
 mod pages;

@@ -94,11 +94,14 @@ fn the_continuous_integration_runs_what_everybody_runs() {
 fn the_table_of_layers_is_the_one_that_is_checked() {
     let rows: String = LAYERS
         .iter()
-        .map(|(parts, what)| format!("| `{}` | {what} |\n", parts.join("`, `")))
+        .map(|layer| {
+            let parts = layer.parts.join("`, `");
+            format!("| `{}` | `{parts}` | {} |\n", layer.package, layer.what)
+        })
         .collect();
     generated::part(
         "CONTRIBUTING.md",
         "layers",
-        &format!("| under `src` | is |\n|---|---|\n{rows}"),
+        &format!("| package | module | is |\n|---|---|---|\n{rows}"),
     );
 }

@@ -10,7 +10,7 @@ pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 #[derive(Debug)]
 pub struct Source {
-    /// Below the repository, with slashes: `src/lease/timing.rs`.
+    /// Below the repository, with slashes: `src/cli/run.rs`, `crates/redlock-core/src/timing.rs`.
     pub path: String,
     pub lines: usize,
     /// Production code; empty for a file that holds tests only.
@@ -18,25 +18,37 @@ pub struct Source {
 }
 
 impl Source {
-    /// The names from the crate's root to this file: `lease`, `timing`. None for `lib.rs` and `main.rs`.
-    pub fn module(&self) -> Vec<&str> {
-        let path = self.path.trim_start_matches("src/").trim_end_matches(".rs");
-        if matches!(path, "lib" | "main") {
-            Vec::new()
-        } else {
-            path.split('/').collect()
+    /// The package that it belongs to.
+    pub fn package(&self) -> &str {
+        match self.path.strip_prefix("crates/") {
+            Some(path) => path.split('/').next().unwrap(),
+            None => "redlock-operator",
         }
     }
 
-    pub fn is_of(&self, module: &str) -> bool {
-        self.module().first() == Some(&module)
+    /// The names from the crate's root to this file: `cli`, `run`. None for `lib.rs` and `main.rs`.
+    pub fn module(&self) -> Vec<&str> {
+        let (_, path) = self.path.split_once("src/").unwrap();
+        match path.trim_end_matches(".rs") {
+            "lib" | "main" => Vec::new(),
+            path => path.split('/').collect(),
+        }
     }
 }
 
-/// Everything under `src`.
+/// The folders of the packages below `crates`.
+pub fn packages() -> Vec<PathBuf> {
+    let folders = fs::read_dir(Path::new(ROOT).join("crates")).unwrap();
+    folders.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Everything under `src` and `crates/*/src`.
 pub fn sources() -> Vec<Source> {
     let mut paths = Vec::new();
     collect(&Path::new(ROOT).join("src"), &mut paths);
+    for package in packages() {
+        collect(&package.join("src"), &mut paths);
+    }
     paths.sort();
     let texts: Vec<(PathBuf, String)> = paths
         .into_iter()

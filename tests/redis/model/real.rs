@@ -1,4 +1,4 @@
-//! The scripts, as `crates/redlock-core/src/scripts.rs` puts them together, on one server.
+//! The scripts, as `crates/redlock-core/src/script.rs` puts them together, on one server.
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;

@@ -1,6 +1,6 @@
 //! What a master says, with bytes changed, cut off and put in: nothing of it may panic, whatever it is taken for.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 use proptest::{prelude::*, sample::Index};
 
@@ -8,8 +8,9 @@ use redlock_core::{Answer, Facts, Moment, Reply, Unknown, reply::answer};
 
 use super::link::of_library;
 
-fn corpus() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/replies");
+/// The name and the bytes of each reply.
+static CORPUS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/replies");
     let mut all: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| {
@@ -20,7 +21,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
         .collect();
     all.sort();
     all
-}
+});
 
 /// All that is made of a reply.
 fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
@@ -33,8 +34,8 @@ fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
 
 #[test]
 fn the_replies_of_the_corpus_are_what_they_are_called() {
-    for (name, bytes) in corpus() {
-        let found = read(&bytes);
+    for (name, bytes) in CORPUS.iter() {
+        let found = read(bytes);
         let answers = found.as_ref().map_or(&[][..], |(_, answers)| answers);
         let unknown = |answer: &Answer| matches!(answer, Answer::Unknown(Unknown::Reply(_)));
         match name.as_str() {
@@ -58,8 +59,7 @@ proptest! {
         file in any::<Index>(),
         changes in proptest::collection::vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..6),
     ) {
-        let corpus = corpus();
-        let (_, mut bytes) = file.get(&corpus).clone();
+        let (_, mut bytes) = file.get(&CORPUS).clone();
         for (place, byte, how) in changes {
             if bytes.is_empty() {
                 break;

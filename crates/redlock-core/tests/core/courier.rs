@@ -1,4 +1,4 @@
-//! How a round becomes calls to the masters and their answers an outcome: what `src/masters/courier` does.
+//! How a round becomes calls to the masters and their answers an outcome: what `courier` in redlock-client does.
 
 use std::time::Duration;
 
