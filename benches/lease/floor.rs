@@ -11,10 +11,10 @@ const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.
 
 /// The protocol's own renewal, with all its checks.
 const FULL_RENEW: &str = concat!(
-    include_str!("../../crates/redlock-client/src/masters/scripts/fields_none.lua"),
-    include_str!("../../crates/redlock-client/src/masters/scripts/preamble.lua"),
-    include_str!("../../crates/redlock-client/src/masters/scripts/obstacle.lua"),
-    include_str!("../../crates/redlock-client/src/masters/scripts/renew.lua"),
+    include_str!("../../crates/redlock-core/src/scripts/fields_none.lua"),
+    include_str!("../../crates/redlock-core/src/scripts/preamble.lua"),
+    include_str!("../../crates/redlock-core/src/scripts/obstacle.lua"),
+    include_str!("../../crates/redlock-core/src/scripts/renew.lua"),
 );
 
 #[derive(Clone)]

@@ -272,21 +272,23 @@ impl Link {
         deadline: Duration,
         fill: impl Fn(&mut Cmd, u64),
     ) -> Exchange {
-        let begun = self.shared.update(|engine, now| {
+        let (begun, received) = self.shared.update(|engine, now| {
             let call = engine.begin_call(self.index, admission, deadline, now);
-            call.map_err(|reply| Exchange {
-                reply: Err(reply),
-                received: now,
-                call: None,
-            })
+            (call, now)
         });
         let call = match begun {
             Ok(call) => call,
-            Err(unsent) => return unsent,
+            Err(unknown) => {
+                return Exchange {
+                    reply: Err(unknown),
+                    received,
+                    call: None,
+                };
+            }
         };
         let sending = self.send(call.connection, script, |command| fill(command, call.not_after));
         let result = tokio::time::timeout(deadline, sending).await;
-        let result = result.unwrap_or_else(|_| Err(Unknown::TimedOut(deadline.as_millis())));
+        let result = result.unwrap_or(Err(Unknown::TimedOut(deadline.as_millis())));
         self.shared.update(|engine, received| Exchange {
             reply: engine.finish_call(self.index, &call, result, received).reply,
             received,
