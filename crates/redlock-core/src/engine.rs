@@ -13,6 +13,8 @@ mod calls;
 mod dispatch;
 mod master;
 mod order;
+#[cfg(feature = "planted")]
+mod planted;
 mod progress;
 mod repeats;
 mod replies;
@@ -34,7 +36,7 @@ use self::{
 };
 use crate::{
     Clocks, ClusterId, Completion, Facts, Identity, Keyspace, LeaseAttempt, LockKeys, Moment, Operation,
-    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, script::Payload, seal::Known,
+    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, planted::Plant, script::Payload, seal::Known,
 };
 
 /// What an engine has to know of its quorum.
@@ -194,6 +196,9 @@ pub struct Engine {
     ready: Vec<Entry>,
     repeats: Repeats,
     outputs: VecDeque<Output>,
+    plant: Plant,
+    #[cfg(feature = "planted")]
+    planted: planted::Planted,
 }
 
 impl Engine {
@@ -219,6 +224,9 @@ impl Engine {
             ready: Vec::new(),
             repeats: Repeats::default(),
             outputs: VecDeque::new(),
+            plant: Plant::Nothing,
+            #[cfg(feature = "planted")]
+            planted: planted::Planted::default(),
         }
     }
 

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod marks;
 pub mod moment;
 pub mod obstacle;
+pub mod planted;
 pub mod quorum_id;
 pub mod reply;
 pub mod script;

@@ -5,6 +5,8 @@
 
 mod active;
 mod messages;
+#[cfg(feature = "planted")]
+mod planted;
 mod standby;
 #[cfg(test)]
 mod tests;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 pub use messages::{Action, EndReason, Event, Farewell, Outcome, Round, Takeover};
 
-use super::{Authority, ClusterId, Moment, Timings};
+use super::{Authority, ClusterId, Moment, Timings, planted::Plant};
 
 /// Whether this process takes part in the election of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,9 @@ pub struct Machine {
     round: u64,
     closing: bool,
     standby: standby::Standby,
+    plant: Plant,
+    #[cfg(feature = "planted")]
+    planted: planted::Planted,
 }
 
 impl Machine {
@@ -122,6 +127,9 @@ impl Machine {
             round: 0,
             closing: false,
             standby: standby::Standby::default(),
+            plant: Plant::Nothing,
+            #[cfg(feature = "planted")]
+            planted: planted::Planted::default(),
         }
     }
 
@@ -208,6 +216,8 @@ impl Machine {
     }
 
     fn on_spec(&mut self, terms: Terms, now: Moment, out: &mut Vec<Action>) {
+        #[cfg(feature = "planted")]
+        let Some(terms) = self.delayed(terms) else { return };
         let leaves = terms.participation == Participation::Observe;
         self.terms = terms;
         match &mut self.state {

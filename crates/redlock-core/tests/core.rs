@@ -9,8 +9,6 @@
 mod candidate;
 #[path = "core/checks.rs"]
 mod checks;
-#[path = "core/courier.rs"]
-mod courier;
 #[path = "core/faults.rs"]
 mod faults;
 #[path = "core/master.rs"]
@@ -25,6 +23,8 @@ mod properties;
 mod rate;
 #[path = "core/scenarios.rs"]
 mod scenarios;
+#[path = "core/scripts.rs"]
+mod scripts;
 #[path = "core/simulation.rs"]
 mod simulation;
 #[path = "core/soak.rs"]

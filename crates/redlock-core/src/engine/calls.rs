@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ConnectionId, Engine, Output};
-use crate::{Admission, Ineligible, Judgement, Moment, Reply, Sample, Unknown, reply::Code};
+use crate::{Admission, Ineligible, Judgement, Moment, Reply, Sample, Unknown, planted::Plant, reply::Code};
 
 /// More calls of batches than a healthy master ever has under way; beyond it a hung one would only fill memory.
 const UNDER_WAY: usize = 256;
@@ -80,7 +80,12 @@ impl Engine {
         let of = &self.masters[master];
         let connection = of.connected()?;
         if admission == Admission::Voting {
-            of.may_vote(self.clocks.distrusted(master, now), now)?;
+            let polled = if self.plant.is(Plant::StaleFactsVote) {
+                of.polled
+            } else {
+                now
+            };
+            of.may_vote(self.clocks.distrusted(master, now), polled)?;
             if self.identity.id().is_none() {
                 return Err(Unknown::QuorumUnknown);
             }
@@ -142,7 +147,8 @@ impl Engine {
         let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));
         if call.admission == Admission::Voting && (step.is_some() || ineligible.is_some()) {
             let of_a_clock = matches!(ineligible, None | Some(Ineligible::ClockStep(_)));
-            let doubted = (of_a_clock && reply.code == Code::Ok).then_some(reply);
+            let heard = of_a_clock && reply.code == Code::Ok && !self.plant.is(Plant::MastersBlamed);
+            let doubted = heard.then_some(reply);
             let ineligible = ineligible.map(|reason| Unknown::Ineligible(reason.to_string()));
             return (Err(ineligible.or(step).unwrap_or(Unknown::LocalClock)), doubted);
         }
@@ -162,6 +168,7 @@ impl Engine {
             Judgement::Steady => return None,
             Judgement::Explained => {}
             Judgement::MasterStepped => self.outputs.push_back(Output::MasterStepped { master }),
+            Judgement::LocalStepped if self.plant.is(Plant::MastersBlamed) => {}
             Judgement::LocalStepped => {
                 // Before the reply that shows it leads to anything.
                 self.local_steps += 1;

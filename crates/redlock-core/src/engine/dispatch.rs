@@ -24,8 +24,10 @@ pub(super) const HOLD: Duration = Duration::from_millis(1);
 impl Engine {
     pub(super) fn on_request(&mut self, request: Request, now: Moment) {
         let Request { id, lock, command } = request;
-        self.waiting
-            .push(self.entry(Some(id), (lock, Item::Command(command)), now));
+        let entry = self.entry(Some(id), (lock, Item::Command(command)), now);
+        #[cfg(feature = "planted")]
+        let entry = self.planted_entry(entry);
+        self.waiting.push(entry);
     }
 
     fn entry(&self, request: Option<crate::RequestId>, item: BatchItem, now: Moment) -> Entry {
@@ -46,7 +48,7 @@ impl Engine {
         // Masters that may not be asked answer at once, which may lead to undos.
         while !self.ready.is_empty() {
             let mut entries = std::mem::take(&mut self.ready);
-            order::sort(&mut entries);
+            order::sort(&mut entries, self.plant);
             let mut batch: Vec<Entry> = Vec::new();
             for entry in entries {
                 let operation = entry.item.operation();

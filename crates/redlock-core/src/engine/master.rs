@@ -22,7 +22,7 @@ pub(super) struct Master {
     pub(super) facts: Option<Facts>,
     /// The server counts among those that are this quorum: it was polled, and its connection stands.
     listed: bool,
-    polled: Moment,
+    pub(super) polled: Moment,
     ineligible: Option<Ineligible>,
     duplicate: bool,
     /// The last error, while it is not connected or not polled.

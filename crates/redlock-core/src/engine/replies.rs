@@ -8,7 +8,8 @@ use super::{
     progress::{Change, Progress, vote},
 };
 use crate::{
-    Answer, Command, Completion, ConnectionId, Moment, Operation, Reply, Unknown, Vote, command::Item, reply,
+    Answer, Command, Completion, ConnectionId, Moment, Operation, Reply, Unknown, Vote, command::Item,
+    planted::Plant, reply,
 };
 
 /// The answers of one master to a batch.
@@ -103,11 +104,17 @@ impl Engine {
         let operation = batch.operation;
         let answers = Answers::of(finished, operation);
         let mut votes = [0; 3];
+        #[cfg(feature = "planted")]
+        let members = self.planted_members(members);
         for (position, index) in members.into_iter().enumerate() {
             let Some(entry) = batch.entries.get_mut(index) else {
                 continue;
             };
-            let answer = answers.at(position, now, entry.is_stale(self.local_steps));
+            let answer = answers.at(
+                position,
+                now,
+                entry.is_stale(self.local_steps) && !self.plant.is(Plant::StepForgotten),
+            );
             votes[vote(&answer) as usize] += 1;
             self.clean_up(entry, master, &answer, connection, now);
             self.answered(entry, master, answer, now);
@@ -134,9 +141,15 @@ impl Engine {
             Operation::Grant | Operation::Renew => attempt.sent(master, on.0),
             Operation::Release | Operation::Undo | Operation::Reserve => {
                 let undone = (vote(answer) != Vote::Unknown).then_some(on.0);
-                let repeated = entry.item.is_repeat() && undone.is_some();
+                let repeated =
+                    undone.is_some() && (entry.item.is_repeat() || self.plant.is(Plant::UndoNotRepeated));
+                if self.plant.is(Plant::NoCleanUp) {
+                    return;
+                }
                 if !repeated && attempt.may_be_left(master, undone) {
-                    let reserve = operation == Operation::Reserve;
+                    let undone =
+                        self.plant.is(Plant::ReserveUndone) || self.plant.is(Plant::ReserveOnAMinority);
+                    let reserve = operation == Operation::Reserve && !undone;
                     let longest = self.longest_timeout;
                     self.repeats
                         .plan(&entry.lock, attempt, (master, reserve), now, longest);
@@ -149,10 +162,17 @@ impl Engine {
     }
 
     fn answered(&mut self, entry: &mut Entry, master: usize, answer: Answer, now: Moment) {
-        match entry
+        #[cfg(feature = "planted")]
+        let (now, of) = (
+            self.planted_time(entry, now),
+            (master, vote(&answer) == Vote::Granted),
+        );
+        let change = entry
             .progress
-            .on_answer(&entry.item, self.size, master, answer, now)
-        {
+            .on_answer(&entry.item, self.size, master, answer, now);
+        #[cfg(feature = "planted")]
+        let change = self.planted_change(entry, of, change, now);
+        match change {
             Change::None => {}
             Change::Confirm(item, attempt) => self.ready.push(Entry {
                 request: entry.request.take(),
@@ -166,6 +186,8 @@ impl Engine {
     }
 
     fn completed(&mut self, entry: &mut Entry, completion: Completion, now: Moment) {
+        #[cfg(feature = "planted")]
+        let completion = self.planted_completion(entry, completion);
         if let (
             Item::Command(Command::Reserve { attempt, cluster }),
             Completion::Done { majority: true, .. },
@@ -174,7 +196,12 @@ impl Engine {
             attempt.reserve(cluster);
         }
         let attempt = entry.item.attempt();
-        if let (Completion::NotWon(_), Some(attempt)) = (&completion, attempt) {
+        let undoes = match completion {
+            Completion::NotWon(_) => !self.plant.is(Plant::NoCleanUp),
+            Completion::RenewalUndecided => self.plant.is(Plant::FailedRenewalDeletes),
+            _ => false,
+        };
+        if let (true, Some(attempt)) = (undoes, attempt) {
             let undo = Item::Command(Command::Undo {
                 attempt: attempt.clone(),
                 publish: false,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
-use crate::{Authority, ClusterId, FencingToken, Moment, Won, timing};
+use crate::{Authority, ClusterId, FencingToken, Moment, Won, planted::Plant, timing};
 
 impl Machine {
     /// `lease_duration` is what the attempt carried.
     pub(super) fn on_won(&mut self, won: Won, lease_duration: Duration, now: Moment, out: &mut Vec<Action>) {
         let authority = Authority {
             token: won.token,
-            valid_until: won.valid_until,
+            valid_until: won.valid_until + self.planted_drift(lease_duration),
         };
         let held = self.held(authority, won.started, lease_duration);
         let takeover = self.standby.takeover();
@@ -56,7 +56,7 @@ impl Machine {
     /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
     pub(super) fn on_renewed(&mut self, held: Held, started: Moment, now: Moment, out: &mut Vec<Action>) {
         let lease = held.renewing.unwrap_or(self.terms.timings.lease_duration);
-        let valid_until = started + lease - timing::drift(lease);
+        let valid_until = started + lease - timing::drift(lease) + self.planted_drift(lease);
         let authority = Authority {
             valid_until,
             ..held.authority
@@ -64,6 +64,16 @@ impl Machine {
         self.state = State::Active(self.held(authority, started, lease));
         out.push(Action::PublishActive { authority, won: None });
         self.renew_if_due(now, out);
+        #[cfg(feature = "planted")]
+        self.take_delayed(now, out);
+    }
+
+    fn planted_drift(&self, lease: Duration) -> Duration {
+        if self.plant.is(Plant::NoDrift) {
+            timing::drift(lease)
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
@@ -139,7 +149,9 @@ impl Machine {
     /// The local end, published before the first byte of the release. From here on no renewal and no heal of this
     /// lease is sent: the lock is acquired anew, with a new token.
     pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
-        if let State::Active(_) = self.state {
+        if let State::Active(_held) = self.state {
+            #[cfg(feature = "planted")]
+            self.remember_ended(&_held, reason);
             out.push(Action::PublishStandby {
                 ended: Some(reason),
                 holder: None,
@@ -152,7 +164,12 @@ impl Machine {
     /// Gives up an attempt, won or not: its lease was never published, so there is no local end.
     pub(super) fn undo(&mut self, out: &mut Vec<Action>) {
         self.state = State::Ending;
-        self.start(Round::Undo, out);
+        let round = if self.plant.is(Plant::AttemptReleased) {
+            Round::Release
+        } else {
+            Round::Undo
+        };
+        self.start(round, out);
     }
 
     pub(super) fn hand_over(
@@ -164,10 +181,12 @@ impl Machine {
         if let State::Active(held) = self.state
             && token.is_none_or(|token| token == held.authority.token)
         {
-            out.push(Action::PublishStandby {
-                ended: Some(EndReason::Reserved),
-                holder: None,
-            });
+            if !self.plant.is(Plant::ReserveBeforeTheEnd) {
+                out.push(Action::PublishStandby {
+                    ended: Some(EndReason::Reserved),
+                    holder: None,
+                });
+            }
             self.state = State::Ending;
             self.start(Round::Reserve { cluster }, out);
         }
@@ -185,6 +204,10 @@ impl Machine {
     pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
         if self.closing {
             return self.stop(out);
+        }
+        #[cfg(feature = "planted")]
+        if self.heals(now, out) {
+            return;
         }
         self.state = State::Waiting;
         self.look_or_take(now, out);

@@ -1,49 +1,48 @@
-//! One candidate: the production machine, and a driver that carries out its actions as the elector does.
+//! One candidate: the machine and the engine of production, and a driver that carries actions to one and completions to
+//! the other, as the elector does.
 
-#[path = "candidate/answers.rs"]
-mod answers;
-#[path = "candidate/rounds.rs"]
-mod rounds;
+#[path = "candidate/keeper.rs"]
+mod keeper;
+#[path = "candidate/requests.rs"]
+mod requests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use redlock_core::{
-    Action, Authority, Clocks, ClusterId, EndReason, Event, FencingToken, HolderIdentity, LeaseValue,
-    MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, Outcome, QuorumSize, Sample, Tally, Terms, timing,
+    Action, Authority, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace,
+    LeaseAttempt, LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, Output,
+    QuorumSize, Reply, RequestId, Terms, Transmit, TransmitId,
 };
 
+pub(crate) use self::keeper::Polled;
+use self::{keeper::Link, requests::Wanted};
 use crate::{
-    courier::{Call, Kind, Progress},
-    master::{Job, Op},
+    master::Job,
     plant::Plant,
+    planted::Planted,
     rate::{Instant, Rate},
-    world::LONGEST,
+    scripts::{self, FINGERPRINT},
+    world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST},
 };
 
 /// What a candidate wants done.
 #[derive(Debug)]
 pub(crate) enum Out {
-    Send {
+    Transmit(Box<Transmit>),
+    Poll {
         master: usize,
         connection: u32,
-        call: u64,
-        op: Op,
-        not_after: u64,
-        deadline: Moment,
+        number: u64,
     },
-    WakeAt(Moment),
-    /// `silent`: only for the masters that were not asked, since they did not answer before.
-    Deadline {
-        call: u64,
-        at: Moment,
-        silent: bool,
-    },
-    Repeat {
-        tenure: usize,
+    /// A connection to this master.
+    Open {
         master: usize,
-        reserve: bool,
-        wait: Duration,
-        until: Moment,
+    },
+    /// The timer of the machine, that of the engine, and that of the task that keeps a master connected.
+    WakeAt(Moment),
+    TimeoutAt(Moment),
+    KeepAt {
+        master: usize,
         at: Moment,
     },
     /// Authority was published; `won` if by a new lease, with how long that took.
@@ -66,20 +65,18 @@ pub(crate) enum Out {
         began: Moment,
         until: Moment,
     },
-    /// It goes on holding although what runs could not be stopped any more.
+    /// It continues to hold although what runs could not be stopped any more.
     NoTimeToStop(String),
     /// A round that needs authority was sent without it.
     WithoutAuthority,
 }
 
-/// One lease of this process, and on which connections it was sent.
+/// A script call without an answer.
 #[derive(Debug)]
-struct Tenure {
-    stem: LeaseValue,
-    sent: [u32; MAX_MASTERS],
-    pending: [u32; MAX_MASTERS],
-    /// For whom a majority keeps the lock.
-    reserved: Option<ClusterId>,
+struct Sent {
+    id: TransmitId,
+    connection: u32,
+    deadline: Moment,
 }
 
 #[derive(Debug)]
@@ -89,67 +86,71 @@ pub(crate) struct Candidate {
     index: u32,
     identity: HolderIdentity,
     size: QuorumSize,
-    plant: Plant,
+    planted: Planted,
+    keys: Keyspace,
+    lock: Arc<LockKeys>,
     /// It was told to shut down.
     pub(crate) leaving: bool,
-    /// Counts its lives.
+    /// Counts its processes, and whether one runs.
     pub(crate) life: u32,
+    runs: bool,
     machine: Option<Machine>,
-    published: Option<Authority>,
-    /// The authority that ended last, and the cluster that the lock was kept for last, with when that began.
-    ended: Option<Authority>,
-    reserved_for: (ClusterId, Moment),
-    tenures: Vec<Tenure>,
-    calls: BTreeMap<u64, Call>,
+    engine: Engine,
+    links: Vec<Link>,
+    /// The number of the last connection to each master, and of the last one that was lost: its replies are lost, too.
+    connections: [u32; MAX_MASTERS],
+    lost: [u32; MAX_MASTERS],
+    calls: Vec<Sent>,
+    wanted: BTreeMap<RequestId, Wanted>,
     next: u64,
-    floor: u64,
+    /// A majority of the masters has votes, as the elector heard last.
+    voting: bool,
+    /// Of the last attempt.
+    attempt: Option<Arc<LeaseAttempt>>,
+    published: Option<Authority>,
+    /// The authority that ended last.
+    ended: Option<Authority>,
     timer: Option<Moment>,
-    /// The connection to each master; another number after it was lost.
-    pub(crate) connections: [u32; MAX_MASTERS],
-    /// Masters that left a call unanswered and have not answered since: not asked for votes, only looked at.
-    silent: [bool; MAX_MASTERS],
-    /// When the terms changed last, and terms that are planted to take effect late.
+    timeout: Option<Moment>,
+    /// The terms that were given last, and when.
+    given: Option<Terms>,
     changed: Moment,
-    late: Option<Terms>,
-    /// The masters' clocks, as the program judges them.
-    clocks: Clocks,
-    /// How often the local clock was found to have stepped.
-    pub(crate) local_steps: u64,
-    /// Votes of renewals before, for the planted sum over rounds.
-    sum: Option<Tally>,
-    /// The token of an ended lease, for the planted heal after the end.
-    heals: Option<FencingToken>,
 }
 
 impl Candidate {
-    pub(crate) fn new(index: usize, cluster: &str, clock: Rate, size: QuorumSize, plant: Plant) -> Self {
+    pub(crate) fn new(index: usize, cluster: &str, clock: Rate, size: QuorumSize, planted: Planted) -> Self {
+        let index = u32::try_from(index).unwrap();
+        // One cluster, by several names.
+        let cluster = ClusterId::new(&format!("{cluster}-{index}"), cluster).unwrap();
+        let keys = Keyspace::new("p");
         Self {
             clock,
-            index: u32::try_from(index).unwrap(),
-            // One cluster, by several names.
-            cluster: ClusterId::new(&format!("{cluster}-{index}"), cluster).unwrap(),
             identity: HolderIdentity::parse(&format!("candidate-{index}")).unwrap(),
+            lock: keys.lock(&LockName::any("l").unwrap()),
+            engine: engine(size, &keys, &cluster, index),
+            keys,
+            cluster,
+            index,
             size,
-            plant,
+            planted,
             leaving: false,
             life: 0,
+            runs: false,
             machine: None,
+            links: Vec::new(),
+            connections: [0; _],
+            lost: [0; _],
+            calls: Vec::new(),
+            wanted: BTreeMap::new(),
+            next: 0,
+            voting: false,
+            attempt: None,
             published: None,
             ended: None,
-            reserved_for: (ClusterId::new(cluster, cluster).unwrap(), Moment::from_nanos(0)),
-            tenures: Vec::new(),
-            calls: BTreeMap::new(),
-            next: 0,
-            floor: 0,
             timer: None,
-            connections: [1; MAX_MASTERS],
-            silent: [false; MAX_MASTERS],
+            timeout: None,
+            given: None,
             changed: Moment::default(),
-            late: None,
-            clocks: Clocks::new(size, LONGEST),
-            local_steps: 0,
-            sum: None,
-            heals: None,
         }
     }
 
@@ -162,57 +163,70 @@ impl Candidate {
         self.machine.is_some()
     }
 
-    /// The state of the machine, if its process runs.
+    /// The state of the machine, if its elector runs.
     pub(crate) fn state(&self) -> Option<&'static str> {
         self.machine.as_ref().map(Machine::state_name)
     }
 
-    pub(crate) fn terms(&self) -> Option<&Terms> {
-        self.machine.as_ref().map(Machine::terms)
-    }
-
     /// Whether a sample of the clock of this master is known, which a step of it would show against.
     pub(crate) fn knows_clock_of(&self, master: usize) -> bool {
-        self.clocks
+        let clocks = self.engine.clocks();
+        clocks
             .not_after(master, Moment::default(), Duration::ZERO)
             .is_some()
     }
 
-    /// Starts anew, knowing nothing but the masters' clocks.
-    pub(crate) fn start(&mut self, terms: Terms, at: Instant, clocks: impl Iterator<Item = u64>) -> Vec<Out> {
+    /// The lease value of one of its attempts, without a grant number.
+    pub(crate) fn value(&self, attempt: &LeaseAttempt) -> LeaseValue {
+        LeaseValue {
+            cluster: self.cluster.clone(),
+            identity: self.identity.clone(),
+            nonce: attempt.stem.nonce(),
+            grant: 0,
+        }
+    }
+
+    /// The floor of a grant keeps the counters together for speed. Safety must not lean on it: half of the candidates
+    /// send none.
+    pub(crate) fn floor(&self, floor: u64) -> u64 {
+        if self.index.is_multiple_of(2) { floor } else { 0 }
+    }
+
+    /// A new process, without connections.
+    pub(crate) fn start(&mut self, terms: Terms, at: Instant, rng: &mut fastrand::Rng) -> Vec<Out> {
         self.crash();
         self.leaving = false;
-        self.machine = Some(Machine::new(terms, self.size.majority()));
-        self.clocks = Clocks::new(self.size, LONGEST);
-        let now = self.clock.moment(at);
-        for (master, micros) in clocks.enumerate() {
-            let _ = self.clocks.sample(
-                master,
-                Sample {
-                    master: micros,
-                    sent: now,
-                    received: now,
-                },
-            );
-        }
-        self.event(at, 0, Event::TimerFired)
+        self.runs = true;
+        let mut machine = Machine::new(terms.clone(), self.size.majority());
+        machine.plant(self.planted.code);
+        self.machine = Some(machine);
+        self.engine = engine(self.size, &self.keys, &self.cluster, self.index);
+        self.engine.plant(self.planted.code);
+        self.links = (0..self.size.masters()).map(|_| Link::default()).collect();
+        self.lost = self.connections;
+        self.calls.clear();
+        self.wanted.clear();
+        self.voting = false;
+        self.timeout = None;
+        self.given = Some(terms);
+        let mut out = Vec::new();
+        self.open_all(&mut out);
+        self.feed(at, Event::TimerFired, rng, &mut out);
+        self.settle(at, rng, &mut out);
+        out
     }
 
     pub(crate) fn crash(&mut self) {
         self.elector_dies();
+        self.life += 1;
+        self.runs = false;
         self.published = None;
     }
 
-    /// The task ends, and its process does not notice: it goes on asking for what was published last.
+    /// The task ends, and its process does not notice: others still read the authority that was published last, and the
+    /// engine finishes what is under way.
     pub(crate) fn elector_dies(&mut self) {
-        self.life += 1;
-        (self.machine, self.timer, self.late) = (None, None, None);
-        (self.floor, self.sum, self.heals) = (0, None, None);
-        self.silent = [false; MAX_MASTERS];
-        self.calls.clear();
-        for connection in &mut self.connections {
-            *connection += 1;
-        }
+        (self.machine, self.timer) = (None, None);
     }
 
     /// What others read: a value with an end.
@@ -224,7 +238,7 @@ impl Candidate {
     }
 
     fn holds_for_ever(&self) -> bool {
-        self.plant == Plant::DeathHolds && !self.alive()
+        self.planted.model == Plant::DeathHolds && !self.alive()
     }
 
     /// When that ends, in true time.
@@ -244,78 +258,131 @@ impl Candidate {
 
     /// The lease that the authority stands on.
     pub(crate) fn nonce(&self) -> Option<Nonce> {
-        self.tenures.last().map(|tenure| tenure.stem.nonce)
+        self.attempt.as_ref().map(|attempt| attempt.stem.nonce())
     }
 
-    pub(crate) fn event(&mut self, at: Instant, entropy: u64, event: Event) -> Vec<Out> {
+    pub(crate) fn event(&mut self, at: Instant, event: Event, rng: &mut fastrand::Rng) -> Vec<Out> {
         let mut out = Vec::new();
-        self.feed(at, entropy, event, &mut out);
+        self.feed(at, event, rng, &mut out);
+        self.settle(at, rng, &mut out);
         out
     }
 
     /// The time that the last `SleepUntil` named has come, unless it was replaced.
-    pub(crate) fn on_timer(&mut self, at: Instant, due: Moment, entropy: u64) -> Vec<Out> {
+    pub(crate) fn on_timer(&mut self, at: Instant, due: Moment, rng: &mut fastrand::Rng) -> Vec<Out> {
         if self.timer != Some(due) {
             return Vec::new();
         }
         self.timer = None;
-        self.event(at, entropy, Event::TimerFired)
+        self.event(at, Event::TimerFired, rng)
     }
 
-    fn feed(&mut self, at: Instant, entropy: u64, event: Event, out: &mut Vec<Out>) {
+    /// The same for the engine.
+    pub(crate) fn on_timeout(&mut self, at: Instant, due: Moment, rng: &mut fastrand::Rng) -> Vec<Out> {
+        let mut out = Vec::new();
+        if self.timeout != Some(due) {
+            return out;
+        }
+        self.timeout = None;
         let now = self.clock.moment(at);
+        self.calls.retain(|call| call.deadline > now);
+        self.engine.handle(Input::Timeout, now);
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    /// Whether the reply was waited for.
+    pub(crate) fn on_reply(
+        &mut self,
+        at: Instant,
+        (id, connection): (TransmitId, u32),
+        reply: Reply,
+        rng: &mut fastrand::Rng,
+    ) -> (bool, Vec<Out>) {
+        let mut out = Vec::new();
+        let place = self.calls.iter().position(|call| call.id == id);
+        let Some(place) = place.filter(|_| connection > self.lost[id.master]) else {
+            return (false, out);
+        };
+        self.calls.swap_remove(place);
+        let input = Input::Reply {
+            transmit: id,
+            result: Ok(reply),
+        };
+        self.engine.handle(input, self.clock.moment(at));
+        self.settle(at, rng, &mut out);
+        (true, out)
+    }
+
+    fn feed(&mut self, at: Instant, event: Event, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
+        let now = self.clock.moment(at);
+        let Some(machine) = &mut self.machine else { return };
         if let Event::SpecChanged(terms) = &event {
             self.changed = now;
-            let late = self.plant == Plant::TimingsTakeEffectLate && self.state() == Some("renewing");
-            self.late = late.then(|| terms.clone());
-            if late {
-                return;
-            }
+            self.given = Some(terms.clone());
         }
-        let won = matches!(
-            event,
-            Event::RoundFinished {
-                outcome: Outcome::Renewed { .. },
-                ..
-            }
-        );
-        let undecided = matches!(
-            event,
-            Event::RoundFinished {
-                outcome: Outcome::RenewalUndecided,
-                ..
-            }
-        );
         self.leaving |= matches!(event, Event::Shutdown(_));
-        let Some(machine) = &mut self.machine else { return };
-        let actions = machine.handle(now, entropy, event);
-        if undecided && self.plant == Plant::FailedRenewalDeletes && self.published.is_some() {
-            self.launch(
-                now,
-                None,
-                Kind::Undo,
-                Progress::Round(Tally::new(self.size)),
-                out,
-                |_| true,
-            );
-        }
-        for action in actions {
+        for action in machine.handle(now, rng.u64(..), event) {
             self.act(now, action, out);
         }
-        if let Some(terms) = self.late.take_if(|_| won) {
-            self.feed(at, entropy, Event::SpecChanged(terms), out);
-        }
         self.stops_in_time(now, out);
+    }
+
+    /// Carries out what the engine wants, until it wants nothing more.
+    fn settle(&mut self, at: Instant, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
+        let now = self.clock.moment(at);
+        while let Some(output) = self.engine.poll(now) {
+            match output {
+                Output::Transmit(transmit) => {
+                    self.calls.push(Sent {
+                        id: transmit.id,
+                        connection: transmit.connection.0,
+                        deadline: transmit.deadline,
+                    });
+                    out.push(Out::Transmit(Box::new(transmit)));
+                }
+                Output::Completed {
+                    request,
+                    won,
+                    completion,
+                    ..
+                } => self.on_completed(at, request, (won, completion), rng, out),
+                Output::Poll { master } => self.poke(now, master, out),
+                Output::VotersChanged | Output::MasterChanged { .. } => self.on_voters(at, rng, out),
+                Output::LocalClockStepped => self.feed(at, Event::ClockStepped, rng, out),
+                Output::MasterStepped { .. } | Output::Exchanged { .. } => {}
+            }
+        }
+        if let Some(due) = self.engine.next_timeout()
+            && self.timeout.is_none_or(|timeout| due < timeout)
+        {
+            self.timeout = Some(due);
+            out.push(Out::TimeoutAt(due));
+        }
+    }
+
+    fn voters(&self, now: Moment) -> usize {
+        let all = 0..self.size.masters();
+        all.filter(|master| self.engine.votes(*master, now)).count()
+    }
+
+    fn on_voters(&mut self, at: Instant, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
+        let voting = self.voters(self.clock.moment(at)) >= self.size.majority();
+        let back = voting && !self.voting;
+        self.voting = voting;
+        if back {
+            self.feed(at, Event::QuorumBack, rng, out);
+        }
     }
 
     /// Under a lease that is held, the local end comes in time to stop what runs: at once, or within the slack, when the
     /// terms ask for more time than is left.
     fn stops_in_time(&self, now: Moment, out: &mut Vec<Out>) {
         let held = self.published.and_then(|authority| authority.at(now));
-        let (Some(authority), Some(machine)) = (held, &self.machine) else {
+        let (Some(authority), Some(terms), true) = (held, &self.given, self.alive()) else {
             return;
         };
-        let timings = self.late.as_ref().unwrap_or(machine.terms()).timings;
+        let timings = terms.timings;
         let latest = authority.valid_until - timings.stop - timings.slack();
         let latest = latest.max(self.changed + timings.slack());
         if now > latest || self.timer.is_none_or(|timer| timer > latest) {
@@ -334,35 +401,32 @@ impl Candidate {
                 self.timer = Some(moment);
                 out.push(Out::WakeAt(moment));
             }
-            Action::PublishActive { mut authority, won } => {
-                if self.plant == Plant::NoDrift {
-                    let lease = self
-                        .terms()
-                        .map_or(Duration::ZERO, |terms| terms.timings.lease_duration);
-                    authority.valid_until = authority.valid_until + timing::drift(lease);
-                }
+            Action::PublishActive { authority, won } => {
                 self.published = Some(authority);
                 out.push(Out::Active {
                     token: authority.token,
                     won: won.map(|(won, _)| (won.marks, now.since(won.started))),
                 });
             }
-            Action::PublishStandby { ended, .. } => {
+            Action::PublishStandby { .. } => {
                 self.ended = self.published.or(self.ended);
-                let late = matches!(ended, Some(EndReason::Expired | EndReason::QuorumLost));
-                if late && self.plant == Plant::HealAfterTheEnd {
-                    self.heals = self.published.map(|authority| authority.token);
-                }
-                // The planted candidate goes on believing while it passes the lock on.
-                if !(self.plant == Plant::ReserveBeforeTheEnd && ended == Some(EndReason::Reserved)) {
-                    self.published = None;
-                }
+                self.published = None;
             }
             Action::Stopped => self.machine = None,
         }
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap()
+/// Half of the candidates learn the id of the quorum from the masters.
+fn engine(size: QuorumSize, keys: &Keyspace, cluster: &ClusterId, index: u32) -> Engine {
+    Engine::new(Config {
+        size,
+        fingerprint: FINGERPRINT.to_owned(),
+        quorum: index.is_multiple_of(2).then(scripts::quorum),
+        keys: keys.clone(),
+        cluster: cluster.clone(),
+        longest_lease: LONGEST,
+        acquire_limit: ACQUIRE_LIMIT,
+        command_timeout: COMMAND_TIMEOUT,
+    })
 }

@@ -208,11 +208,14 @@ fn available(master: &Master, at: Instant, holder: &Candidate) -> bool {
 }
 
 /// S6: what a script deleted, if its holder believes in it.
-pub(crate) fn deleted(before: &Master, after: &Master, at: Instant, candidates: &[&Candidate]) -> bool {
+pub(crate) fn deleted<'a>(
+    before: &Master,
+    after: &Master,
+    at: Instant,
+    mut candidates: impl Iterator<Item = &'a Candidate>,
+) -> bool {
     before.lease(at).is_some_and(|lease| {
         !after.lease(at).is_some_and(|left| mine(left, lease))
-            && candidates
-                .iter()
-                .any(|c| c.authority(at).is_some() && c.nonce() == Some(lease.nonce))
+            && candidates.any(|c| c.authority(at).is_some() && c.nonce() == Some(lease.nonce))
     })
 }

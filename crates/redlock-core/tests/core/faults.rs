@@ -33,7 +33,7 @@ impl World {
         let fault = if self.hand_overs {
             [0, 1, 2, 8, 10, 10, 10, 10, 15, 8][self.rng.usize(..10)]
         } else {
-            self.rng.u32(..18)
+            self.rng.u32(..19)
         };
         match fault {
             0 => {
@@ -47,7 +47,7 @@ impl World {
             }
             2 => {
                 self.count("lost connection");
-                self.candidates[candidate].connections[master] += 1;
+                self.reset(candidate, master);
             }
             3 if self.paused[candidate] <= self.now => {
                 self.paused[candidate] = self.now + later(&mut self.rng, 4_000);
@@ -72,9 +72,16 @@ impl World {
                         self.count("crash of a master that keeps its memory");
                     } else {
                         self.count("crash of a master without memory");
-                        self.masters[master].forget();
+                        self.forget(master);
                     }
                     self.down[master] = true;
+                    self.runs[master] += 1;
+                    // Some hosts vanish with their server: then only a request shows that the connection is gone.
+                    for candidate in 0..self.candidates.len() {
+                        if self.rng.bool() {
+                            self.reset(candidate, master);
+                        }
+                    }
                     let (at, probe) = (self.now + later(&mut self.rng, 2_000), self.masters[master].probe);
                     self.at(at, What::Back { master, probe });
                 }
@@ -107,7 +114,7 @@ impl World {
             10 => {
                 // After a mark that all has stopped, it steps down by itself.
                 if self.rng.u32(..3) == 0 {
-                    let out = self.candidates[candidate].mark(self.now, Mark::Clean);
+                    let out = self.candidates[candidate].mark(self.now, Mark::Clean, &mut self.rng);
                     self.carry(candidate, out);
                 }
                 let event = if self.rng.bool() {
@@ -147,6 +154,7 @@ impl World {
                 let nanos = 500 * MS + later(&mut self.rng, 4_000);
                 self.stop_clock(candidate, nanos);
             }
+            18 if self.paused[candidate] <= self.now => self.renew_connection(candidate, master),
             14 if self.total_losses && self.rng.u32(..4) == 0 => {
                 for master in 0..self.masters.len() {
                     if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
@@ -199,7 +207,7 @@ impl World {
         }
         self.count(fault);
         let farewell = [Farewell::Release, Farewell::Reserve, Farewell::Abandon][self.rng.usize(..3)];
-        let out = self.candidates[candidate].event(self.now, self.rng.u64(..), Event::Shutdown(farewell));
+        let out = self.candidates[candidate].event(self.now, Event::Shutdown(farewell), &mut self.rng);
         self.carry(candidate, out);
     }
 
@@ -211,7 +219,10 @@ impl World {
         for candidate in 0..self.candidates.len() {
             if self.rng.u32(..4) == 0 {
                 let job = u32::try_from(candidate % 2).unwrap();
-                let out = self.candidates[candidate].claim(self.now, slot, Some(job));
+                // A Job that waited since the slot before claims that one in the same call.
+                let slots = [(slot, Some(job)), (slot - SECONDS, Some(job))];
+                let slots = &slots[..1 + usize::from(self.rng.bool())];
+                let out = self.candidates[candidate].claim(self.now, slots, &mut self.rng);
                 self.carry(candidate, out);
             }
         }

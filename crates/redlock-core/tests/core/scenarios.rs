@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_core::{Event, Farewell};
 
 use crate::{
-    plant::Plant,
+    planted::Planted,
     rate::{Instant, MS},
     world::{LONGEST, SHORT, World, nanos},
 };
@@ -13,8 +13,8 @@ use crate::{
 const SEEDS: std::ops::Range<u64> = 1..400;
 
 /// All candidates run, one of them holds the lock, and the others have seen its lease and a renewal of it.
-fn held(seed: u64, plant: Plant) -> (World, usize) {
-    let mut world = World::new(seed, plant);
+fn held(seed: u64, planted: Planted) -> (World, usize) {
+    let mut world = World::new(seed, planted);
     // Not beyond the drift, as in some storms.
     world.candidates[0].clock.parts_per_million = 0;
     for candidate in 0..world.candidates.len() {
@@ -48,7 +48,7 @@ fn overlaps(world: &mut World, end: Instant) -> bool {
 
 /// The holder may hear no master any more: then it counts on its lease to the end.
 fn common_step_overlaps(seed: u64) -> bool {
-    let (mut world, holder) = held(seed, Plant::Nothing);
+    let (mut world, holder) = held(seed, Planted::default());
     // The masters forget a lease that is held: S3 cannot hold.
     world.checks.check_only_tokens();
     let cut_off = world.rng.bool();
@@ -69,8 +69,8 @@ fn common_clock_step_of_all_masters_gives_no_second_holder() {
 
 /// After a release, the first candidate that makes an attempt shuts down before it knows the end of it. How long
 /// nobody holds the lock then; none where no candidate is left, or no attempt was interrupted.
-fn unheld_after_an_attempt_is_given_up(seed: u64, plant: Plant) -> Option<Instant> {
-    let (mut world, holder) = held(seed, plant);
+fn unheld_after_an_attempt_is_given_up(seed: u64, planted: Planted) -> Option<Instant> {
+    let (mut world, holder) = held(seed, planted);
     if world.candidates.len() < 3 {
         return None;
     }
@@ -109,8 +109,8 @@ fn unheld_after_an_attempt_is_given_up(seed: u64, plant: Plant) -> Option<Instan
 /// A few clashes, each retried after at most the retry period.
 const SOON: Instant = 700 * MS;
 
-fn delayed(plant: Plant) -> Vec<(u64, Instant)> {
-    let unheld = |seed| Some((seed, unheld_after_an_attempt_is_given_up(seed, plant)?));
+fn delayed(planted: Planted) -> Vec<(u64, Instant)> {
+    let unheld = |seed| Some((seed, unheld_after_an_attempt_is_given_up(seed, planted)?));
     let all: Vec<_> = SEEDS.filter_map(unheld).collect();
     assert!(all.len() > 20, "only {} attempts were interrupted", all.len());
     all.into_iter().filter(|(_, unheld)| *unheld > SOON).collect()
@@ -118,5 +118,5 @@ fn delayed(plant: Plant) -> Vec<(u64, Instant)> {
 
 #[test]
 fn attempt_that_is_given_up_does_not_delay_the_next_holder() {
-    assert_eq!(delayed(Plant::Nothing), []);
+    assert_eq!(delayed(Planted::default()), []);
 }

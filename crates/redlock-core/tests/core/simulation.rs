@@ -6,7 +6,7 @@ use redlock_core::{Event, timing};
 
 use crate::{
     checks::{self, Broken},
-    plant::Plant,
+    planted::Planted,
     rate::{Instant, MS},
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST, SHORT, World, nanos},
 };
@@ -43,8 +43,8 @@ impl Happened {
     }
 }
 
-pub(crate) fn run(seed: u64, plant: Plant, trace: bool) -> Result<Happened, Broken> {
-    let mut world = World::new(seed, plant);
+pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result<Happened, Broken> {
+    let mut world = World::new(seed, planted);
     world.trace = trace;
     let mut happened = Happened::default();
     for candidate in 0..world.candidates.len() {
@@ -177,9 +177,9 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 #[test]
 fn the_invariants_hold_under_every_fault_of_the_network_masters_and_candidates() {
     if let Some(seed) = number("REDLOCK_SEED") {
-        println!("{:?}", run(seed, Plant::Nothing, true));
+        println!("{:?}", run(seed, Planted::default(), true));
         return assert_eq!(
-            run(seed, Plant::Nothing, false).err(),
+            run(seed, Planted::default(), false).err(),
             None,
             "REDLOCK_SEED={seed}"
         );
@@ -188,7 +188,7 @@ fn the_invariants_hold_under_every_fault_of_the_network_masters_and_candidates()
     let seeds = number("REDLOCK_SEEDS").unwrap_or(200);
     let mut all = Happened::default();
     for seed in first..first + seeds {
-        match run(seed, Plant::Nothing, false) {
+        match run(seed, Planted::default(), false) {
             Ok(happened) => all.add(happened),
             Err(broken) => panic!("replay with REDLOCK_SEED={seed}: {broken:?}"),
         }

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     checks::Broken,
-    plant::Plant,
+    planted::Planted,
     simulation::{Happened, number, run},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All that can go wrong here. One that did not happen makes the run worth nothing.
-const FAULTS: [&str; 31] = [
+const FAULTS: [&str; 32] = [
     "FLUSHALL",
     "break",
     "clock beyond the drift",
@@ -43,6 +43,7 @@ const FAULTS: [&str; 31] = [
     "partition from all masters",
     "partition of replies alone",
     "pause past the lease",
+    "renewed connection",
     "reservation",
     "shutdown while acquiring",
     "shutdown while active",
@@ -70,7 +71,9 @@ fn simulate() {
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + seeds || tell.send((seed, run(seed, Plant::Nothing, false))).is_err() {
+                    if seed >= first + seeds
+                        || tell.send((seed, run(seed, Planted::default(), false))).is_err()
+                    {
                         return;
                     }
                 }

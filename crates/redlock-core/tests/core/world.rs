@@ -18,12 +18,16 @@ use std::{
 use redlock_core::{Event, Mark, Participation, QuorumSize, Terms, Timings};
 
 pub(crate) use self::event::What;
-use self::{clock::Stopped, event::Request};
+use self::{
+    clock::Stopped,
+    event::{Answer, Answered, Call, Request},
+};
 use crate::{
     candidate::{Candidate, Out},
     checks::Checks,
     master::Master,
     plant::Plant,
+    planted::Planted,
     rate::{Instant, MS, Rate, SECOND},
 };
 
@@ -72,7 +76,7 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     /// For the delays that are declared, apart from what the network does.
     delays: fastrand::Rng,
-    pub(crate) plant: Plant,
+    pub(crate) planted: Planted,
     pub(crate) size: QuorumSize,
     pub(crate) masters: Vec<Master>,
     /// The planted second server of the first master's name, by the same clock.
@@ -80,9 +84,10 @@ pub(crate) struct World {
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) checks: Checks,
     pub(crate) weather: Weather,
-    queue: BinaryHeap<Reverse<(Instant, u32, u64)>>,
-    events: BTreeMap<u64, What>,
-    next: u64,
+    /// When, in which order of those at the same instant, and its place in `events`.
+    queue: BinaryHeap<Reverse<(Instant, u32, usize)>>,
+    events: Vec<Option<What>>,
+    free: Vec<usize>,
     /// Until when a candidate's process is stopped.
     pub(crate) paused: Vec<Instant>,
     /// Of each candidate, the last time that its clock stood still with its process.
@@ -92,6 +97,12 @@ pub(crate) struct World {
     /// Requests that wait in the sockets of a stopped master.
     pub(crate) hung: Vec<Option<Vec<Request>>>,
     pub(crate) down: Vec<bool>,
+    /// Counts the processes of each server.
+    pub(crate) runs: Vec<u64>,
+    /// Whether a master knows the fingerprint, sealed or not.
+    pub(crate) stamped: Vec<bool>,
+    /// The run that the present connection of each candidate was opened to.
+    opened: Vec<Vec<u64>>,
     /// When each master was put under quarantine last.
     pub(crate) probed: Vec<Instant>,
     /// A clock is beyond the drift that the protocol assumes.
@@ -120,7 +131,8 @@ pub(crate) const fn hands_over(seed: u64) -> bool {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, plant: Plant) -> Self {
+    pub(crate) fn new(seed: u64, planted: impl Into<Planted>) -> Self {
+        let planted = planted.into();
         let mut rng = fastrand::Rng::with_seed(seed);
         let size = QuorumSize::new(if rng.bool() { 3 } else { 5 }).unwrap();
         let n = size.masters();
@@ -129,7 +141,9 @@ impl World {
             // Both ends of a pair may err, in opposite directions: together within 1 %.
             parts_per_million: rng.i64(-4_500..=4_500),
         };
-        let masters: Vec<_> = (0..n).map(|_| Master::new(clock(1_700_000_000), plant)).collect();
+        let masters: Vec<_> = (0..n)
+            .map(|_| Master::new(clock(1_700_000_000), planted.model))
+            .collect();
         let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
         let count = rng.usize(2..=5);
         let beyond = rng.u32(..16) == 0;
@@ -144,15 +158,15 @@ impl World {
                     if i % 2 == 0 { "east" } else { "west" },
                     clocks[i],
                     size,
-                    plant,
+                    planted,
                 )
             })
             .collect();
         Self {
             now: MS,
-            plant,
+            planted,
             size,
-            twin: (plant == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
+            twin: (planted.model == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
             masters,
             candidates,
             checks: Checks::new(beyond || steps),
@@ -164,13 +178,16 @@ impl World {
             probed: vec![0; n],
             weather: CALM,
             queue: BinaryHeap::new(),
-            events: BTreeMap::new(),
-            next: 0,
+            events: Vec::new(),
+            free: Vec::new(),
             paused: vec![0; count],
             stopped: vec![None; count],
             heard: vec![vec![0; n]; count],
             hung: vec![None; n],
             down: vec![false; n],
+            runs: vec![0; n],
+            stamped: vec![true; n],
+            opened: vec![vec![0; n]; count],
             cut: vec![vec![false; n]; count],
             deaf: vec![vec![false; n]; count],
             faults: BTreeMap::from([("clock beyond the drift", u64::from(beyond))]),
@@ -186,10 +203,13 @@ impl World {
     }
 
     pub(crate) fn at(&mut self, at: Instant, what: What) {
-        self.next += 1;
         let tie = self.rng.u32(..);
-        self.queue.push(Reverse((at.max(self.now), tie, self.next)));
-        self.events.insert(self.next, what);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(what);
+        self.queue.push(Reverse((at.max(self.now), tie, place)));
     }
 
     pub(crate) fn terms(&self, candidate: usize, timings: Timings) -> Terms {
@@ -206,9 +226,7 @@ impl World {
     pub(crate) fn start(&mut self, candidate: usize) {
         self.stopped[candidate] = None;
         let terms = self.terms(candidate, SHORT);
-        let (now, masters) = (self.now, &self.masters);
-        let clocks: Vec<u64> = masters.iter().map(|m| m.micros(now)).collect();
-        let out = self.candidates[candidate].start(terms, now, clocks.into_iter());
+        let out = self.candidates[candidate].start(terms, self.now, &mut self.rng);
         self.carry(candidate, out);
     }
 
@@ -228,12 +246,13 @@ impl World {
     pub(crate) fn run_until(&mut self, end: Instant) {
         while self.checks.broken.is_none() {
             match self.queue.peek() {
-                Some(Reverse((at, _, id))) if *at <= end => {
-                    let (at, id) = (*at, *id);
+                Some(Reverse((at, _, place))) if *at <= end => {
+                    let (at, place) = (*at, *place);
                     self.queue.pop();
                     self.check(at);
                     self.now = at;
-                    if let Some(what) = self.events.remove(&id) {
+                    self.free.push(place);
+                    if let Some(what) = self.events[place].take() {
                         self.step(what);
                         self.check(at);
                     }
@@ -249,16 +268,7 @@ impl World {
         if self.trace {
             println!("{:>9.3} ms {what:?}", self.now as f64 / 1e6);
         }
-        let addressee = match &what {
-            What::Answers { request, .. } => Some((request.candidate, request.life)),
-            What::Tell { candidate, life, .. }
-            | What::Timer { candidate, life, .. }
-            | What::Deadline { candidate, life, .. }
-            | What::Repeat { candidate, life, .. }
-            | What::ShutDown { candidate, life } => Some((*candidate, *life)),
-            _ => None,
-        };
-        if let Some((candidate, life)) = addressee {
+        if let Some((candidate, life)) = what.addressee() {
             if self.candidates[candidate].life != life {
                 return;
             }
@@ -266,62 +276,55 @@ impl World {
                 return self.at(self.paused[candidate], what);
             }
         }
+        let (now, rng) = (self.now, &mut self.rng);
         match what {
-            What::Arrives { master, request, .. } => self.arrive(master, request),
-            What::Answers {
+            What::Arrives { master, request } => self.arrive(master, request),
+            What::Answers(answered) => self.answered(*answered),
+            What::Opened {
+                candidate,
                 master,
-                request,
-                reply,
+                run,
+                ..
+            } => self.opened(candidate, master, run),
+            What::Reset {
+                candidate,
+                master,
+                connection,
+                ..
             } => {
-                let on = (request.call, master, request.connection);
-                let candidate = &mut self.candidates[request.candidate];
-                if candidate.connections[master] != request.connection && reply.is_some() {
-                    return;
-                }
-                let out = candidate.on_reply(self.now, on, request.sent, reply.as_ref(), &mut self.rng);
-                self.carry(request.candidate, out);
-                if reply.is_some() {
-                    self.heard(request.candidate, master, request.sent_at);
-                }
+                let out = self.candidates[candidate].lose_connection(now, (master, connection), rng);
+                self.carry(candidate, out);
             }
             What::Tell { candidate, event, .. } => {
                 let renews = self.candidates[candidate].state() == Some("renewing");
                 if renews && matches!(event, Event::SpecChanged(_)) {
                     self.count("timings changed during a renewal");
                 }
-                let out = self.candidates[candidate].event(self.now, self.rng.u64(..), event);
+                let out = self.candidates[candidate].event(now, event, &mut self.rng);
                 self.carry(candidate, out);
             }
             What::Timer { candidate, due, .. } => {
-                let out = self.candidates[candidate].on_timer(self.now, due, self.rng.u64(..));
+                let out = self.candidates[candidate].on_timer(now, due, rng);
                 self.carry(candidate, out);
             }
-            What::Deadline {
-                candidate,
-                call,
-                silent,
-                ..
-            } => {
-                let out = self.candidates[candidate].on_deadline(self.now, (call, silent), &mut self.rng);
+            What::Timeout { candidate, due, .. } => {
+                let out = self.candidates[candidate].on_timeout(now, due, rng);
                 self.carry(candidate, out);
             }
-            What::Repeat {
+            What::Keep {
                 candidate,
-                tenure,
                 master,
-                reserve,
-                wait,
-                until,
+                due,
                 ..
             } => {
-                let out =
-                    self.candidates[candidate].on_repeat(self.now, (tenure, master, reserve), wait, until);
+                let out = self.candidates[candidate].on_keep(now, (master, due), rng);
                 self.carry(candidate, out);
             }
             What::ReadFloor { master, probe } => self.read_floor(master, probe),
             What::Seal { master, probe, floor } => {
                 if self.masters[master].probe == probe && !self.masters[master].sealed {
                     self.masters[master].seal(&floor);
+                    self.stamped[master] = true;
                 }
             }
             What::Resume { master } => self.resume(master),
@@ -342,60 +345,31 @@ impl World {
             }
             let clock = self.candidates[candidate].clock;
             match out {
-                Out::Send {
+                Out::Transmit(transmit) => {
+                    let (master, connection) = (transmit.id.master, transmit.connection.0);
+                    let deadline = clock.instant(transmit.deadline);
+                    self.dispatch(
+                        candidate,
+                        (master, connection),
+                        Call::Script { transmit, deadline },
+                    );
+                }
+                Out::Poll {
                     master,
                     connection,
-                    call,
-                    op,
-                    not_after,
-                    deadline,
-                } => {
-                    let deadline = clock.instant(deadline);
-                    let request = Request {
+                    number,
+                } => self.dispatch(candidate, (master, connection), Call::Poll(number)),
+                Out::Open { master } => self.open(candidate, master),
+                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
+                Out::TimeoutAt(due) => self.at(clock.instant(due), What::Timeout { candidate, life, due }),
+                Out::KeepAt { master, at: due } => {
+                    let what = What::Keep {
                         candidate,
                         life,
-                        connection,
-                        call,
-                        op,
-                        sent: clock.moment(self.now),
-                        sent_at: self.now,
-                        not_after,
-                        deadline,
+                        master,
+                        due,
                     };
-                    self.dispatch(master, request);
-                }
-                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
-                Out::Deadline { call, at, silent } => {
-                    self.at(
-                        clock.instant(at),
-                        What::Deadline {
-                            candidate,
-                            life,
-                            call,
-                            silent,
-                        },
-                    );
-                }
-                Out::Repeat {
-                    tenure,
-                    master,
-                    reserve,
-                    wait,
-                    until,
-                    at,
-                } => {
-                    self.at(
-                        clock.instant(at),
-                        What::Repeat {
-                            candidate,
-                            life,
-                            tenure,
-                            master,
-                            reserve,
-                            wait,
-                            until,
-                        },
-                    );
+                    self.at(clock.instant(due), what);
                 }
                 Out::Active { token, won } => {
                     if self.begun_before_the_stop(candidate, token, won) {

@@ -1,6 +1,6 @@
 //! Calls of scripts, and what they answer.
 
-use redlock_core::{LeaseValue, Mark, Marks, Moment, Obstacle, Sighting};
+use redlock_core::{LeaseValue, Mark, Marks, Obstacle};
 
 use super::Job;
 
@@ -70,18 +70,4 @@ pub(crate) struct Reply {
     pub(crate) marks: Marks,
     /// Tell the standbys.
     pub(crate) published: bool,
-}
-
-impl Reply {
-    pub(crate) fn sighting(&self, received: Moment) -> Option<Sighting> {
-        match &self.answer {
-            Answer::Obstacle(obstacle, left_ms) => {
-                let left = std::time::Duration::from_millis(*left_ms);
-                Some(Sighting::blocked(obstacle.clone(), received + left))
-            }
-            Answer::Ours => Some(Sighting::OURS),
-            Answer::Granted(_) | Answer::Done | Answer::NotDone => Some(Sighting::FREE),
-            Answer::Unknown => None,
-        }
-    }
 }

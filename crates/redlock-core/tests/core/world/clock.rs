@@ -83,10 +83,10 @@ impl World {
     /// Its timers stand still, too.
     fn put_off_timers(&mut self, candidate: usize, nanos: u64) {
         let events = &self.events;
-        let own = |id: &u64| {
+        let own = |id: &usize| {
             matches!(
-                events.get(id),
-                Some(What::Timer { candidate: c, .. } | What::Deadline { candidate: c, .. } | What::Repeat { candidate: c, .. })
+                &events[*id],
+                Some(What::Timer { candidate: c, .. } | What::Timeout { candidate: c, .. } | What::Keep { candidate: c, .. })
                     if *c == candidate
             )
         };

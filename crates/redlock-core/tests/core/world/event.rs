@@ -1,27 +1,63 @@
 //! What happens in a world, each at its instant.
 
-use std::time::Duration;
+use std::fmt;
 
-use redlock_core::{Event, Moment};
+use redlock_core::{Event, Moment, Reply, Transmit, TransmitId};
 
-use crate::{
-    master::{Op, Registers, Reply},
-    rate::Instant,
-};
+use crate::{candidate::Polled, master::Registers, rate::Instant};
 
+/// Bytes on their way to a master.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(super) candidate: usize,
     pub(super) life: u32,
     pub(super) connection: u32,
-    pub(super) call: u64,
-    pub(super) op: Op,
-    /// By the candidate's clock, and in true time.
-    pub(super) sent: Moment,
+    /// The run of the server that the connection was opened to.
+    pub(super) run: u64,
     pub(super) sent_at: Instant,
-    pub(super) not_after: u64,
-    /// The same in true time.
-    pub(super) deadline: Instant,
+    pub(super) call: Call,
+}
+
+#[derive(Clone)]
+pub(crate) enum Call {
+    Poll(u64),
+    Script {
+        transmit: Box<Transmit>,
+        /// In true time.
+        deadline: Instant,
+    },
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll(number) => write!(f, "poll {number}"),
+            Self::Script { transmit, .. } => {
+                let items = transmit
+                    .members
+                    .iter()
+                    .map(|member| &transmit.payload.items[*member].1);
+                write!(f, "{:?} {:?}", transmit.id, items.collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Poll(u64, Box<Polled>),
+    Script(TransmitId, Reply),
+}
+
+/// An answer on its way back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(super) candidate: usize,
+    pub(super) life: u32,
+    pub(super) connection: u32,
+    pub(super) master: usize,
+    pub(super) sent_at: Instant,
+    pub(super) answer: Answer,
 }
 
 #[derive(Debug)]
@@ -30,10 +66,20 @@ pub(crate) enum What {
         master: usize,
         request: Request,
     },
-    Answers {
+    Answers(Box<Answered>),
+    /// A try to connect ended: with a connection to this run of the server, or without one.
+    Opened {
+        candidate: usize,
+        life: u32,
         master: usize,
-        request: Request,
-        reply: Option<Reply>,
+        run: Option<u64>,
+    },
+    /// The server or the network ended a connection.
+    Reset {
+        candidate: usize,
+        life: u32,
+        master: usize,
+        connection: u32,
     },
     Tell {
         candidate: usize,
@@ -45,20 +91,18 @@ pub(crate) enum What {
         life: u32,
         due: Moment,
     },
-    Deadline {
+    /// The timer of the engine.
+    Timeout {
         candidate: usize,
         life: u32,
-        call: u64,
-        silent: bool,
+        due: Moment,
     },
-    Repeat {
+    /// The timer of the task that keeps a master connected.
+    Keep {
         candidate: usize,
         life: u32,
-        tenure: usize,
         master: usize,
-        reserve: bool,
-        wait: Duration,
-        until: Moment,
+        due: Moment,
     },
     /// The registers of f+1 other masters are read, after the wait.
     ReadFloor {
@@ -86,4 +130,21 @@ pub(crate) enum What {
     },
     /// A slot comes due.
     Slot,
+}
+
+impl What {
+    /// The process that it happens to, if it is one.
+    pub(super) fn addressee(&self) -> Option<(usize, u32)> {
+        match self {
+            Self::Answers(answered) => Some((answered.candidate, answered.life)),
+            Self::Opened { candidate, life, .. }
+            | Self::Reset { candidate, life, .. }
+            | Self::Tell { candidate, life, .. }
+            | Self::Timer { candidate, life, .. }
+            | Self::Timeout { candidate, life, .. }
+            | Self::Keep { candidate, life, .. }
+            | Self::ShutDown { candidate, life } => Some((*candidate, *life)),
+            _ => None,
+        }
+    }
 }

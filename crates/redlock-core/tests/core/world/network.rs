@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use redlock_core::{Event, Mark};
+use redlock_core::{Event, Facts, Mark, Reply, Transmit};
 
-use super::{Request, What, World};
+use super::{Answer, Answered, Call, Request, What, World};
 use crate::{
-    candidate::Candidate,
+    candidate::Polled,
     checks::deleted,
-    master::{Answer, Op},
-    rate::MS,
+    master::{self, Master, Op},
+    rate::{Instant, MS},
+    scripts,
 };
+
+/// For how long a candidate waits for a connection.
+const PATIENCE: u64 = 1_000 * MS;
 
 /// Beyond the deadline of a command.
 const LATE: u64 = 500 * MS;
@@ -30,49 +34,103 @@ impl World {
     /// The candidate marks its lease, with some delay that other clusters shall wait.
     pub(super) fn declare(&mut self, candidate: usize) {
         let delay = Duration::from_secs(self.delays.u64(1..4) * 20);
-        let out = self.candidates[candidate].mark(self.now, Mark::Held { delay });
+        let out = self.candidates[candidate].mark(self.now, Mark::Held { delay }, &mut self.rng);
         self.carry(candidate, out);
     }
 
-    pub(super) fn dispatch(&mut self, master: usize, request: Request) {
-        let candidate = request.candidate;
-        if self.down[master] {
-            return self.at(
-                self.now,
-                What::Answers {
-                    master,
-                    request,
-                    reply: None,
-                },
-            );
+    /// A candidate tries to connect. A server that is gone refuses; what does not answer takes long to give up.
+    pub(super) fn open(&mut self, candidate: usize, master: usize) {
+        let silent =
+            self.cut[candidate][master] || self.deaf[candidate][master] || self.hung[master].is_some();
+        let (delay, run) = if self.down[master] {
+            (self.delay(), None)
+        } else if silent || self.rng.f64() < self.weather.loss {
+            (PATIENCE, None)
+        } else {
+            (self.delay() * 2, Some(self.runs[master]))
+        };
+        let life = self.candidates[candidate].life;
+        let what = What::Opened {
+            candidate,
+            life,
+            master,
+            run,
+        };
+        self.at(self.now + delay, what);
+    }
+
+    pub(super) fn opened(&mut self, candidate: usize, master: usize, run: Option<u64>) {
+        let opened = run == Some(self.runs[master]) && !self.down[master];
+        self.opened[candidate][master] = self.runs[master];
+        let out = self.candidates[candidate].on_opened(self.now, master, opened, &mut self.rng);
+        self.carry(candidate, out);
+    }
+
+    /// A connection is lost; both sides learn it soon.
+    pub(crate) fn reset(&mut self, candidate: usize, master: usize) {
+        let Some(connection) = self.candidates[candidate].connection(master) else {
+            return;
+        };
+        let life = self.candidates[candidate].life;
+        let at = self.now + self.delay();
+        let what = What::Reset {
+            candidate,
+            life,
+            master,
+            connection,
+        };
+        self.at(at, what);
+    }
+
+    /// A candidate takes other credentials: another connection in the place of the present one.
+    pub(crate) fn renew_connection(&mut self, candidate: usize, master: usize) {
+        let run = self.opened[candidate][master] == self.runs[master];
+        let heard = !self.cut[candidate][master] && !self.deaf[candidate][master];
+        if run && heard && self.reachable(master) && self.candidates[candidate].connection(master).is_some() {
+            self.count("renewed connection");
+            let facts = self.facts(candidate, master);
+            let out = self.candidates[candidate].replace(self.now, master, facts, &mut self.rng);
+            self.carry(candidate, out);
+        }
+    }
+
+    pub(super) fn dispatch(&mut self, candidate: usize, (master, connection): (usize, u32), call: Call) {
+        let run = self.opened[candidate][master];
+        if self.down[master] || self.runs[master] != run {
+            return self.reset(candidate, master);
         }
         if self.cut[candidate][master] || self.rng.f64() < self.weather.loss {
             self.count("lost request");
-            // Lost bytes are a lost connection.
-            if self.rng.bool() {
-                self.candidates[candidate].connections[master] += 1;
+            // Lost bytes may be a lost connection.
+            let hears = self.candidates[candidate].connection(master).is_some()
+                && self.opened[candidate][master] == self.runs[master];
+            if hears
+                && !self.cut[candidate][master]
+                && self.rng.u32(..if self.hand_overs { 8 } else { 2 }) == 0
+            {
+                self.reset(candidate, master);
             }
             return;
         }
-        if self.rng.f64() < self.weather.duplicate {
+        let request = Request {
+            candidate,
+            life: self.candidates[candidate].life,
+            connection,
+            run,
+            sent_at: self.now,
+            call,
+        };
+        if self.rng.f64() < self.weather.duplicate && matches!(request.call, Call::Script { .. }) {
             self.count("duplicate");
             let at = self.now + self.delay() * 2;
-            self.at(
-                at,
-                What::Arrives {
-                    master,
-                    request: request.clone(),
-                },
-            );
+            let request = request.clone();
+            self.at(at, What::Arrives { master, request });
         }
         let delay = self.delay();
-        let last = self
-            .arrivals
-            .entry((candidate, master, request.connection))
-            .or_default();
+        let last = self.arrivals.entry((candidate, master, connection)).or_default();
         *last = (*last + 1).max(self.now + delay);
         let at = *last;
-        let before = (candidate, master, 0)..(candidate, master, request.connection);
+        let before = (candidate, master, 0)..(candidate, master, connection);
         if self.arrivals.range(before).any(|(_, last)| *last > at) {
             self.count("overtaken on a new connection");
         }
@@ -80,79 +138,149 @@ impl World {
     }
 
     pub(super) fn arrive(&mut self, master: usize, request: Request) {
-        if self.down[master] {
+        if self.down[master] || self.runs[master] != request.run {
             return;
         }
         if let Some(waiting) = &mut self.hung[master] {
             return waiting.push(request);
         }
-        if self.masters[master].micros(self.now) > request.not_after {
-            self.count("late ghost");
-        }
-        let server = match &mut self.twin {
-            Some(twin) if master == 0 && self.candidates[request.candidate].reaches_twin() => twin,
-            _ => &mut self.masters[master],
+        let Request {
+            candidate,
+            life,
+            connection,
+            sent_at,
+            ..
+        } = request;
+        let answer = match &request.call {
+            Call::Poll(number) => {
+                let polled = Polled {
+                    time: self.masters[master].micros(self.now),
+                    facts: self.facts(candidate, master),
+                };
+                Answer::Poll(*number, Box::new(polled))
+            }
+            Call::Script { transmit, deadline } => {
+                Answer::Script(transmit.id, self.run_script(candidate, transmit, *deadline))
+            }
         };
-        let before = server.clone();
-        let reply = server.run(self.now, request.not_after, &request.op);
-        let after = server.clone();
-        let counted = (0..self.candidates.len()).filter(|c| !self.is_excused(*c));
-        let counted: Vec<&Candidate> = counted.map(|c| &self.candidates[c]).collect();
-        if deleted(&before, &after, self.now, &counted) {
-            self.checks.fail(
-                "S6",
-                self.now,
-                format!("master {master}: {:?} deleted a lease that is held", request.op),
-            );
-        }
-        // Rates differ by a little, and the last look at the clock may be old.
-        if self.now > request.deadline + LATE && after.differs(&before) {
-            let how = format!("master {master}: {:?} came late and wrote", request.op);
-            self.checks.fail("S5", self.now, how);
-        }
-        if let (
-            Op::Mark {
-                token,
-                mark: Mark::Clean,
-                ..
-            },
-            Answer::Done,
-        ) = (&request.op, &reply.answer)
-        {
-            self.checks.clean(*token);
-        }
-        if reply.published {
-            self.publish(master);
-        }
-        let candidate = request.candidate;
         if self.cut[candidate][master] || self.deaf[candidate][master] || self.rng.f64() < self.weather.loss {
             return self.count("lost reply");
         }
         let at = self.now + self.delay();
+        let answered = Answered {
+            candidate,
+            life,
+            connection,
+            master,
+            sent_at,
+            answer,
+        };
         if self.rng.f64() < self.weather.duplicate {
-            let (request, reply, at) = (request.clone(), Some(reply.clone()), at + self.delay());
-            self.at(
-                at,
-                What::Answers {
-                    master,
-                    request,
-                    reply,
-                },
-            );
+            let (twice, at) = (Box::new(answered.clone()), at + self.delay());
+            self.at(at, What::Answers(twice));
         }
-        self.at(
-            at,
-            What::Answers {
-                master,
-                request,
-                reply: Some(reply),
-            },
-        );
+        self.at(at, What::Answers(Box::new(answered)));
+    }
+
+    /// What the server that this candidate reaches under the name of the master shows of itself.
+    pub(crate) fn facts(&self, candidate: usize, master: usize) -> Facts {
+        if let (Some(twin), 0, true) = (&self.twin, master, self.candidates[candidate].reaches_twin()) {
+            return scripts::facts("twin".into(), twin.sealed, true, twin.registers.counter);
+        }
+        let (server, run) = (&self.masters[master], self.runs[master]);
+        let run_id = format!("{master}.{run}");
+        scripts::facts(
+            run_id,
+            server.sealed,
+            self.stamped[master],
+            server.registers.counter,
+        )
+    }
+
+    /// Runs one script call: its members at once, each for itself.
+    fn run_script(&mut self, candidate: usize, transmit: &Transmit, deadline: Instant) -> Reply {
+        let (master, now) = (transmit.id.master, self.now);
+        if self.masters[master].micros(now) > transmit.not_after {
+            self.count("late ghost");
+        }
+        let twin = master == 0 && self.twin.is_some() && self.candidates[candidate].reaches_twin();
+        let mut replies = Vec::with_capacity(transmit.members.len());
+        let mut sealed = true;
+        for member in &transmit.members {
+            let by = &self.candidates[candidate];
+            let floor = by.floor(transmit.payload.floor);
+            let op = scripts::op(transmit, *member, |attempt| by.value(attempt), floor);
+            let server = match &mut self.twin {
+                Some(twin_server) if twin => twin_server,
+                _ => &mut self.masters[master],
+            };
+            let before = server.clone();
+            sealed = server.sealed;
+            let reply = server.run(now, transmit.not_after, &op);
+            self.check_run(master, twin, (&before, &op), deadline);
+            if let (
+                Op::Mark {
+                    token,
+                    mark: Mark::Clean,
+                    ..
+                },
+                master::Answer::Done,
+            ) = (&op, &reply.answer)
+            {
+                self.checks.clean(*token);
+            }
+            if reply.published {
+                self.publish(master);
+            }
+            replies.push(reply);
+        }
+        scripts::reply(&replies, sealed)
+    }
+
+    fn check_run(&mut self, master: usize, twin: bool, (before, op): (&Master, &Op), deadline: Instant) {
+        let server = match &self.twin {
+            Some(twin_server) if twin => twin_server,
+            _ => &self.masters[master],
+        };
+        let counted = (0..self.candidates.len()).filter(|c| !self.is_excused(*c));
+        let deletes = deleted(before, server, self.now, counted.map(|c| &self.candidates[c]));
+        // Rates differ by a little, and the last poll of the clock may be old.
+        let late = self.now > deadline + LATE && server.differs(before);
+        if deletes {
+            let how = format!("master {master}: {op:?} deleted a lease that is held");
+            self.checks.fail("S6", self.now, how);
+        }
+        if late {
+            let how = format!("master {master}: {op:?} came late and wrote");
+            self.checks.fail("S5", self.now, how);
+        }
+    }
+
+    pub(super) fn answered(&mut self, answered: Answered) {
+        let Answered {
+            candidate,
+            connection,
+            master,
+            sent_at,
+            answer,
+            ..
+        } = answered;
+        let by = &mut self.candidates[candidate];
+        let (taken, out) = match answer {
+            Answer::Poll(number, polled) => by.on_polled(self.now, (master, number), *polled, &mut self.rng),
+            Answer::Script(id, reply) => by.on_reply(self.now, (id, connection), reply, &mut self.rng),
+        };
+        self.carry(candidate, out);
+        if taken {
+            self.heard(candidate, master, sent_at);
+        }
     }
 
     pub(super) fn publish(&mut self, master: usize) {
         for candidate in 0..self.candidates.len() {
-            if !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
+            let hears = self.candidates[candidate].connection(master).is_some()
+                && self.opened[candidate][master] == self.runs[master];
+            if hears && !self.cut[candidate][master] && self.rng.f64() >= self.weather.loss {
                 let (at, life) = (self.now + self.delay(), self.candidates[candidate].life);
                 self.at(
                     at,

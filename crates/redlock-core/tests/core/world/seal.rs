@@ -19,8 +19,13 @@ fn wait() -> u64 {
 
 impl World {
     pub(crate) fn lose_memory(&mut self, master: usize) {
-        self.masters[master].forget();
+        self.forget(master);
         self.quarantine(master);
+    }
+
+    pub(crate) fn forget(&mut self, master: usize) {
+        self.masters[master].forget();
+        self.stamped[master] = self.masters[master].sealed;
     }
 
     pub(crate) fn back(&mut self, master: usize, probe: u64) {
@@ -34,7 +39,7 @@ impl World {
     fn quarantine(&mut self, master: usize) {
         let probe = self.masters[master].probe;
         self.probed[master] = self.now;
-        let wait = match self.plant {
+        let wait = match self.planted.model {
             Plant::FloorWithoutWait => MS,
             _ => wait(),
         };
@@ -71,7 +76,7 @@ impl World {
 
     fn floor(&self, of: &[usize]) -> Registers {
         of.iter().fold(Registers::default(), |floor, m| {
-            floor.merged(&self.masters[*m].registers, self.plant)
+            floor.merged(&self.masters[*m].registers, self.planted.model)
         })
     }
 
@@ -83,7 +88,7 @@ impl World {
             })
             .collect();
         let silent = (0..self.masters.len()).filter(|m| !self.reachable(*m)).count();
-        let counted = match self.plant {
+        let counted = match self.planted.model {
             Plant::FallbackWhenUnreachable => unsealed.len() + silent,
             _ => unsealed.len(),
         };

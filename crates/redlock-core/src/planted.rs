@@ -1,0 +1,53 @@
+//! Faults of the protocol, planted into its code, to prove that the checks of the simulation see them.
+//!
+//! Only the feature `planted` can choose one, and no build without debug assertions can have that feature: what is
+//! released cannot break the protocol on purpose.
+
+#[cfg(all(feature = "planted", not(debug_assertions)))]
+compile_error!(
+    "the feature `planted` breaks the lease protocol on purpose: it is for tests, and needs debug assertions"
+);
+
+/// A planted fault. The faults of the scripts and of the seal are in the models of the tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plant {
+    #[default]
+    Nothing,
+    NoDrift,
+    NoConfirm,
+    NoCleanUp,
+    /// An attempt counts replies that arrive after its limit.
+    NoCheckAfterTheReplies,
+    VoteCountedTwice,
+    VotesSummedOverRounds,
+    /// A lease is renewed once more after its local end.
+    HealAfterTheEnd,
+    FailedRenewalDeletes,
+    ReserveBeforeTheEnd,
+    ReserveOnAMinority,
+    /// Where a reserve was not answered, the lease is deleted.
+    ReserveUndone,
+    /// The local clock stops, and the masters are blamed: none has a vote, and their refusals do not count.
+    MastersBlamed,
+    /// Timings that change during a renewal take effect once a renewal is won.
+    TimingsTakeEffectLate,
+    /// An attempt that is given up is released: the reservation for its own cluster is deleted with it.
+    AttemptReleased,
+    /// The answers of a batch are given to its locks in reverse order.
+    AnswersMixedUp,
+    /// Attempts and renewals that began before the local clock stepped are won after it.
+    StepForgotten,
+    /// An undo counts wherever it ran, although a grant on another connection may arrive after it.
+    UndoNotRepeated,
+    /// An undo leaves before a grant of the same lock that was asked for before it.
+    UndoOvertakes,
+    /// A master votes although it was not polled for longer than its facts last.
+    StaleFactsVote,
+}
+
+impl Plant {
+    /// Whether this fault is planted: never without the feature.
+    pub(crate) fn is(self, plant: Self) -> bool {
+        cfg!(feature = "planted") && self == plant
+    }
+}

@@ -1,0 +1,294 @@
+//! Keeps the masters connected and polled, as the task of each master does in the program.
+
+use std::time::Duration;
+
+use redlock_core::{
+    Admission, ConnectionId, Facts, Input, Moment, Reply, Unknown, engine::Call, reply::Code,
+};
+
+use super::{Candidate, Out};
+use crate::{rate::Instant, world::COMMAND_TIMEOUT};
+
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// Between two polls that were asked for.
+const POLL_AGAIN: Duration = Duration::from_millis(50);
+/// A connection without any answer for so long is given up.
+const SILENT: Duration = Duration::from_secs(2);
+/// Waits between two tries to connect, doubling.
+const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LAST_RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// Until the next try.
+    #[default]
+    Closed,
+    Opening,
+    Open(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    standing: Standing,
+    /// The poll under way, by its number.
+    poll: Option<(u64, Call)>,
+    /// When the last one ended.
+    polled: Moment,
+    /// It is to be polled again soon.
+    poked: bool,
+    /// When the task acts next.
+    next: Option<Moment>,
+    retry: Duration,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            standing: Standing::Closed,
+            poll: None,
+            polled: Moment::default(),
+            poked: false,
+            next: None,
+            retry: FIRST_RETRY,
+        }
+    }
+}
+
+/// What a master answers to a poll.
+#[derive(Clone, Debug)]
+pub(crate) struct Polled {
+    /// Microseconds by the master's clock.
+    pub(crate) time: u64,
+    pub(crate) facts: Facts,
+}
+
+impl Candidate {
+    pub(super) fn open_all(&mut self, out: &mut Vec<Out>) {
+        for (master, link) in self.links.iter_mut().enumerate() {
+            link.standing = Standing::Opening;
+            out.push(Out::Open { master });
+        }
+    }
+
+    /// The connection to this master, if there is one.
+    pub(crate) fn connection(&self, master: usize) -> Option<u32> {
+        match self.links.get(master)?.standing {
+            Standing::Open(connection) if self.runs => Some(connection),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn on_opened(
+        &mut self,
+        at: Instant,
+        master: usize,
+        opened: bool,
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        if opened {
+            let connection = self.new_connection(master);
+            let input = Input::Connected {
+                master,
+                connection: ConnectionId(connection),
+            };
+            self.engine.handle(input, now);
+            self.poll(now, master, &mut out);
+        } else {
+            let reason = Unknown::NotConnected("refused".into());
+            self.engine.handle(Input::Unreachable { master, reason }, now);
+            self.retry(now, master, rng, &mut out);
+        }
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    fn new_connection(&mut self, master: usize) -> u32 {
+        self.connections[master] += 1;
+        self.links[master].standing = Standing::Open(self.connections[master]);
+        self.connections[master]
+    }
+
+    /// Other credentials: another connection takes the place of the present one, whose replies still arrive.
+    pub(crate) fn replace(
+        &mut self,
+        at: Instant,
+        master: usize,
+        facts: Facts,
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
+        let mut out = Vec::new();
+        let input = Input::Replaced {
+            master,
+            connection: ConnectionId(self.new_connection(master)),
+            facts,
+        };
+        self.engine.handle(input, self.clock.moment(at));
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    fn act_at(&mut self, master: usize, at: Moment, out: &mut Vec<Out>) {
+        self.links[master].next = Some(at);
+        out.push(Out::KeepAt { master, at });
+    }
+
+    fn retry(&mut self, now: Moment, master: usize, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
+        let link = &mut self.links[master];
+        link.standing = Standing::Closed;
+        link.poll = None;
+        let wait = link.retry.mul_f64(0.5 + rng.f64());
+        link.retry = (link.retry * 2).min(LAST_RETRY);
+        self.act_at(master, now + wait, out);
+    }
+
+    pub(crate) fn on_keep(
+        &mut self,
+        at: Instant,
+        (master, due): (usize, Moment),
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        if self.links[master].next != Some(due) {
+            return out;
+        }
+        self.links[master].next = None;
+        match (self.links[master].standing, self.links[master].poll.take()) {
+            (Standing::Opening, _) => {}
+            (Standing::Closed, _) => {
+                self.links[master].standing = Standing::Opening;
+                out.push(Out::Open { master });
+            }
+            (Standing::Open(_), None) => self.poll(now, master, &mut out),
+            (Standing::Open(_), Some((_, call))) => {
+                let late = Unknown::TimedOut(call.timeout.as_millis());
+                self.poll_failed(now, master, &call, late);
+                if self.engine.quiet(master, now) > SILENT {
+                    self.engine.handle(Input::Disconnected { master }, now);
+                    self.retry(now, master, rng, &mut out);
+                } else {
+                    self.wait(now, master, &mut out);
+                }
+            }
+        }
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    fn poll(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+        let call = self
+            .engine
+            .begin_call(master, Admission::Connected, COMMAND_TIMEOUT, now);
+        let call = call.expect("the master is connected");
+        self.next += 1;
+        out.push(Out::Poll {
+            master,
+            connection: call.connection.0,
+            number: self.next,
+        });
+        self.links[master].poll = Some((self.next, call));
+        self.act_at(master, now + COMMAND_TIMEOUT, out);
+    }
+
+    fn poll_failed(&mut self, now: Moment, master: usize, call: &Call, reason: Unknown) {
+        let _ = self.engine.finish_call(master, call, Err(reason.clone()), now);
+        self.engine.handle(Input::PollFailed { master, reason }, now);
+    }
+
+    fn wait(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+        let link = &mut self.links[master];
+        link.polled = now;
+        let soon = std::mem::take(&mut link.poked);
+        self.act_at(master, now + if soon { POLL_AGAIN } else { POLL_EVERY }, out);
+    }
+
+    /// Polls the master soon.
+    pub(super) fn poke(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+        let link = &mut self.links[master];
+        match (link.standing, &link.poll) {
+            (Standing::Open(_), None) => {
+                let soon = now.max(link.polled + POLL_AGAIN);
+                if link.next.is_none_or(|next| soon < next) {
+                    self.act_at(master, soon, out);
+                }
+            }
+            _ => link.poked = true,
+        }
+    }
+
+    /// Whether the answer was waited for.
+    pub(crate) fn on_polled(
+        &mut self,
+        at: Instant,
+        (master, number): (usize, u64),
+        polled: Polled,
+        rng: &mut fastrand::Rng,
+    ) -> (bool, Vec<Out>) {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        let link = &mut self.links[master];
+        let waited = link.poll.take_if(|(under_way, _)| *under_way == number);
+        let Some((_, call)) = waited else {
+            return (false, out);
+        };
+        link.retry = FIRST_RETRY;
+        let reply = Reply {
+            code: Code::Ok,
+            time: polled.time,
+            counter: polled.facts.counter,
+            items: Vec::new(),
+        };
+        let finished = self.engine.finish_call(master, &call, Ok(reply), now);
+        let input = match finished.reply {
+            Ok(_) => Input::Polled {
+                master,
+                connection: call.connection,
+                facts: polled.facts,
+            },
+            Err(reason) => Input::PollFailed { master, reason },
+        };
+        self.engine.handle(input, now);
+        self.wait(now, master, &mut out);
+        self.settle(at, rng, &mut out);
+        (true, out)
+    }
+
+    /// The network or the server ended this connection: no reply arrives on it any more.
+    pub(crate) fn lose_connection(
+        &mut self,
+        at: Instant,
+        (master, connection): (usize, u32),
+        rng: &mut fastrand::Rng,
+    ) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        if self.connection(master) != Some(connection) {
+            return out;
+        }
+        self.lost[master] = connection;
+        let reason = || Unknown::ConnectionLost("reset".into());
+        let on_it = |call: &super::Sent| call.id.master == master && call.connection <= connection;
+        // The calls hear of it before or after the task that keeps the connection.
+        let calls_first = rng.bool();
+        if !calls_first {
+            self.engine.handle(Input::Disconnected { master }, now);
+        }
+        let (failed, others) = std::mem::take(&mut self.calls).into_iter().partition(on_it);
+        self.calls = others;
+        let failed: Vec<super::Sent> = failed;
+        for call in failed {
+            let input = Input::Reply {
+                transmit: call.id,
+                result: Err(reason()),
+            };
+            self.engine.handle(input, now);
+        }
+        if let Some((_, call)) = self.links[master].poll.take() {
+            self.poll_failed(now, master, &call, reason());
+        }
+        if calls_first {
+            self.engine.handle(Input::Disconnected { master }, now);
+        }
+        self.retry(now, master, rng, &mut out);
+        self.settle(at, rng, &mut out);
+        out
+    }
+}

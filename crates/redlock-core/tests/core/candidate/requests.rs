@@ -1,0 +1,182 @@
+//! How a candidate's rounds become requests to the engine, and completions outcomes.
+
+use std::sync::Arc;
+
+use redlock_core::{
+    ClusterId, Command, Completion, Event, Input, LeaseAttempt, LeaseStem, Loss, Mark, Moment, Nonce,
+    Outcome, Request, RequestId, Round, planted::Plant,
+};
+
+use super::{Candidate, Out};
+use crate::{master::Job, rate::Instant, scripts, world::LONGEST};
+
+/// What waits for a completion.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Round {
+        id: u64,
+        /// It passes the lock on to this cluster, since then.
+        reserve: Option<(ClusterId, Moment)>,
+    },
+    Mark {
+        token: u64,
+        mark: Mark,
+    },
+    Claim {
+        slot: u64,
+        job: Job,
+    },
+}
+
+impl Candidate {
+    pub(super) fn start_round(&mut self, now: Moment, id: u64, round: Round, out: &mut Vec<Out>) {
+        let mut reserve = None;
+        let command = match (round, self.attempt.clone()) {
+            (Round::Acquire { lease_duration }, _) => {
+                let attempt = self.new_attempt();
+                self.attempt = Some(attempt.clone());
+                Command::Acquire {
+                    attempt,
+                    lease_duration,
+                }
+            }
+            (
+                Round::Renew {
+                    lease_duration,
+                    token,
+                },
+                Some(attempt),
+            ) => {
+                let held = self.published.and_then(|authority| authority.at(now));
+                if held.is_none() && self.planted.code != Plant::HealAfterTheEnd {
+                    out.push(Out::WithoutAuthority);
+                }
+                Command::Renew {
+                    attempt,
+                    token,
+                    lease_duration,
+                }
+            }
+            (Round::Release, Some(attempt)) => Command::Release { attempt },
+            (Round::Undo, Some(attempt)) => Command::Undo {
+                attempt,
+                publish: true,
+            },
+            (Round::Reserve { cluster }, Some(attempt)) => {
+                reserve = Some((cluster.clone(), now));
+                Command::Reserve { attempt, cluster }
+            }
+            // Without an attempt nothing was ever sent.
+            (Round::Observe, _) | (_, None) => Command::Observe,
+        };
+        self.request(now, command, Some(Wanted::Round { id, reserve }));
+    }
+
+    fn new_attempt(&mut self) -> Arc<LeaseAttempt> {
+        self.next += 1;
+        let nonce = u128::from(self.index) << 96 | u128::from(self.life) << 64 | u128::from(self.next);
+        let stem = LeaseStem::new(&self.cluster, &self.identity, Nonce(nonce));
+        Arc::new(LeaseAttempt::new(stem, LONGEST))
+    }
+
+    fn request(&mut self, now: Moment, command: Command, wanted: Option<Wanted>) {
+        self.next += 1;
+        let id = RequestId(self.next);
+        if let Some(wanted) = wanted {
+            self.wanted.insert(id, wanted);
+        }
+        let lock = self.lock.clone();
+        self.engine
+            .handle(Input::Request(Request { id, lock, command }), now);
+    }
+
+    /// Marks the lease that it holds: something runs under it, or is confirmed to have stopped.
+    pub(crate) fn mark(&mut self, at: Instant, mark: Mark, rng: &mut fastrand::Rng) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        let (Some(authority), Some(attempt), true) = (self.authority(at), self.attempt.clone(), self.runs)
+        else {
+            return out;
+        };
+        let token = authority.token;
+        let wanted = Wanted::Mark { token: token.0, mark };
+        self.request(now, Command::Mark { attempt, token, mark }, Some(wanted));
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    /// Claims slots. Whether or not it holds: the register alone decides.
+    pub(crate) fn claim(&mut self, at: Instant, slots: &[(u64, Job)], rng: &mut fastrand::Rng) -> Vec<Out> {
+        let (mut out, now) = (Vec::new(), self.clock.moment(at));
+        if !self.alive() {
+            return out;
+        }
+        for (slot, job) in slots.iter().copied() {
+            let command = Command::Claim {
+                object: "t".into(),
+                slot,
+                job: scripts::job_text(job).into(),
+            };
+            self.request(now, command, Some(Wanted::Claim { slot, job }));
+        }
+        self.settle(at, rng, &mut out);
+        out
+    }
+
+    pub(super) fn on_completed(
+        &mut self,
+        at: Instant,
+        request: RequestId,
+        (won, completion): (Option<Arc<LeaseAttempt>>, Completion),
+        rng: &mut fastrand::Rng,
+        out: &mut Vec<Out>,
+    ) {
+        let now = self.clock.moment(at);
+        let majority = matches!(completion, Completion::Done { majority: true, .. });
+        match self.wanted.remove(&request) {
+            Some(Wanted::Round { id, reserve }) if self.alive() => {
+                if matches!(
+                    completion,
+                    Completion::RenewalUndecided | Completion::NotWon(Loss::NoQuorum(_))
+                ) {
+                    // Masters lose their votes also by the time that passes, which no output shows.
+                    self.voting &= self.voters(now) >= self.size.majority();
+                }
+                let reserves = reserve.is_some();
+                if let (Some((cluster, began)), Some(ended), true) = (reserve, self.ended, majority) {
+                    out.push(Out::Reserved {
+                        cluster,
+                        began,
+                        until: ended.valid_until,
+                    });
+                }
+                let outcome = outcome(completion, reserves);
+                self.feed(at, Event::RoundFinished { id, outcome }, rng, out);
+            }
+            Some(Wanted::Round { .. }) => {
+                // Its elector is gone: the lease was won for nobody.
+                if let Some(attempt) = won {
+                    let publish = true;
+                    self.request(now, Command::Undo { attempt, publish }, None);
+                }
+            }
+            Some(Wanted::Mark { token, mark }) if majority => out.push(Out::Marked { token, mark }),
+            Some(Wanted::Claim { slot, job }) if majority => out.push(Out::Claimed { slot, job }),
+            Some(Wanted::Mark { .. } | Wanted::Claim { .. }) | None => {}
+        }
+    }
+}
+
+/// A completion in the machine's words.
+fn outcome(completion: Completion, reserves: bool) -> Outcome {
+    match completion {
+        Completion::Won(won) => Outcome::Won(won),
+        Completion::NotWon(loss) => Outcome::NotWon(loss),
+        Completion::Renewed { started } => Outcome::Renewed { started },
+        Completion::RenewalRefused => Outcome::RenewalRefused,
+        Completion::RenewalUndecided => Outcome::RenewalUndecided,
+        Completion::Observed(view) => Outcome::Observed(view),
+        Completion::Done { majority, .. } if reserves => Outcome::Reserved { majority },
+        Completion::Done { .. } => Outcome::Released,
+        Completion::Slots(_) => unreachable!("no round reads slots"),
+    }
+}

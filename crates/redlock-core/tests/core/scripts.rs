@@ -1,0 +1,186 @@
+//! Between the engine and the model of a master: script calls become operations, and answers what the scripts return.
+
+use redlock_core::{
+    Command, Facts, LeaseAttempt, LeaseValue, Obstacle, QuorumId, Transmit,
+    command::Item,
+    reply::{Code, Reply, Value},
+};
+
+use crate::master::{self, Answer, Job, Op};
+
+/// The text of the fingerprint and the id of the quorum of every world.
+pub(crate) const FINGERPRINT: &str = "f";
+
+pub(crate) fn quorum() -> QuorumId {
+    QuorumId::from_bits(7)
+}
+
+/// The operation of one member of a script call. `value`: the lease value of an attempt, without a grant number.
+pub(crate) fn op(
+    transmit: &Transmit,
+    member: usize,
+    value: impl Fn(&LeaseAttempt) -> LeaseValue,
+    floor: u64,
+) -> Op {
+    let payload = &transmit.payload;
+    match &payload.items[member].1 {
+        Item::Confirm {
+            attempt,
+            token,
+            granted,
+        } => {
+            let number = granted.iter().find(|(m, _)| *m == transmit.id.master);
+            Op::Confirm {
+                value: LeaseValue {
+                    grant: number.map_or(0, |(_, number)| *number),
+                    ..value(attempt)
+                },
+                token: token.0,
+            }
+        }
+        Item::UndoAgain { attempt, .. } => Op::Release {
+            stem: value(attempt),
+            publish: false,
+            keep_reservation: true,
+        },
+        Item::ReserveAgain { attempt, cluster, .. } => Op::Reserve {
+            stem: value(attempt),
+            cluster: cluster.to_string(),
+        },
+        Item::Command(command) => of_command(command, &payload.cluster, value, floor),
+    }
+}
+
+fn of_command(command: &Command, own: &str, value: impl Fn(&LeaseAttempt) -> LeaseValue, floor: u64) -> Op {
+    match command {
+        Command::Acquire {
+            attempt,
+            lease_duration,
+        } => Op::Grant {
+            stem: value(attempt),
+            floor,
+            lease_ms: millis(*lease_duration),
+        },
+        Command::Renew {
+            attempt,
+            token,
+            lease_duration,
+        } => Op::Renew {
+            stem: value(attempt),
+            token: token.0,
+            lease_ms: millis(*lease_duration),
+        },
+        Command::Release { attempt } => Op::Release {
+            stem: value(attempt),
+            publish: true,
+            keep_reservation: false,
+        },
+        Command::Undo { attempt, publish } => Op::Release {
+            stem: value(attempt),
+            publish: *publish,
+            keep_reservation: true,
+        },
+        Command::Reserve { attempt, cluster } => Op::Reserve {
+            stem: value(attempt),
+            cluster: cluster.to_string(),
+        },
+        Command::Observe | Command::Inspect => Op::Observe {
+            cluster: own.to_owned(),
+        },
+        Command::Break { longest_lease } => Op::Break {
+            longest_ms: millis(*longest_lease),
+        },
+        Command::Mark { attempt, token, mark } => Op::Mark {
+            stem: value(attempt),
+            token: token.0,
+            mark: *mark,
+        },
+        Command::Claim { slot, job, .. } => Op::Claim {
+            slot: *slot,
+            job: parse_job(job),
+        },
+        Command::Slots { .. } => unreachable!("no candidate of the simulation reads slots"),
+    }
+}
+
+pub(crate) fn job_text(job: Job) -> String {
+    job.map_or_else(|| "nobody".to_owned(), |uid| format!("{uid}@any"))
+}
+
+fn parse_job(text: &str) -> Job {
+    text.split_once('@').map(|(uid, _)| uid.parse().unwrap())
+}
+
+pub(crate) fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
+}
+
+/// The reply of a script call from the replies of its members. `sealed`: whether the master was when the script ran.
+pub(crate) fn reply(replies: &[master::Reply], sealed: bool) -> Reply {
+    let items: Vec<Value> = replies.iter().filter_map(item).collect();
+    let code = match (sealed, items.len() == replies.len()) {
+        (false, _) => Code::Unsealed,
+        (true, false) => Code::Late,
+        (true, true) => Code::Ok,
+    };
+    let last = replies.last().expect("a call has members");
+    Reply {
+        items: if code == Code::Ok { items } else { Vec::new() },
+        time: last.time,
+        counter: if code == Code::Ok { last.counter } else { 0 },
+        code,
+    }
+}
+
+/// One lock's part, as the script returns it.
+fn item(reply: &master::Reply) -> Option<Value> {
+    let text = |text: String| Value::Text(text.into_bytes());
+    let array = |parts: [Value; _]| Value::Array(parts.into());
+    let left = |ms: u64| Value::Int(i64::try_from(ms).unwrap());
+    Some(match &reply.answer {
+        Answer::Granted(number) => {
+            let (marks, delay) = (reply.marks, reply.marks.delay);
+            Value::Array(vec![
+                "granted".into(),
+                text(number.to_string()),
+                marks.held.into(),
+                text(marks.clean.to_string()),
+                text(format!("{}|{}", delay.token, delay.milliseconds)),
+            ])
+        }
+        Answer::Done => Value::Int(1),
+        Answer::NotDone => Value::Int(0),
+        Answer::Ours => Value::Array(vec!["ours".into()]),
+        Answer::Obstacle(Obstacle::Lease(value), ms) => {
+            array(["lease".into(), text(value.to_string()), left(*ms)])
+        }
+        Answer::Obstacle(Obstacle::Reserved(cluster), ms) => {
+            array(["reserved".into(), cluster.as_str().into(), left(*ms)])
+        }
+        Answer::Obstacle(Obstacle::Foreign(foreign), ms) => {
+            array(["lease".into(), foreign.as_str().into(), left(*ms)])
+        }
+        Answer::Unknown => return None,
+    })
+}
+
+/// The account of itself that a master gives to a poll. `stamped`: it knows the fingerprint, sealed or not.
+pub(crate) fn facts(run_id: String, sealed: bool, stamped: bool, counter: u64) -> Facts {
+    Facts {
+        seal: if sealed { run_id.clone() } else { String::new() },
+        run_id,
+        version: "7.0".into(),
+        role: "master".into(),
+        eviction_policy: "noeviction".into(),
+        fingerprint: if stamped {
+            FINGERPRINT.into()
+        } else {
+            String::new()
+        },
+        quorum: stamped.then(quorum),
+        counter,
+        replication_id: "b".into(),
+        replication_at_seal: "b|0".into(),
+        ..Facts::default()
+    }
+}
