@@ -1,7 +1,7 @@
 //! What is switched where a lock is held: one file an action.
 //!
-//! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls gives leave to start, and
-//! an action asks for it after the last await before a write that starts something.
+//! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls gives leave to start or to
+//! stop, and an action asks for it after the last await before each write.
 
 mod error;
 #[cfg(test)]
@@ -21,6 +21,8 @@ mod rollout;
 mod scale;
 mod shared;
 mod slim;
+#[cfg(test)]
+mod stop_tests;
 mod suspend;
 mod template;
 mod watch;
@@ -36,7 +38,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
-pub(crate) use leave::Leave;
+pub(crate) use leave::{Found, Leave, LeaveToStop};
 pub(crate) use pause::Pause;
 pub(crate) use rollout::{Rollout, is_judged};
 pub(crate) use shared::Shared;
@@ -108,7 +110,11 @@ pub(crate) trait Action: Send + Sync {
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>>;
 
     /// Everything of it must be gone by then, where there is a bound.
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>>;
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>>;
 
     /// What has not ended although the time for a stop is over, and where it is.
     fn late(&self) -> Option<String> {

@@ -95,6 +95,8 @@ mod silent_connection;
 mod standby_guard;
 #[path = "kubernetes/status_claims.rs"]
 mod status_claims;
+#[path = "kubernetes/stop_in_flight.rs"]
+mod stop_in_flight;
 #[path = "kubernetes/stop_times.rs"]
 mod stop_times;
 #[path = "kubernetes/surges.rs"]

@@ -11,6 +11,7 @@ mod fights;
 mod goal;
 mod halt;
 mod handle;
+mod leave;
 mod mark;
 mod outcome;
 mod patience;
@@ -34,7 +35,7 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     lease::{FencingToken, Mark, Moment},
-    targets::{Changes, Note, Site},
+    targets::{Changes, LeaveToStop, Note, Site},
 };
 use blind::Blind;
 use delay::Delays;
@@ -159,7 +160,7 @@ impl Warden {
                 },
                 Some(()) = changes.next(), if !changes.is_empty() => {
                     self.quiet = None;
-                    self.blind.note_change();
+                    self.blind.note_change(clock::now());
                 }
                 Ok(()) = self.post.said.changed() => {}
                 Ok(()) = self.post.lost.changed() => self.heed_contact(),
@@ -256,7 +257,8 @@ impl Warden {
             }
             Goal::Stop(by) => {
                 let bound = self.stop_bound(by, now);
-                let (report, again) = self.stop_targets(bound, by.is_some()).await;
+                let leave = self.leave_to_stop(&facts);
+                let (report, again) = self.stop_targets(bound, by.is_some(), &leave).await;
                 let starts =
                     (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
                 (report, again.into_iter().chain(starts).min())
@@ -304,7 +306,7 @@ impl Warden {
         // The registers are about those who contend, not about what an observer does.
         if guards && !self.observes() && !self.declare(token).await {
             // A stop needs no mark.
-            stop_all(&mut self.removed, None, false).await;
+            stop_all(&mut self.removed, None, false, &LeaveToStop::of(&leave)).await;
             let text =
                 "a majority of the masters did not write down that targets start, or need longer to stop";
             let trouble = Some(("NotMarked", text.to_owned()));
@@ -313,7 +315,8 @@ impl Warden {
         }
         let mut outcome = Outcome::new();
         if !self.is_quiet(Aim::Run(token)) {
-            outcome.settled = stop_all(&mut self.removed, None, false).await;
+            let to_stop = LeaveToStop::of(&leave);
+            outcome.settled = stop_all(&mut self.removed, None, false, &to_stop).await;
             // Together: one whose API hangs must not take the time of the others.
             for step in join_all(self.switches.iter_mut().map(|switch| switch.start(&leave))).await {
                 outcome.take(step, true);
@@ -340,18 +343,23 @@ impl Warden {
     }
 
     /// `promised`: another cluster may begin after `by`.
-    async fn stop_targets(&mut self, by: Moment, promised: bool) -> (Report, Option<Moment>) {
+    async fn stop_targets(
+        &mut self,
+        by: Moment,
+        promised: bool,
+        leave: &LeaveToStop,
+    ) -> (Report, Option<Moment>) {
         let goal = Goal::Stop(Some(by));
         let since = *self.stopping.get_or_insert_with(clock::now);
         let mut outcome = Outcome::new();
         if !self.is_quiet(Aim::Stop) || promised {
             self.quiet = None;
             // Together: one whose API hangs must not take the time of the others.
-            let removed = stop_all(&mut self.removed, Some(by), promised);
+            let removed = stop_all(&mut self.removed, Some(by), promised, leave);
             let declared = self
                 .switches
                 .iter_mut()
-                .map(|switch| switch.stop(Some(by), promised));
+                .map(|switch| switch.stop(Some(by), promised, leave));
             let (removed, steps) = tokio::join!(removed, join_all(declared));
             outcome.settled = removed;
             for (switch, step) in self.switches.iter().zip(steps) {

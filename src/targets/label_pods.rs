@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{Action, Changes, Leave, Site, Step, TargetError};
+use super::{Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     clock,
@@ -58,9 +58,9 @@ enum Cause<'a> {
     /// A lease, own or observed.
     Lease(&'a Leave),
     /// What this replica ran, or is told to stop.
-    Ordered,
+    Ordered(&'a LeaveToStop),
     /// Nobody of this cluster is seen to hold the lock.
-    Unheld,
+    Unheld(&'a LeaveToStop),
 }
 
 impl LabelPods {
@@ -108,7 +108,7 @@ impl LabelPods {
     /// Until nothing is left to be done.
     async fn enforce(&mut self, wanted: &Wanted, cause: Cause<'_>) -> Result<Step, TargetError> {
         for _ in 0..TRIES {
-            let (fresh, pods) = self.read(matches!(cause, Cause::Ordered)).await?;
+            let (fresh, pods) = self.read(matches!(cause, Cause::Ordered(_))).await?;
             if self.settle(&pods).await? == Write::Late {
                 continue;
             }
@@ -153,9 +153,12 @@ impl LabelPods {
 
     /// False if the authority is gone.
     async fn write(&mut self, choice: Choice, cause: Cause<'_>) -> Result<bool, TargetError> {
-        if let Cause::Lease(leave) = cause
-            && !leave.holds()
-        {
+        let again = choice.take.iter().any(|pod| self.taken.contains(&pod.uid));
+        let holds = match cause {
+            Cause::Lease(leave) => leave.holds(),
+            Cause::Ordered(leave) | Cause::Unheld(leave) => leave.holds(Found::of(again)),
+        };
+        if !holds {
             // What is there may be a later holder's.
             return Ok(false);
         }
@@ -319,8 +322,8 @@ impl LabelPods {
 fn is_sure(cause: Cause<'_>) -> bool {
     match cause {
         Cause::Lease(leave) => leave.holder().is_none(),
-        Cause::Ordered => true,
-        Cause::Unheld => false,
+        Cause::Ordered(_) => true,
+        Cause::Unheld(_) => false,
     }
 }
 
@@ -364,10 +367,14 @@ impl Action for LabelPods {
     }
 
     /// Done when no pod has the label.
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
         let cause = match by {
-            Some(_) => Cause::Ordered,
-            None => Cause::Unheld,
+            Some(_) => Cause::Ordered(leave),
+            None => Cause::Unheld(leave),
         };
         async move { self.enforce(&Wanted::Nobody, cause).await }.boxed()
     }

@@ -1,4 +1,7 @@
-//! The leave to start something: the lease under which it is asked for.
+//! The leave to start something: the lease under which it is asked for. The leave to stop something: that no other replica
+//! of this cluster is known to hold the lock.
+
+use std::{fmt, sync::Arc};
 
 use tokio::sync::watch;
 
@@ -81,5 +84,50 @@ impl Leave {
             Lease::Own(_) => None,
             Lease::Observed(holder) => Some(&holder.identity),
         }
+    }
+}
+
+/// Good for one step. The answer follows what this replica knows of the lock at the time of the question.
+#[derive(Clone)]
+pub(crate) struct LeaveToStop(Arc<dyn Fn(Found) -> bool + Send + Sync>);
+
+/// How what is about to be stopped was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Running,
+    /// This replica stopped it, and another writer started it since.
+    StartedAgain,
+}
+
+impl Found {
+    pub(crate) const fn of(started_again: bool) -> Self {
+        if started_again {
+            Self::StartedAgain
+        } else {
+            Self::Running
+        }
+    }
+}
+
+impl LeaveToStop {
+    pub(crate) fn new(holds: impl Fn(Found) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(holds))
+    }
+
+    /// Where this process holds the lock itself, and stops what is not declared any more.
+    pub(crate) fn of(leave: &Leave) -> Self {
+        let leave = leave.clone();
+        Self::new(move |_| leave.holds())
+    }
+
+    /// Ask after the last await before the write.
+    pub(crate) fn holds(&self, found: Found) -> bool {
+        (self.0)(found)
+    }
+}
+
+impl fmt::Debug for LeaveToStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaveToStop").finish_non_exhaustive()
     }
 }

@@ -20,13 +20,13 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
-use super::{Action, Changes, Leave, Site, Step, TargetError, shared::JobsOf, slim};
+use super::{Action, Changes, Leave, LeaveToStop, Site, Step, TargetError, shared::JobsOf, slim};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
     lease::Moment,
 };
-use decide::{Due, Next, Power};
+use decide::{Due, Hand, Next, Power};
 use job::{Cron, Job, Stage};
 use mirror::{Mirror, Sight};
 use write::Jobs;
@@ -112,8 +112,10 @@ impl OncePerSchedule {
         format!("CronJob {}/{}", self.site.namespace, self.reference.name)
     }
 
-    /// One turn. Without leave, only what needs none: that others claimed a slot, and that we did and did not go on.
-    async fn turn(&mut self, leave: Option<&Leave>) -> Result<Step, TargetError> {
+    /// One turn. Without leave to start, only what needs none: that others claimed a slot, and that we did and did not go
+    /// on.
+    async fn turn(&mut self, hand: Hand<'_>) -> Result<Step, TargetError> {
+        let leave = hand.leave();
         let found = if leave.is_some() {
             TargetState::Active
         } else {
@@ -133,7 +135,7 @@ impl OncePerSchedule {
         self.undecided
             .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
         self.tell_of(&cron, leave.is_some());
-        let power = self.power(leave, &cron, &jobs).await;
+        let power = self.power(hand, &cron, &jobs).await;
         let (began, mut again, mut refused) = (clock::now(), None, None);
         for job in &jobs {
             let next = match self.decide(job, &power).await {
@@ -169,15 +171,15 @@ impl OncePerSchedule {
     }
 
     /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
-    async fn power<'a>(&self, leave: Option<&'a Leave>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
-        let claims = leave.is_some() && cron.unsafe_because.is_none();
+    async fn power<'a>(&self, hand: Hand<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
+        let claims = hand.leave().is_some() && cron.unsafe_because.is_none();
         let looks = |slot| !claims || self.due(slot) == Due::TooOld;
         let view = if jobs.iter().filter_map(Job::wanted).any(looks) {
             self.view().await
         } else {
             None
         };
-        Power { leave, claims, view }
+        Power { hand, claims, view }
     }
 }
 
@@ -203,14 +205,18 @@ impl Action for OncePerSchedule {
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.turn(Some(leave)).boxed()
+        self.turn(Hand::Starts(leave)).boxed()
     }
 
     /// Nothing is ever stopped: whoever waits for a stop does not wait here. The rest of the work goes on after it.
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
         match by {
             Some(_) => std::future::ready(Ok(Step::Waiting(SOON))).boxed(),
-            None => self.turn(None).boxed(),
+            None => self.turn(Hand::Stops(leave)).boxed(),
         }
     }
 

@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta, Preconditions},
 };
 
-use super::{TargetError, pages, slim::Pod};
+use super::{Found, LeaveToStop, TargetError, pages, slim::Pod};
 use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
@@ -142,18 +142,28 @@ impl Pods {
     ///
     /// Never with none: the API server would forget the pod at once, whatever becomes of its processes, and "gone" would
     /// say nothing. With a second, its kubelet says when they are dead.
-    pub(super) async fn hurry(&self, pods: &[Left], by: Option<Moment>) -> Result<(), TargetError> {
+    pub(super) async fn hurry(
+        &self,
+        pods: &[Left],
+        by: Option<Moment>,
+        leave: &LeaveToStop,
+    ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             self.name_late(&[], Duration::ZERO).await;
             return Ok(());
         };
-        let hurried = self.hurry_within(pods, left).await;
+        let hurried = self.hurry_within(pods, left, leave).await;
         // After what cannot wait.
         self.name_late(pods, left).await;
         hurried
     }
 
-    async fn hurry_within(&self, pods: &[Left], left: Duration) -> Result<(), TargetError> {
+    async fn hurry_within(
+        &self,
+        pods: &[Left],
+        left: Duration,
+        leave: &LeaveToStop,
+    ) -> Result<(), TargetError> {
         if left > DELETE_BEFORE {
             return Ok(());
         }
@@ -168,6 +178,9 @@ impl Pods {
         for pod in pods.iter().filter(late) {
             if self.hurried().contains(&pod.uid) {
                 continue;
+            }
+            if !leave.holds(Found::Running) {
+                break;
             }
             // Each of them, whatever becomes of the others.
             match self.delete(pod, grace).await {

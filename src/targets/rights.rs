@@ -2,7 +2,7 @@
 
 use futures_util::{FutureExt, future::BoxFuture};
 
-use super::{Action, Changes, Leave, Step, TargetError};
+use super::{Action, Changes, Leave, LeaveToStop, Step, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::Moment,
@@ -104,8 +104,12 @@ impl Action for Explained {
         Self::explain_step(&self.rights, self.action.start(leave))
     }
 
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
-        Self::explain_step(&self.rights, self.action.stop(by))
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        Self::explain_step(&self.rights, self.action.stop(by, leave))
     }
 
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {

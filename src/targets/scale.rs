@@ -14,8 +14,8 @@ use kube::api::ApiResource;
 use tokio::{sync::watch, time};
 
 use super::{
-    Action, Changes, Leave, Pause, Site, Step, TargetError, in_flight::InFlight, kind::Need, owner::named,
-    read::Place, shared::Followed,
+    Action, Changes, Leave, LeaveToStop, Pause, Site, Step, TargetError, in_flight::InFlight, kind::Need,
+    owner::named, read::Place, shared::Followed,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -247,12 +247,16 @@ impl Action for Scale {
         .boxed()
     }
 
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
         async move {
             // What this stops, nobody else did.
             (self.started, self.ran) = (None, None);
             let object = self.object().await?;
-            let step = self.try_stop(&object, by).await;
+            let step = self.try_stop(&object, by, leave).await;
             followed(&object, step, TargetState::Standby)
         }
         .boxed()

@@ -11,6 +11,9 @@ use kube::{Resource, api::ApiResource};
 use super::{Action, Site, Step, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
+/// A controller writes to an object while it is read: then it is read again, so often at most in one step.
+const TRIES: usize = 8;
+
 /// Which of the two kinds of `batch/v1` it is was checked when the lock was read.
 pub(super) fn of(site: Site, reference: &TargetRef) -> Box<dyn Action> {
     if reference.kind == "Job" {

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message};
+pub use agent::Agent;
 use web::Web;
 
 const ROLE: &str = "redlock.dev/role";

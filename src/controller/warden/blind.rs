@@ -1,13 +1,16 @@
 //! What the siblings say, where this replica has no majority of the masters.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use super::{Warden, goal::Siblings};
 use crate::{
-    clock,
-    controller::said::Word,
+    controller::said::{Round, Word},
     elector::Standing,
-    lease::{FencingToken, Holder, Moment},
+    lease::{ClusterId, FencingToken, Holder, LockName, Moment},
+    masters::Masters,
 };
 
 /// A round of questions takes half a second at most, and one follows the other.
@@ -16,40 +19,97 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 const FRESH: Duration = Duration::from_secs(2);
 
 /// What this replica does not know by itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blind {
     /// Since when it has no majority.
     since: Option<Moment>,
     /// The first change of a target that no round was asked after. Who holds the lock may have made it.
     changed: Option<Moment>,
+    /// When a target that this replica had stopped was found running, and is to be stopped again: the same.
+    found: Arc<Mutex<Option<Moment>>>,
     /// Another cluster was said to hold the lock, and none of this cluster since.
     pub(super) passed_on: bool,
 }
 
-impl Blind {
-    /// Something about a target changed.
-    pub(super) fn note_change(&mut self) {
-        self.changed.get_or_insert_with(clock::now);
+/// What was said in the last round of questions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// When the questions were sent.
+    pub(super) sent: Option<Moment>,
+    /// Of the lock.
+    pub(super) word: Option<Word>,
+}
+
+impl Said {
+    /// This replica may have seen a later lease of another cluster than its sibling did.
+    pub(super) fn of(
+        round: &Round,
+        (quorum, lock): (&str, &LockName),
+        standing: &Standing,
+        cluster: &ClusterId,
+        now: Moment,
+    ) -> Self {
+        let later = |token: FencingToken| {
+            let elsewhere = |holder: &Holder| holder.cluster.uid() != cluster.uid() && holder.token > token;
+            standing.holder_at(now).is_some_and(elsewhere)
+        };
+        let word = round.word(quorum, lock);
+        Self {
+            sent: round.sent,
+            word: word.filter(|word| !matches!(word, Word::Held(_, token) if later(*token))),
+        }
     }
 }
 
-impl Warden {
+/// Whether this replica sees for itself who holds the lock.
+pub(super) fn has_majority(masters: Option<&Masters>) -> bool {
+    masters.is_some_and(|masters| masters.voters() >= masters.size().majority())
+}
+
+impl Blind {
+    /// Something about a target changed.
+    pub(super) fn note_change(&mut self, now: Moment) {
+        self.changed.get_or_insert(now);
+    }
+
+    /// The same, found by a step.
+    pub(super) fn note_started(&self, now: Moment) {
+        self.found().get_or_insert(now);
+    }
+
+    /// It is stopped now.
+    pub(super) fn forget_started(&self) {
+        *self.found() = None;
+    }
+
+    fn found(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// With the token of the lease that a sibling says this cluster has.
-    pub(super) fn siblings(&mut self, standing: &Standing, now: Moment) -> (Siblings, Option<FencingToken>) {
-        let masters = self.post.masters.as_ref();
-        if masters.is_some_and(|masters| masters.voters() >= masters.size().majority()) {
-            (self.blind.since, self.blind.changed) = (None, None);
+    pub(super) fn siblings(
+        &mut self,
+        majority: bool,
+        said: Said,
+        now: Moment,
+    ) -> (Siblings, Option<FencingToken>) {
+        let found = *self.found();
+        if let Some(found) = found {
+            self.note_change(found);
+        }
+        if majority {
+            self.forget_started();
+            (self.since, self.changed) = (None, None);
             return (Siblings::Unasked, None);
         }
-        let since = *self.blind.since.get_or_insert(now);
-        let round = self.post.said.borrow_and_update().clone();
-        let fresh = round.sent.filter(|sent| now < *sent + FRESH);
+        let since = *self.since.get_or_insert(now);
+        let fresh = said.sent.filter(|sent| now < *sent + FRESH);
         let answered = fresh.filter(|sent| *sent >= since);
-        if answered.is_some_and(|sent| self.blind.changed.is_some_and(|changed| changed <= sent)) {
-            self.blind.changed = None;
+        if answered.is_some_and(|sent| self.changed.is_some_and(|changed| changed <= sent)) {
+            self.changed = None;
         }
-        let awaited = self.blind.changed.unwrap_or(since).max(since) + PATIENCE;
-        let current = answered.is_some() && self.blind.changed.is_none();
+        let awaited = self.changed.unwrap_or(since).max(since) + PATIENCE;
+        let current = answered.is_some() && self.changed.is_none();
         let decided = |siblings| {
             if current || now >= awaited {
                 siblings
@@ -57,26 +117,32 @@ impl Warden {
                 Siblings::Awaited(awaited)
             }
         };
-        match round.word(&self.post.plan.quorum, &self.post.plan.lock_name) {
-            Some(Word::Held(until, token))
-                if now < until && !self.is_later_elsewhere(standing, token, now) =>
-            {
-                self.blind.passed_on = false;
+        match said.word {
+            Some(Word::Held(until, token)) if now < until => {
+                self.passed_on = false;
                 (Siblings::Held(until), Some(token))
             }
             Some(Word::Free) if let Some(sent) = fresh => (Siblings::Free(sent), None),
             Some(Word::Elsewhere(_)) if fresh.is_some() => {
-                self.blind.passed_on = true;
+                self.passed_on = true;
                 (decided(Siblings::Elsewhere), None)
             }
             _ => (decided(Siblings::Silent), None),
         }
     }
+}
 
-    /// This replica saw a later lease of another cluster than its sibling did.
-    fn is_later_elsewhere(&self, standing: &Standing, token: FencingToken, now: Moment) -> bool {
-        let elsewhere =
-            |holder: &Holder| holder.cluster.uid() != self.post.cluster.uid() && holder.token > token;
-        standing.holder_at(now).is_some_and(elsewhere)
+impl Warden {
+    pub(super) fn siblings(&mut self, standing: &Standing, now: Moment) -> (Siblings, Option<FencingToken>) {
+        let plan = &self.post.plan;
+        let said = Said::of(
+            &self.post.said.borrow_and_update(),
+            (&plan.quorum, &plan.lock_name),
+            standing,
+            &self.post.cluster,
+            now,
+        );
+        self.blind
+            .siblings(has_majority(self.post.masters.as_ref()), said, now)
     }
 }

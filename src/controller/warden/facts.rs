@@ -10,9 +10,21 @@ use crate::{
     api::leader_lock::{Candidates, LockState, OnQuorumLoss},
     clock,
     elector::Standing,
-    lease::{Holder, Moment},
+    lease::{ClusterId, Holder, Moment},
     targets::Leave,
 };
+
+/// Whose lease is seen. The own one, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
+pub(super) fn other_at(standing: &Standing, cluster: &ClusterId, now: Moment) -> Option<Other> {
+    let holder = standing
+        .holder_at(now)
+        .filter(|holder| !standing.is_own(holder))?;
+    Some(if holder.cluster.uid() == cluster.uid() {
+        Other::Sibling
+    } else {
+        Other::Elsewhere
+    })
+}
 
 impl Warden {
     /// What is known now, also of leases that have ended since.
@@ -34,19 +46,10 @@ impl Warden {
         } else if let Some(until) = self.last_until.take() {
             self.lost = Some(until);
         }
-        // The own lease, lost and left to run out, is no sibling's: what it guarded must be gone by its end.
-        let others = |holder: &&Holder| !standing.is_own(holder);
-        let holder = standing.holder_at(now).filter(others);
-        let other = holder.map(|holder| {
-            if holder.cluster.uid() == self.post.cluster.uid() {
-                Other::Sibling
-            } else {
-                Other::Elsewhere
-            }
-        });
+        let other = other_at(&standing, &self.post.cluster, now);
         if other == Some(Other::Sibling) {
             self.lost = None;
-            self.sibling_until = holder.map(|holder| holder.ends);
+            self.sibling_until = standing.holder_at(now).map(|holder| holder.ends);
         }
         let siblings = self.heed_siblings(&standing, now);
         self.halts.expire(authority.map(|authority| authority.token), now);

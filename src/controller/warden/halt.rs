@@ -27,6 +27,11 @@ impl Halts {
         self.halt.map(|halt| halt.by)
     }
 
+    /// The order that holds now.
+    pub(super) const fn order(&self) -> Option<Halt> {
+        self.halt
+    }
+
     /// The order does not hold any more: unless it is for good, or is carried out.
     pub(super) fn lift(&mut self) {
         if self.halt.is_some_and(|halt| halt.lease.is_some()) && !self.marked {

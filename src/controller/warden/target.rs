@@ -14,7 +14,7 @@ use crate::{
     clock,
     controller::pace::Pace,
     lease::Moment,
-    targets::{Action, Changes, Leave, Site, Step, TargetError, Trouble, action, is_same},
+    targets::{Action, Changes, Leave, LeaveToStop, Site, Step, TargetError, Trouble, action, is_same},
     telemetry::TargetSeries,
 };
 
@@ -197,7 +197,7 @@ impl Switch {
     }
 
     /// `promised`: another cluster may begin after `by`.
-    pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool) -> Step {
+    pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool, leave: &LeaveToStop) -> Step {
         // What is known to run must not wait for others, unless somebody starts it again and again.
         let runs = matches!(self.observed, TargetState::Active | TargetState::Changing);
         let contested = self.fights.rests_until(clock::now()).is_some();
@@ -220,7 +220,7 @@ impl Switch {
         let patience = until.map_or(PATIENCE, |by| {
             (by.left(clock::now()) / 2).clamp(SHORTEST, PATIENCE)
         });
-        let end = time::timeout(patience, self.action.stop(until)).await;
+        let end = time::timeout(patience, self.action.stop(until, leave)).await;
         let step = self.found(end, TargetState::Standby);
         let now = clock::now();
         let stopped = step.is_stopped();
@@ -325,8 +325,14 @@ impl Switch {
 }
 
 /// Stops what is not declared any more. True if nothing of it is left.
-pub(super) async fn stop_all(removed: &mut Vec<Switch>, by: Option<Moment>, promised: bool) -> bool {
-    let steps = join_all(removed.iter_mut().map(|switch| switch.stop(by, promised))).await;
+pub(super) async fn stop_all(
+    removed: &mut Vec<Switch>,
+    by: Option<Moment>,
+    promised: bool,
+    leave: &LeaveToStop,
+) -> bool {
+    let stop = |switch| Switch::stop(switch, by, promised, leave);
+    let steps = join_all(removed.iter_mut().map(stop)).await;
     let mut done = steps.iter().map(Step::is_stopped);
     removed.retain(|_| !done.next().unwrap_or(false));
     removed.is_empty()

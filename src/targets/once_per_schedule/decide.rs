@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     lease::{Claim, Fate, FencingToken, Gone, SlotView},
-    targets::{Leave, TargetError, slim::Job as BatchJob},
+    targets::{Found, Leave, LeaveToStop, TargetError, slim::Job as BatchJob},
     telemetry::SlotResult,
 };
 
@@ -21,10 +21,34 @@ const GIVES_WAY: Duration = Duration::from_secs(10);
 /// controllers may be that far ahead.
 const EARLY: u64 = 60;
 
+/// Why a turn is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hand<'a> {
+    /// The lock is held here.
+    Starts(&'a Leave),
+    Stops(&'a LeaveToStop),
+}
+
+impl<'a> Hand<'a> {
+    pub(super) const fn leave(self) -> Option<&'a Leave> {
+        match self {
+            Self::Starts(leave) => Some(leave),
+            Self::Stops(_) => None,
+        }
+    }
+
+    /// Whether no replica of this cluster is known to hold the lock. Ask after the last await before the write.
+    fn may_stop(self) -> bool {
+        match self {
+            Self::Starts(_) => false,
+            Self::Stops(leave) => leave.holds(Found::Running),
+        }
+    }
+}
+
 /// What this cluster may do in one turn.
 pub(super) struct Power<'a> {
-    /// It holds the lock.
-    pub(super) leave: Option<&'a Leave>,
+    pub(super) hand: Hand<'a>,
     /// It may claim slots that are nobody's.
     pub(super) claims: bool,
     /// What the masters showed, if it was needed and they did.
@@ -109,7 +133,9 @@ impl OncePerSchedule {
                 Verdict::Mine => self.run(job, power).await,
                 Verdict::Never(why) => self.drop_job(job, &why).await,
                 Verdict::NotYet(next) => match job.slot {
-                    When::Manual if power.leave.is_none() && !told => self.wait(job, Mark::Waits).await,
+                    When::Manual if power.hand.leave().is_none() && !told => {
+                        self.wait(job, Mark::Waits).await
+                    }
                     When::Unreadable if !told => self.wait(job, Mark::Unreadable).await,
                     When::Scheduled(_) | When::Manual | When::Unreadable => Ok(next),
                 },
@@ -117,13 +143,13 @@ impl OncePerSchedule {
             Stage::ByHand(manager) => match self.verdict(job, power).await {
                 // Its pods run already, and may go on.
                 Verdict::Mine => self.written(job, self.desk.mark(job, Mark::Claimed).await?),
-                Verdict::Never(_) | Verdict::NotYet(_) => self.suspend(job, manager).await,
+                Verdict::Never(_) | Verdict::NotYet(_) => self.suspend(job, manager, power).await,
             },
         }
     }
 
     async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
-        let slot = match (job.slot, power.leave) {
+        let slot = match (job.slot, power.hand.leave()) {
             (When::Scheduled(slot), _) => slot,
             // It exists here and nowhere else: there is nothing to claim.
             (When::Manual, Some(leave)) if leave.holds() => return Verdict::Mine,
@@ -134,7 +160,7 @@ impl OncePerSchedule {
             return Verdict::Mine;
         }
         let due = self.due(slot);
-        match (due, power.leave) {
+        match (due, power.hand.leave()) {
             (Due::Early(pause), _) => Verdict::NotYet(Next::Later(pause)),
             (Due::Now, Some(leave)) if power.claims => self.claim(job, slot, leave).await,
             (Due::Now | Due::TooOld, _) => self.recognize(job, slot, due, power).await,
@@ -207,7 +233,7 @@ impl OncePerSchedule {
 
     /// A claimed slot needs no authority any more: nobody else can ever be granted it.
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
-        let token = match power.leave {
+        let token = match power.hand.leave() {
             Some(leave) => Some(leave.token()),
             // That of its own lease is not known: the greatest that was seen is none that came before it.
             None => self.last_token(),
@@ -263,7 +289,11 @@ impl OncePerSchedule {
         self.written(job, written)
     }
 
-    async fn suspend(&self, job: &Job, manager: &str) -> Result<Next, TargetError> {
+    async fn suspend(&self, job: &Job, manager: &str, power: &Power<'_>) -> Result<Next, TargetError> {
+        // One without a slot belongs to the holder of the lock, which may be a sibling by now.
+        if job.slot == When::Manual && !power.hand.may_stop() {
+            return Ok(Next::Later(SOON));
+        }
         let written = self.desk.suspend(job).await?;
         if matches!(written, Write::Done(_)) {
             self.tell_by_hand(job, manager);

@@ -10,11 +10,13 @@ use crate::{
     api::lock_status::TargetState,
     clock,
     lease::Moment,
-    targets::{Step, TargetError, owner::named},
+    targets::{Found, LeaveToStop, Step, TargetError, owner::named},
 };
 
 /// After the number was written: a controller that acts on what it saw before may still make a pod.
 const SETTLE: Duration = Duration::from_millis(500);
+/// Its controller writes to an object while it is read: then it is read again, so often at most in one step.
+const TRIES: usize = 8;
 
 /// What was done of a stop since the last start.
 #[derive(Default)]
@@ -30,21 +32,31 @@ impl Scale {
         &mut self,
         object: &Object,
         by: Option<Moment>,
+        leave: &LeaveToStop,
     ) -> Result<Step, TargetError> {
         // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
         // known to run is stopped first.
         let confirmed = self.stopping.confirmed.clone();
         let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
-        let sight = object.look().await?;
-        self.heed(sight.as_ref());
-        let Some(sight) = sight else {
-            self.stopping = Stopping::default();
-            return self.stop_missing(object, by).await;
+        let mut tries = 0;
+        let sight = loop {
+            let sight = object.look().await?;
+            self.heed(sight.as_ref());
+            let Some(sight) = sight else {
+                self.stopping = Stopping::default();
+                return self.stop_missing(object, by, leave).await;
+            };
+            self.selector.clone_from(&sight.selector);
+            if sight.wanted <= self.standby {
+                break sight;
+            }
+            tries += 1;
+            match self.write_stop(object, &sight, leave).await? {
+                Some(step) => return Ok(step),
+                None if tries < TRIES => {}
+                None => return Ok(Step::Working(TargetState::Changing)),
+            }
         };
-        self.selector.clone_from(&sight.selector);
-        if sight.wanted > self.standby {
-            return self.write_stop(object, &sight).await;
-        }
         self.runs = false;
         // What was gone stays so while nobody writes.
         let gone = confirmed.as_ref() == Some(&sight.uid);
@@ -64,12 +76,17 @@ impl Scale {
             .into_iter()
             .filter(|pod| keep == 0 || pod.is_going())
             .collect();
-        object.pods().hurry(&left, by).await?;
+        object.pods().hurry(&left, by, leave).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
     /// A missing target counts as stopped when the pods that it was seen to have are gone, too.
-    async fn stop_missing(&self, object: &Object, by: Option<Moment>) -> Result<Step, TargetError> {
+    async fn stop_missing(
+        &self,
+        object: &Object,
+        by: Option<Moment>,
+        leave: &LeaveToStop,
+    ) -> Result<Step, TargetError> {
         let Some(selector) = &self.selector else {
             return Ok(Step::Done);
         };
@@ -77,29 +94,40 @@ impl Scale {
         if left.is_empty() {
             return Ok(Step::Done);
         }
-        object.pods().hurry(&left, by).await?;
+        object.pods().hurry(&left, by, leave).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
-    async fn write_stop(&mut self, object: &Object, sight: &Sight) -> Result<Step, TargetError> {
+    /// None if the object is another than the one that was seen.
+    async fn write_stop(
+        &mut self,
+        object: &Object,
+        sight: &Sight,
+        leave: &LeaveToStop,
+    ) -> Result<Option<Step>, TargetError> {
         let of_it = |uid: &Option<String>| *uid == sight.uid;
         let written = self.stopping.written.as_ref().map(|(_, uid)| uid);
         let again = written.is_some_and(of_it) || self.stopping.confirmed.as_ref().is_some_and(of_it);
         let writer = if again { object.writer(sight).await } else { None };
-        if object.stop(self.standby).await? == Write::Missing {
-            return Ok(Step::Working(TargetState::Changing));
+        if !leave.holds(Found::of(again)) {
+            return Ok(Some(Step::Working(self.state(Some(sight)))));
+        }
+        match object.stop(self.standby, sight).await? {
+            Write::Done(_) => {}
+            Write::Missing => return Ok(Some(Step::Working(TargetState::Changing))),
+            Write::Late => return Ok(None),
         }
         self.stopping.written = Some((clock::now(), sight.uid.clone()));
         self.stopping.confirmed = None;
         self.runs = false;
         if !again {
-            return Ok(Step::Working(TargetState::Changing));
+            return Ok(Some(Step::Working(TargetState::Changing)));
         }
         let writer = writer.map_or_else(|| BY_HAND.to_owned(), |writer| named(&writer));
-        Ok(Step::Contested(format!(
+        Ok(Some(Step::Contested(format!(
             "{} was scaled to {} by {writer}",
             object.called(),
             sight.wanted
-        )))
+        ))))
     }
 }

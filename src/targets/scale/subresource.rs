@@ -165,9 +165,9 @@ impl Object {
         Ok(object.map(|object| Known::of(&object.metadata)).filter(current))
     }
 
-    /// Stops: takes the field from whoever owns it.
-    pub(super) async fn stop(&self, replicas: i32) -> Result<Write, TargetError> {
-        self.patch(replicas, None).await
+    /// Stops, only if the object is still the one that was seen: takes the field from whoever owns it.
+    pub(super) async fn stop(&self, replicas: i32, sight: &Sight) -> Result<Write, TargetError> {
+        self.patch(replicas, sight.version.as_deref()).await
     }
 
     /// Starts, only if the object is still the one that was seen.

@@ -8,7 +8,7 @@ use kube::Api;
 use serde_json::json;
 
 use super::{
-    conflict,
+    TRIES, conflict,
     job::suspension,
     jobs::Jobs,
     missing,
@@ -19,8 +19,8 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Leave, Site, Step, TargetError, in_flight::InFlight, owner::declared_by, pods::Left,
-        read::Place, shared::Index, slim::Job,
+        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, in_flight::InFlight,
+        owner::declared_by, pods::Left, read::Place, shared::Index, slim::Job,
     },
 };
 
@@ -49,6 +49,18 @@ pub(super) struct Schedule {
     ran: Option<(FencingToken, Option<String>)>,
     /// The CronJob that was suspended since.
     stopped: Option<String>,
+}
+
+/// What became of the suspension of a CronJob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspended {
+    /// There was nothing to do.
+    Before,
+    Now,
+    /// Another writer had resumed it.
+    Again,
+    /// It is another by now, or the leave is gone: look again.
+    Late,
 }
 
 impl Schedule {
@@ -105,7 +117,7 @@ impl Schedule {
             if !leave.holds() {
                 return Ok(Step::Working(state(suspended)));
             }
-            if self.jobs.delete_abandoned().await? {
+            if self.jobs.delete_abandoned(leave).await? {
                 return Ok(Step::Working(state(suspended)));
             }
             self.returned = Some(leave.token());
@@ -132,7 +144,7 @@ impl Schedule {
         if let Some(owner) = declared_by(&found.metadata, &["spec", "suspend"]) {
             return Ok(conflict(&self.called, &owner));
         }
-        let found = match self.pass_missed_slots(found).await? {
+        let found = match self.pass_missed_slots(found, leave).await? {
             Write::Done(found) => found,
             Write::Missing => return Ok(missing(&self.called)),
             Write::Late => return Ok(Step::Working(TargetState::Standby)),
@@ -165,7 +177,7 @@ impl Schedule {
 
     /// A CronJob that is resumed runs the last slot that it missed at once, which ran where the lock was held. So it is
     /// told that it has run up to now.
-    async fn pass_missed_slots(&self, found: CronJob) -> Result<Write<CronJob>, TargetError> {
+    async fn pass_missed_slots(&self, found: CronJob, leave: &Leave) -> Result<Write<CronJob>, TargetError> {
         let last = found
             .status
             .as_ref()
@@ -178,14 +190,20 @@ impl Schedule {
             "status": { "lastScheduleTime": time },
         });
         let what = format!("writing the lastScheduleTime of {}", self.called);
+        if !leave.holds() {
+            return Ok(Write::Late);
+        }
         patch_status(&self.api, &self.name, &change, &what).await
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
+    async fn try_stop(&mut self, by: Option<Moment>, leave: &LeaveToStop) -> Result<Step, TargetError> {
         self.ran = None;
-        let suspended = self.suspend().await;
-        let again = matches!(suspended, Ok((_, true)));
-        let wrote = suspended.map(|(wrote, _)| wrote);
+        let suspended = self.suspend(leave).await;
+        if matches!(suspended, Ok(Suspended::Late)) {
+            return Ok(Step::Working(TargetState::Active));
+        }
+        let again = matches!(suspended, Ok(Suspended::Again));
+        let wrote = suspended.map(|suspended| suspended != Suspended::Before);
         // Also where the CronJob is gone or cannot be written.
         let changes = self.jobs.changes();
         if !matches!(wrote, Ok(false)) {
@@ -198,7 +216,7 @@ impl Schedule {
             None => Some(self.list().await?),
         };
         let mut jobs = known.unwrap_or_else(|| all.iter().flat_map(|all| all.of(&self.name)).collect());
-        let mut abandoned = self.jobs.abandon(&jobs).await;
+        let mut abandoned = self.jobs.abandon(&jobs, leave).await;
         let mut left = self.jobs.pods_left(all.as_deref()).await?;
         if !matches!(abandoned, Ok(false)) {
             self.asked = None;
@@ -207,7 +225,7 @@ impl Schedule {
         if confirms && self.are_gone(&abandoned, &jobs, &left) {
             let list = self.list().await?;
             jobs = list.of(&self.name);
-            abandoned = self.jobs.abandon(&jobs).await;
+            abandoned = self.jobs.abandon(&jobs, leave).await;
             left = self.jobs.pods_left(Some(&list)).await?;
             all = Some(list);
         }
@@ -221,8 +239,8 @@ impl Schedule {
             return Ok(Step::Done);
         }
         self.confirmed = None;
-        self.jobs.pods.hurry(&left, by).await?;
-        self.jobs.renew(&jobs).await?;
+        self.jobs.pods.hurry(&left, by, leave).await?;
+        self.jobs.renew(&jobs, leave).await?;
         Ok(if again {
             Step::Contested(format!("{} was resumed by another writer", self.called))
         } else {
@@ -243,21 +261,29 @@ impl Schedule {
         matches!(abandoned, Ok(false)) && self.jobs.are_stopped(jobs) && left.is_empty()
     }
 
-    /// Whether it was not suspended, and whether it was suspended before.
-    async fn suspend(&mut self) -> Result<(bool, bool), TargetError> {
-        let found = self.read().await?.filter(|found| !is_suspended(found));
-        let Some(found) = found else {
-            return Ok((false, false));
-        };
+    async fn suspend(&mut self, leave: &LeaveToStop) -> Result<Suspended, TargetError> {
         let what = format!("suspending {}", self.called);
-        let written = patch(&self.api, &self.name, &suspension(), &what).await?;
-        if matches!(written, Write::Done(_)) {
-            // A start that is still under way was for an earlier version.
-            self.in_flight.settle();
+        for _ in 0..TRIES {
+            let found = self.read().await?.filter(|found| !is_suspended(found));
+            let Some(found) = found else {
+                return Ok(Suspended::Before);
+            };
+            let again = self.stopped.is_some() && self.stopped == found.metadata.uid;
+            let mut change = suspension();
+            change["metadata"] = json!({ "resourceVersion": found.metadata.resource_version });
+            if !leave.holds(Found::of(again)) {
+                return Ok(Suspended::Late);
+            }
+            match patch(&self.api, &self.name, &change, &what).await? {
+                // A start that is still under way was for an earlier version.
+                Write::Done(_) => self.in_flight.settle(),
+                Write::Missing => {}
+                Write::Late => continue,
+            }
+            self.stopped = found.metadata.uid;
+            return Ok(if again { Suspended::Again } else { Suspended::Now });
         }
-        let again = self.stopped.is_some() && self.stopped == found.metadata.uid;
-        self.stopped = found.metadata.uid;
-        Ok((true, again))
+        Ok(Suspended::Late)
     }
 
     /// Once a lease.
@@ -295,8 +321,12 @@ impl Action for Schedule {
     }
 
     /// Done when the pods of all its Jobs are gone.
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
-        self.try_stop(by).boxed()
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_stop(by, leave).boxed()
     }
 
     fn changes(&self) -> Changes {

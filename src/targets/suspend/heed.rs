@@ -23,7 +23,7 @@ use super::{
     write::{Write, patch, patch_status},
 };
 use crate::targets::{
-    TargetError,
+    Found, LeaveToStop, TargetError,
     slim::{Job, OLD_CONDITION},
 };
 
@@ -40,14 +40,18 @@ impl Suspensions {
         is_heeded(job) && !self.is_stale(job)
     }
 
-    /// Suspends a Job by this change.
+    /// Suspends a Job by this change, only if it is still the one that was seen.
     pub(super) async fn suspend(
         &self,
         api: &Api<Job>,
         job: &Job,
         change: &Value,
         what: &str,
+        (leave, found): (&LeaveToStop, Found),
     ) -> Result<Write<Job>, TargetError> {
+        if !leave.holds(found) {
+            return Ok(Write::Late);
+        }
         let mut removed = None;
         if !is_suspended(job) && suspended(job).is_some() {
             match time::timeout(BRIEFLY, remove(api, job)).await {
@@ -66,6 +70,12 @@ impl Suspensions {
         if !is_suspended(job) {
             annotate(&mut change, job);
         }
+        if let Some(version) = &job.metadata.resource_version {
+            change["metadata"]["resourceVersion"] = json!(version);
+        }
+        if !leave.holds(found) {
+            return Ok(Write::Late);
+        }
         let written = patch(api, name, &change, what).await?;
         if let Write::Done(now) = &written
             && !is_suspended(job)
@@ -76,8 +86,13 @@ impl Suspensions {
     }
 
     /// Makes the controller say anew of a suspended Job that it has seen it, where what it says may be old.
-    pub(super) async fn renew(&self, api: &Api<Job>, job: &Job) -> Result<(), TargetError> {
-        if is_suspended(job) && self.is_stale(job) {
+    pub(super) async fn renew(
+        &self,
+        api: &Api<Job>,
+        job: &Job,
+        leave: &LeaveToStop,
+    ) -> Result<(), TargetError> {
+        if is_suspended(job) && self.is_stale(job) && leave.holds(Found::Running) {
             remove(api, job).await?;
         }
         Ok(())
@@ -207,7 +222,10 @@ mod tests {
         let (api, written) = server_of(running.clone()).await;
         let suspensions = Suspensions::default();
         let change = json!({ "spec": { "suspend": true } });
-        let end = suspensions.suspend(&api, &running, &change, "suspending").await;
+        let leave = (&LeaveToStop::new(|_| true), Found::Running);
+        let end = suspensions
+            .suspend(&api, &running, &change, "suspending", leave)
+            .await;
         assert!(matches!(end.unwrap(), Write::Done(_)));
         assert_eq!(*written.lock().unwrap(), [change], "no annotation");
         assert!(suspensions.is_heeded(&job("True", THEN)), "of the same second");

@@ -6,7 +6,7 @@ use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
 use serde_json::{Value, json};
 
 use super::{
-    conflict, contested,
+    TRIES, conflict, contested,
     heed::{Suspensions, annotate},
     missing,
     write::{Write, patch},
@@ -15,7 +15,7 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Leave, Site, Step, TargetError, follow,
+        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, follow,
         in_flight::InFlight,
         owner::{declared_by, suspends},
         pods::{Left, Pods},
@@ -159,38 +159,57 @@ impl OneJob {
         })
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>) -> Result<Step, TargetError> {
+    async fn try_stop(&mut self, by: Option<Moment>, leave: &LeaveToStop) -> Result<Step, TargetError> {
         self.ran = None;
-        let job = self.read().await?;
         let runs = |job: &&Job| finished(job).is_none() && !is_suspended(job);
-        if let Some(job) = job.as_ref().filter(runs) {
-            let what = format!("suspending {}", self.called);
-            let suspensions = &self.suspensions;
-            let written = suspensions.suspend(&self.jobs, job, &suspension(), &what).await?;
-            if matches!(written, Write::Done(_)) {
-                // A start that is still under way was for an earlier version.
-                self.in_flight.settle();
+        let mut tries = 0;
+        let job = loop {
+            let job = self.read().await?;
+            let Some(running) = job.as_ref().filter(runs) else {
+                break job;
+            };
+            tries += 1;
+            match self.suspend(running, leave).await? {
+                Some(step) => return Ok(step),
+                None if tries < TRIES => {}
+                None => return Ok(Step::Working(TargetState::Changing)),
             }
-            let uid = job.metadata.uid.clone();
-            let again = uid.is_some() && self.stopped == uid;
-            self.stopped = uid;
-            return Ok(if again {
-                Step::Contested(format!("{} was resumed by another writer", self.called))
-            } else {
-                Step::Working(TargetState::Changing)
-            });
-        }
+        };
         let left = self.left(job.as_ref()).await?;
         let heeded = job.as_ref().is_none_or(|job| self.suspensions.is_heeded(job));
         if heeded && left.is_empty() && !self.in_flight.is_open() {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.pods.hurry(&left, by).await?;
+        self.pods.hurry(&left, by, leave).await?;
         if let Some(job) = &job {
-            self.suspensions.renew(&self.jobs, job).await?;
+            self.suspensions.renew(&self.jobs, job, leave).await?;
         }
         Ok(Step::Working(TargetState::Changing))
+    }
+
+    /// None if the Job is another than the one that was seen.
+    async fn suspend(&mut self, job: &Job, leave: &LeaveToStop) -> Result<Option<Step>, TargetError> {
+        let what = format!("suspending {}", self.called);
+        let uid = job.metadata.uid.clone();
+        let again = uid.is_some() && self.stopped == uid;
+        let (suspensions, found) = (&self.suspensions, Found::of(again));
+        let written = suspensions
+            .suspend(&self.jobs, job, &suspension(), &what, (leave, found))
+            .await?;
+        match written {
+            // A start that is still under way was for an earlier version.
+            Write::Done(_) => self.in_flight.settle(),
+            Write::Missing => {}
+            Write::Late if leave.holds(found) => return Ok(None),
+            Write::Late => return Ok(Some(Step::Working(TargetState::Active))),
+        }
+        self.stopped = uid;
+        Ok(Some(if again {
+            Step::Contested(format!("{} was resumed by another writer", self.called))
+        } else {
+            Step::Working(TargetState::Changing)
+        }))
     }
 
     /// Once a Job: it will not run again, whoever holds the lock.
@@ -220,8 +239,12 @@ impl Action for OneJob {
     }
 
     /// Done when the pods are gone, not when the field is written.
-    fn stop(&mut self, by: Option<Moment>) -> BoxFuture<'_, Result<Step, TargetError>> {
-        self.try_stop(by).boxed()
+    fn stop<'a>(
+        &'a mut self,
+        by: Option<Moment>,
+        leave: &'a LeaveToStop,
+    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_stop(by, leave).boxed()
     }
 
     fn changes(&self) -> Changes {

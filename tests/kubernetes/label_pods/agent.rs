@@ -8,7 +8,9 @@ use kube::ResourceExt;
 use kube::api::Api;
 use redlock::clock;
 use redlock::elector::{Elector, ElectorTask, Silent, Standing};
-use redlock::lease::{ClusterId, Farewell, HolderIdentity, LockName, Participation, Terms, Timings, timing};
+use redlock::lease::{
+    ClusterId, Farewell, HolderIdentity, LockName, Mark, Participation, Terms, Timings, timing,
+};
 use redlock::masters::Tasks;
 
 use crate::common::eventually;
@@ -70,6 +72,14 @@ impl Agent {
             }
         })
         .await;
+    }
+
+    /// Writes on the masters that nothing runs under its lease any more.
+    pub async fn mark_clean(&self) {
+        let standing = self.elector.watch(&self.lock).unwrap();
+        let authority = standing.borrow().authority_at(clock::now()).unwrap();
+        let mark = self.elector.mark(self.lock.clone(), authority.token, Mark::Clean);
+        assert!(mark.await);
     }
 
     /// Gives the lock back.

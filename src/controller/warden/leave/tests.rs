@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use super::*;
+use crate::api::leader_lock::OnQuorumLoss;
+
+const OWN: FencingToken = FencingToken(7);
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_nanos(seconds * 1_000_000_000)
+}
+
+/// A standby that stops what runs, since another cluster holds the lock.
+fn standby() -> Decided {
+    Decided {
+        facts: Facts {
+            held_until: None,
+            start_after: at(0),
+            from_elsewhere: true,
+            other: Some(Other::Elsewhere),
+            passed_on: true,
+            lost: None,
+            sibling_until: None,
+            siblings: Siblings::Unasked,
+            observes: false,
+            began: at(0),
+            ordered: None,
+            takeover_delay: Duration::from_secs(40),
+            stop: Duration::from_secs(35),
+            on_quorum_loss: OnQuorumLoss::Stop,
+        },
+        held: None,
+        order: None,
+    }
+}
+
+const ELSEWHERE: Now = Now {
+    held: None,
+    other: Some(Other::Elsewhere),
+    siblings: Siblings::Unasked,
+};
+const NOBODY: Now = Now {
+    other: None,
+    ..ELSEWHERE
+};
+const SIBLING: Now = Now {
+    other: Some(Other::Sibling),
+    ..ELSEWHERE
+};
+
+fn held(token: FencingToken) -> Now {
+    Now {
+        held: Some((token, at(130))),
+        ..NOBODY
+    }
+}
+
+#[test]
+fn a_stop_ends_when_this_cluster_has_won_the_lock() {
+    for on_quorum_loss in [OnQuorumLoss::Stop, OnQuorumLoss::KeepRunning] {
+        let mut stop = standby();
+        stop.facts.on_quorum_loss = on_quorum_loss;
+        assert!(stop.stands(ELSEWHERE, at(100)), "{on_quorum_loss:?}");
+        assert!(stop.stands(NOBODY, at(100)), "{on_quorum_loss:?}: released");
+        assert!(!stop.stands(SIBLING, at(100)), "{on_quorum_loss:?}");
+        assert!(!stop.stands(held(OWN), at(100)), "{on_quorum_loss:?}");
+    }
+}
+
+#[test]
+fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_has_won_the_lock() {
+    let mut stop = standby();
+    stop.facts.lost = Some(at(120));
+    assert!(stop.stands(ELSEWHERE, at(100)) && stop.stands(NOBODY, at(100)));
+    assert!(!stop.stands(SIBLING, at(100)));
+}
+
+#[test]
+fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
+    let mut stop = standby();
+    (stop.facts.other, stop.facts.siblings) = (None, Siblings::Elsewhere);
+    let said = |siblings| Now { siblings, ..NOBODY };
+    assert!(stop.stands(said(Siblings::Elsewhere), at(100)));
+    assert!(!stop.stands(said(Siblings::Held(at(110))), at(100)));
+    assert!(!stop.stands(said(Siblings::Free(at(100))), at(100)));
+    assert!(!stop.stands(said(Siblings::Awaited(at(101))), at(100)));
+    // What another cluster may begin after is stopped in time.
+    stop.facts.sibling_until = Some(at(70));
+    assert!(stop.stands(said(Siblings::Awaited(at(101))), at(100)));
+}
+
+#[test]
+fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
+    let mut stop = standby();
+    (stop.held, stop.facts.held_until) = (Some(OWN), Some(at(130)));
+    stop.order = Some(Halt {
+        by: at(120),
+        lease: Some(OWN),
+    });
+    stop.facts.ordered = Some(at(120));
+    assert!(stop.stands(held(OWN), at(100)));
+    assert!(!stop.stands(held(FencingToken(8)), at(100)));
+    assert!(!stop.stands(SIBLING, at(100)));
+    assert!(stop.stands(ELSEWHERE, at(100)));
+}
+
+#[test]
+fn an_order_for_good_is_carried_out_whoever_holds_the_lock() {
+    let mut stop = standby();
+    stop.order = Some(Halt {
+        by: at(120),
+        lease: None,
+    });
+    for seen in [ELSEWHERE, NOBODY, SIBLING, held(OWN)] {
+        assert!(stop.stands(seen, at(100)), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_holder_that_waits_out_the_takeover_delay_stops_until_it_may_start() {
+    let mut stop = standby();
+    (stop.held, stop.facts.held_until) = (Some(OWN), Some(at(130)));
+    (stop.facts.other, stop.facts.start_after) = (None, at(110));
+    assert!(stop.stands(held(OWN), at(109)));
+    assert!(!stop.stands(held(OWN), at(110)));
+    assert!(!stop.stands(held(FencingToken(8)), at(109)));
+}

@@ -1,0 +1,219 @@
+//! Every action, against an API server that changes something while it is asked: what is stopped then.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::State,
+    http::{Method, StatusCode, Uri},
+    response::{IntoResponse, Response},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{api::target::TargetRef, clock, lease::HolderIdentity, telemetry::Origin};
+
+/// An API server with one object of each kind, all of which run.
+#[derive(Default)]
+struct Server {
+    reads: AtomicUsize,
+    /// This cluster is not known to hold the lock.
+    may_stop: AtomicBool,
+    /// A read ends that: while it is answered, a sibling wins the lock.
+    read_ends_leave: AtomicBool,
+    /// As many writes meet another version.
+    conflicts: AtomicUsize,
+    writes: Mutex<Vec<(Method, String, Value)>>,
+}
+
+const WEB: &str = "namespaces/n/";
+
+fn object(kind: &str, version: usize, spec: &Value) -> Value {
+    json!({
+        "apiVersion": if kind == "Deployment" { "apps/v1" } else { "batch/v1" }, "kind": kind,
+        "metadata": {"name": "web", "namespace": "n", "uid": "u", "resourceVersion": version.to_string(), "generation": 1},
+        "spec": spec,
+        "status": {"observedGeneration": 1},
+    })
+}
+
+fn pod(version: usize) -> Value {
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"});
+    json!({
+        "metadata": {
+            "name": "web-1", "namespace": "n", "uid": "p", "resourceVersion": version.to_string(),
+            "labels": {"app": "web", "redlock.dev/role": "active", "batch.kubernetes.io/job-name": "web-29000000"},
+            "annotations": {"redlock.dev/labelled-by": "lock/it", "redlock.dev/fencing-token": "3"},
+        },
+        "status": {"phase": "Running", "conditions": [ready]},
+    })
+}
+
+fn job(version: usize) -> Value {
+    let mut job = object("Job", version, &json!({"template": {}}));
+    job["metadata"]["name"] = json!("web-29000000");
+    job["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "web", "uid": "u", "controller": true}]);
+    job
+}
+
+fn list(kind: &str, items: &[Value]) -> Value {
+    json!({"kind": kind, "metadata": {"resourceVersion": "1"}, "items": items})
+}
+
+impl Server {
+    fn read(&self, path: &str, query: &str) -> Option<Value> {
+        let version = self.reads.load(Ordering::SeqCst);
+        let path = path.trim_start_matches("/apis/").trim_start_matches("/api/");
+        let resource = |name: &str, kind: &str| json!({"name": name, "kind": kind, "namespaced": true, "singularName": "", "verbs": []});
+        Some(match path.replace(WEB, "").as_str() {
+            "apps/v1" => json!({
+                "kind": "APIResourceList", "groupVersion": "apps/v1",
+                "resources": [resource("deployments", "Deployment"), resource("deployments/scale", "Scale")],
+            }),
+            _ if query.contains("watch=") => return None,
+            "apps/v1/deployments/web" => object("Deployment", version, &json!({"replicas": 1})),
+            "apps/v1/deployments/web/scale" => json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale",
+                "metadata": {"name": "web", "namespace": "n", "uid": "u", "resourceVersion": version.to_string()},
+                "spec": {"replicas": 1}, "status": {"replicas": 1, "selector": "app=web"},
+            }),
+            "batch/v1/cronjobs/web" => object(
+                "CronJob",
+                version,
+                &json!({"schedule": "* * * * *", "jobTemplate": {}}),
+            ),
+            "batch/v1/jobs/web" => object("Job", version, &json!({"template": {}})),
+            "batch/v1/jobs" => list("JobList", &[job(version)]),
+            "v1/pods" => list("PodList", &[pod(version)]),
+            _ => return None,
+        })
+    }
+}
+
+async fn answer(State(server): State<Arc<Server>>, method: Method, uri: Uri, body: Bytes) -> Response {
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    if method == Method::GET {
+        server.reads.fetch_add(1, Ordering::SeqCst);
+        let found = server.read(path, query);
+        if path.contains(WEB) && server.read_ends_leave.load(Ordering::SeqCst) {
+            server.may_stop.store(false, Ordering::SeqCst);
+        }
+        return found.map_or_else(
+            || StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            |found| Json(found).into_response(),
+        );
+    }
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let left = server.conflicts.load(Ordering::SeqCst);
+    server
+        .writes
+        .lock()
+        .unwrap()
+        .push((method, path.to_owned(), body));
+    if left > 0 {
+        server.conflicts.store(left - 1, Ordering::SeqCst);
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409});
+        return (StatusCode::CONFLICT, Json(status)).into_response();
+    }
+    Json(server.read(path, "").unwrap_or_default()).into_response()
+}
+
+/// One step of a stop whose end is near; what was written.
+async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Value)> {
+    let routes = Router::new().fallback(answer).with_state(server.clone());
+    let client = fake_server::fake_server(routes).await;
+    let cluster = ClusterId::new("here", "c").unwrap();
+    let origin = Origin {
+        component: "operator",
+        identity: HolderIdentity::parse("a").unwrap(),
+        cluster: cluster.clone(),
+    };
+    let (notes, _noted) = mpsc::unbounded_channel();
+    let site = Site {
+        shared: Arc::new(Shared::new(client.clone())),
+        client,
+        namespace: "n".into(),
+        object: "lock".into(),
+        lock: LockName::parse("lock").unwrap(),
+        target: "it".into(),
+        cluster,
+        elector: Elector::detached().0,
+        telemetry: Telemetry::new(origin, false).unwrap(),
+        notes,
+    };
+    let mut action = action(site, work);
+    server.may_stop.store(true, Ordering::SeqCst);
+    let leave = {
+        let server = server.clone();
+        LeaveToStop::new(move |_| server.may_stop.load(Ordering::SeqCst))
+    };
+    let by = clock::now() + Duration::from_secs(1);
+    let end = tokio::time::timeout(Duration::from_secs(10), action.stop(Some(by), &leave)).await;
+    let step = end.expect("a step ends");
+    println!("{work:?}: {step:?}");
+    server.writes.lock().unwrap().clone()
+}
+
+/// One of each action that is undone where the lock is not held.
+fn works() -> [TargetWork; 4] {
+    let object = |api_version: &str, kind: &str| TargetRef {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: "web".into(),
+    };
+    let labels = [("app".to_owned(), "web".to_owned())].into_iter().collect();
+    let selector = LabelSelector {
+        match_labels: Some(labels),
+        ..LabelSelector::default()
+    };
+    [
+        TargetWork::Scale {
+            object: object("apps/v1", "Deployment"),
+            active_replicas: 1,
+            standby_replicas: 0,
+        },
+        TargetWork::Suspend {
+            object: object("batch/v1", "Job"),
+        },
+        TargetWork::Suspend {
+            object: object("batch/v1", "CronJob"),
+        },
+        TargetWork::LabelPods { selector },
+    ]
+}
+
+#[tokio::test]
+async fn nothing_is_stopped_after_a_sibling_won_the_lock_during_a_read() {
+    for work in works() {
+        let server = Arc::new(Server::default());
+        server.read_ends_leave.store(true, Ordering::SeqCst);
+        assert_eq!(stop(&work, server).await, [], "{work:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_is_for_the_version_that_was_read_last() {
+    for work in works() {
+        let server = Arc::new(Server::default());
+        server.conflicts.store(2, Ordering::SeqCst);
+        let written = stop(&work, server.clone()).await;
+        let version = |(_, _, body): &(Method, String, Value)| {
+            let version = body["metadata"]["resourceVersion"].as_str();
+            version.and_then(|version| version.parse().ok()).unwrap_or(0)
+        };
+        let versions: Vec<usize> = written.iter().take(3).map(version).collect();
+        assert!(
+            versions.len() == 3 && versions[0] > 0 && versions.is_sorted_by(|one, next| one < next),
+            "{work:?}: read again after each conflict: {written:?}"
+        );
+    }
+}

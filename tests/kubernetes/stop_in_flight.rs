@@ -1,0 +1,149 @@
+//! A replica reads a target that it is about to stop, and meanwhile its sibling wins the lock and starts the target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use kube::Client;
+use kube::client::Body as KubeBody;
+use redlock::lease::ClusterId;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::common::{Mode, Proxy, eventually};
+use crate::fixture::{BOUND, Operator};
+use crate::label_pods::Agent;
+use crate::targets::{GATE, Gates, guarded, install};
+use crate::world::{World, quorum_of};
+
+/// More than a start takes after the lock was won.
+const LATER: Duration = Duration::from_millis(100);
+
+/// Stands between one replica and the API server, and keeps requests for the scale back while it is closed.
+struct Gatekeeper {
+    client: Client,
+    open: watch::Sender<bool>,
+    /// Methods of the requests for the scale.
+    seen: watch::Sender<Vec<String>>,
+}
+
+async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Response {
+    let (mut parts, body) = request.into_parts();
+    parts.headers.remove("authorization");
+    parts.headers.remove("host");
+    if parts.uri.path().ends_with("/gates/gate/scale") {
+        keeper
+            .seen
+            .send_modify(|seen| seen.push(parts.method.to_string()));
+        let mut open = keeper.open.subscribe();
+        open.wait_for(|open| *open).await.unwrap();
+    }
+    let body: Bytes = to_bytes(body, usize::MAX).await.unwrap();
+    let request = axum::http::Request::from_parts(parts, KubeBody::from(body.to_vec()));
+    keeper.client.send(request).await.unwrap().map(Body::new)
+}
+
+impl Gatekeeper {
+    /// It, and its URL.
+    async fn start(client: Client) -> (Arc<Self>, String) {
+        let keeper = Arc::new(Self {
+            client,
+            open: watch::channel(true).0,
+            seen: watch::channel(Vec::new()).0,
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let routes = Router::new().fallback(forward).with_state(keeper.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        (keeper, url)
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.borrow().clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
+    let world = World::new(3).await;
+    install(&world).await;
+    let mut proxies = Vec::new();
+    for master in &world.masters {
+        proxies.push(Proxy::to_port(master.port()).await);
+    }
+    let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+    let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 10");
+    world.apply(&long(&quorum_of("default", &urls, "  firstStart: Immediate\n")));
+    let gates = Gates::of(&world);
+    world.apply(GATE);
+    // As its controller would say of a pod that takes its time: both replicas look at it all the time.
+    gates.count("gate", 1).await;
+    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
+    let elsewhere = Agent::start(&world, "report", "there", other).await;
+    elsewhere.holds().await;
+    elsewhere.mark_clean().await;
+    let first = world.operator("replica-1").await;
+    let (keeper, url) = Gatekeeper::start(world.plane.admin()).await;
+    let kubeconfig = world.kubeconfig(Some(url)).await;
+    let second = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-2", |_| {});
+    // It hears of a release later than its sibling.
+    for proxy in &proxies {
+        proxy.set_for(second.child.pid(), Mode::Delay(LATER));
+    }
+    first.wait_ready();
+    second.wait_ready();
+
+    world.apply(&long(&guarded("report", "gate")).replace("stopSeconds: 1", "stopSeconds: 3"));
+    eventually(
+        BOUND,
+        "replica-2 sees that another cluster holds the lock",
+        async || {
+            let seen = second.lock("report");
+            if seen["holderIdentity"] == "there" {
+                Ok(())
+            } else {
+                Err(seen)
+            }
+        },
+    )
+    .await;
+    gates.until("gate", 0).await;
+    keeper.open.send_replace(false);
+    let before = keeper.seen().len();
+    eventually(BOUND, "replica-2 reads the scale to stop it", async || {
+        let seen = keeper.seen();
+        if seen.len() > before { Ok(()) } else { Err(seen) }
+    })
+    .await;
+    elsewhere.release().await;
+    gates.until("gate", 1).await;
+    eventually(
+        BOUND,
+        "replica-2 sees that its sibling holds the lock",
+        async || {
+            let seen = second.lock("report");
+            if seen["holderIdentity"] == "replica-1" {
+                Ok(())
+            } else {
+                Err(seen)
+            }
+        },
+    )
+    .await;
+    let generation = gates.generation("gate").await;
+    let before = keeper.seen().len();
+    keeper.open.send_replace(true);
+    eventually(BOUND, "replica-2 asks for the scale again", async || {
+        let seen = keeper.seen();
+        if seen.len() > before { Ok(()) } else { Err(seen) }
+    })
+    .await;
+    let seen = keeper.seen();
+    println!("requests of replica-2 for the scale: {seen:?}, {before} before it went on");
+    assert!(seen.iter().all(|method| method == "GET"), "{seen:?}");
+    assert_eq!(gates.generation("gate").await, generation);
+    assert_eq!(gates.replicas("gate").await, 1);
+}
