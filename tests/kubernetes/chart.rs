@@ -1,6 +1,8 @@
 //! The whole chart on a real API server: what it renders is accepted without a warning where pods must be restricted, and
 //! Helm installs, upgrades, rolls back and uninstalls it.
 
+#[path = "chart/cluster_name.rs"]
+mod cluster_name;
 #[path = "chart/drain.rs"]
 mod drain;
 #[path = "chart/left_quorum.rs"]

@@ -1,5 +1,5 @@
-{{/* What an installation finds in the cluster that it cannot go on beside. Each is refused here, since Helm or the operator
-would say less of it, or later. Nothing is looked up by `helm template`, nor for an upgrade. */}}
+{{/* What an installation finds in the cluster that it cannot go on beside, and an upgrade that it must not change. Each is
+refused here, since Helm or the operator would say less of it, or later. Nothing is looked up by `helm template`. */}}
 
 {{/* Namespaces, for people. */}}
 {{- define "redlock-operator.namespacesText" -}}
@@ -39,6 +39,25 @@ would say less of it, or later. Nothing is looked up by `helm template`, nor for
 {{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum belong to release %s in namespace %s, which upgrades them: set crds.install=false" $name $namespace) -}}
 {{- else if .Values.crds.install -}}
 {{- fail (printf "crds.install: the definitions of LeaderLock and RedisQuorum stayed from release %s in namespace %s. To let this release take them over: kubectl annotate --overwrite crd leaderlocks.redlock.dev redisquorums.redlock.dev meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s" $name $namespace .Release.Name .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses an upgrade that renames the cluster: locks may be held under the name before. */}}
+{{- define "redlock-operator.checkClusterName" -}}
+{{- if and .Release.IsUpgrade (not .Values.allowClusterRename) -}}
+{{- $own := .Values.clusterName -}}
+{{- $release := .Release -}}
+{{- range (lookup "apps/v1" "Deployment" .Release.Namespace "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- if and (eq (get $labels "app.kubernetes.io/instance") $release.Name) (eq (get $labels "app.kubernetes.io/component") "operator") -}}
+{{- $deployment := .metadata.name -}}
+{{- range (first .spec.template.spec.containers).env -}}
+{{- if and (eq .name "REDLOCK_CLUSTER") .value (ne (.value | default "") $own) -}}
+{{- fail (printf "clusterName: release %s in namespace %s runs as cluster %q, and this upgrade would rename it to %q: the name must not change while locks are held. To keep the name: --set clusterName=%s, or the same in the values file. To rename the cluster: stop what runs by `redlock drain --namespace %s --deployment %s`, then upgrade with --set allowClusterRename=true" $release.Name $release.Namespace .value $own .value $release.Namespace $deployment) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
