@@ -40,18 +40,19 @@ struct Modes {
 }
 
 impl Modes {
-    /// For the connection of this number that comes from this port of the machine.
-    fn of(self, number: usize, client: SocketAddr) -> Mode {
+    /// For the connection of this number from this client to the proxy at this port.
+    fn of(self, number: usize, client: SocketAddr, proxy: u16) -> Mode {
         match self.one {
             _ if number < self.stranded => Mode::BlackHole,
-            Some((process, mode)) if ports_of(process).contains(&client.port()) => mode,
+            Some((process, mode)) if connections_of(process).contains(&(client.port(), proxy)) => mode,
             _ => self.all,
         }
     }
 }
 
-/// The local TCP ports of a process, by the inodes of its sockets.
-fn ports_of(process: u32) -> BTreeSet<u16> {
+/// The local and the remote ports of the TCP connections of a process, by the inodes of its sockets. Two processes may have
+/// the same local port, towards different servers.
+fn connections_of(process: u32) -> BTreeSet<(u16, u16)> {
     let links = std::fs::read_dir(format!("/proc/{process}/fd"))
         .into_iter()
         .flatten();
@@ -65,14 +66,14 @@ fn ports_of(process: u32) -> BTreeSet<u16> {
         })
         .collect();
     let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
-    let port = |line: &str| {
+    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
+    let ports = |line: &str| {
         let mut columns = line.split_whitespace();
-        let local = columns.nth(1)?;
-        let inode = columns.nth(7)?;
-        let port = u16::from_str_radix(local.split_once(':')?.1, 16).ok()?;
-        sockets.contains(inode).then_some(port)
+        let (local, remote) = (port(columns.nth(1)?)?, port(columns.next()?)?);
+        let inode = columns.nth(6)?;
+        sockets.contains(inode).then_some((local, remote))
     };
-    table.lines().filter_map(port).collect()
+    table.lines().filter_map(ports).collect()
 }
 
 /// Listens on a loopback port of its own and forwards to one address. Ends with its value.
@@ -165,16 +166,17 @@ async fn accept(
     accepted: Arc<AtomicUsize>,
 ) {
     let mut connections = JoinSet::new();
+    let proxy = listener.local_addr().expect("own address").port();
     loop {
         let (client, from) = listener.accept().await.expect("accept");
         let number = accepted.fetch_add(1, Ordering::Relaxed);
         while connections.try_join_next().is_some() {}
         let mut modes = modes.clone();
         connections.spawn(async move {
-            let (own, mode) = watch::channel(modes.borrow_and_update().of(number, from));
+            let (own, mode) = watch::channel(modes.borrow_and_update().of(number, from, proxy));
             let following = async {
                 while modes.changed().await.is_ok() {
-                    let mode = modes.borrow_and_update().of(number, from);
+                    let mode = modes.borrow_and_update().of(number, from, proxy);
                     own.send_if_modified(|before| std::mem::replace(before, mode) != mode);
                 }
                 std::future::pending().await

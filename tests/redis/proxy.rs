@@ -1,9 +1,10 @@
 //! The broken network breaks in the way that it says.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::common::{Mode, Proxy, RedisServer, ServerOptions, eventually};
@@ -98,6 +99,23 @@ async fn a_black_hole_takes_old_and_new_connections_and_heals_for_new_ones() {
         ask(&mut healed, "GET lost").await.unwrap().as_deref(),
         Some("$-1")
     );
+}
+
+#[tokio::test]
+async fn a_mode_for_a_process_is_not_for_another_one_with_the_same_local_port() {
+    let server = RedisServer::start(&ServerOptions::default()).unwrap();
+    let proxy = Proxy::to_port(server.port()).await;
+    // The server listens at this port of 127.0.0.1, so it is a local port of its process.
+    let socket = TcpSocket::new_v4().unwrap();
+    let same = SocketAddr::from(([127, 0, 0, 2], server.port()));
+    socket.bind(same).unwrap();
+    proxy.set_for(server.pid().unwrap(), Mode::BlackHole);
+    let address = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
+    let mut stream = socket.connect(address).await.unwrap();
+    assert_eq!(ask(&mut stream, "PING").await.unwrap().as_deref(), Some("+PONG"));
+
+    proxy.set_for(std::process::id(), Mode::BlackHole);
+    assert_eq!(silence(&mut stream, "PING").await.unwrap(), None);
 }
 
 #[tokio::test]
