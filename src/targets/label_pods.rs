@@ -11,7 +11,7 @@ mod watched;
 use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
 use super::{Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError};
 use crate::{
@@ -112,7 +112,7 @@ impl LabelPods {
             if self.settle(&pods).await? == Write::Late {
                 continue;
             }
-            let mut choice = choose(&pods, wanted, &self.pods.by);
+            let mut choice = choose(&pods, wanted, &self.pods.by, now());
             let before = choice.take.len();
             choice
                 .take
@@ -282,12 +282,14 @@ impl LabelPods {
             );
             return Step::trouble(TargetState::Active, "EnforcementConflict", text);
         }
-        Step::Done
+        choice.later.map_or(Step::Done, Step::Waiting)
     }
 
     async fn try_look(&mut self) -> Result<TargetState, TargetError> {
         let (_, pods) = self.read(false).await?;
-        let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by).take.into_iter();
+        let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by, now())
+            .take
+            .into_iter();
         Ok(match (labelled.next(), labelled.next()) {
             (None, _) => TargetState::Standby,
             (Some(one), None) if one.labelled && one.selected => TargetState::Active,
@@ -325,6 +327,12 @@ fn is_sure(cause: Cause<'_>) -> bool {
         Cause::Ordered(_) => true,
         Cause::Unheld(_) => false,
     }
+}
+
+/// As the API server has times.
+fn now() -> Timestamp {
+    let seconds = i64::try_from(clock::unix_time().as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
 /// Whether there is a label to give, or a token to bring up to date.

@@ -1,10 +1,14 @@
 //! Which pod carries the label, and what has to change for it. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::sight::{Revision, Sight};
+
+/// A pod that is Ready keeps the label until one of a newer revision has been Ready for so long: the label does not follow a
+/// revision whose pods get ready and unready again. As long as between two probes of a kubelet by default.
+pub(super) const MIN_READY: Duration = Duration::from_secs(10);
 
 /// Whom the label is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +34,12 @@ pub(super) struct Choice {
     pub(super) give: Option<Sight>,
     /// It is another lock's, which labels pods of this selector, too.
     pub(super) foreign: Option<Sight>,
+    /// It goes to a newer revision after this, if its pods stay Ready.
+    pub(super) later: Option<Duration>,
 }
 
 /// `by` is the mark of this target, as in `billing/report/web`.
-pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
+pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str, now: Timestamp) -> Choice {
     let fits = |pod: &&Sight| {
         pod.selected
             && match wanted {
@@ -43,12 +49,24 @@ pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
             }
     };
     let ours = || pods.iter().filter(|pod| is_ours(pod, by));
-    let revisions = Revisions::of(pods.iter().filter(|pod| pod.selected && is_ours(pod, by)));
-    let goes = |pod: &Sight| *wanted == Wanted::Ready && revisions.is_old(pod);
+    let own = || ours().filter(|pod| pod.selected);
+    let revisions = Revisions::of(own(), |_| true);
+    let settled = Revisions::of(own(), |ready| left(ready, now).is_zero());
+    // Where no Ready pod has the label, the newest revision gets it at once.
+    let has_one = ours().filter(|pod| pod.labelled).any(|pod| fits(&pod));
+    let old = if has_one { &settled } else { &revisions };
+    let goes = |pod: &Sight| *wanted == Wanted::Ready && old.is_old(pod);
     // Without a doubt ours first, then the one that has been Ready for the longest.
     let rank = |pod: &&Sight| (pod.by.as_deref() != Some(by), pod.ready, pod.name.clone());
     let keep = ours().filter(|pod| pod.labelled && !goes(pod)).filter(fits);
     let keep = keep.min_by_key(rank);
+    let waits = |pod: &&Sight| *wanted == Wanted::Ready && revisions.is_old(pod);
+    let later = keep.filter(waits).and_then(|_| {
+        let all = own().filter_map(|pod| pod.ready);
+        all.map(|ready| left(ready, now))
+            .filter(|left| !left.is_zero())
+            .min()
+    });
     let take = ours().filter(|pod| keep != Some(pod));
     // Ours by the mark alone is what is left of a label that somebody took off.
     let take = take.filter(|pod| pod.labelled || pod.by.is_some());
@@ -66,7 +84,14 @@ pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
         },
         keep: keep.cloned(),
         foreign: foreign.cloned(),
+        later,
     }
+}
+
+/// Until a pod that is Ready since then has been so for long enough.
+fn left(ready: Timestamp, now: Timestamp) -> Duration {
+    let since = Duration::try_from(now.duration_since(ready)).unwrap_or_default();
+    MIN_READY.saturating_sub(since)
 }
 
 /// How far rollouts have come, by the pods alone.
@@ -78,7 +103,8 @@ struct Revisions<'a> {
 }
 
 impl<'a> Revisions<'a> {
-    fn of(pods: impl Iterator<Item = &'a Sight>) -> Self {
+    /// By the Ready pods that count.
+    fn of(pods: impl Iterator<Item = &'a Sight>, counts: impl Fn(Timestamp) -> bool) -> Self {
         let (mut made, mut ready) = (BTreeMap::new(), BTreeMap::new());
         for pod in pods {
             let (Some(revision), Some(created)) = (&pod.revision, pod.created) else {
@@ -86,7 +112,7 @@ impl<'a> Revisions<'a> {
             };
             let last = made.entry(revision).or_insert(created);
             *last = created.max(*last);
-            if pod.ready.is_some() {
+            if pod.ready.is_some_and(&counts) {
                 let last = ready.entry(&*revision.object).or_insert(created);
                 *last = created.max(*last);
             }

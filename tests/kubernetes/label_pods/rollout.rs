@@ -9,7 +9,7 @@ use super::{labelling, labels, web::Web, world};
 use crate::common::eventually;
 use crate::fixture::kubelet::{Kubelet, Recorder};
 use crate::fixture::{BOUND, seed};
-use crate::world::{World, condition};
+use crate::world::{World, condition, throughout};
 
 const SELECTOR: &str = "{matchLabels: {app: web}}";
 
@@ -92,6 +92,39 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.ready("again-0", false).await;
     web.until_one_of(&["new-0", "new-1"]).await;
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
+    let world = world().await;
+    let web = Web::of(&world);
+    web.make("old-0", of_revision("a")).await;
+    web.ready("old-0", true).await;
+    let _operator = world.operator("replica-1").await;
+    world.apply(&labelling("web", "", SELECTOR));
+    web.until(&["old-0"]).await;
+    let began = Instant::now();
+    make_after(&web, "new-0", "b", "old-0").await;
+    for _ in 0..4 {
+        web.ready_now("new-0").await;
+        throughout(Duration::from_millis(500), || {}).await;
+        web.ready("new-0", false).await;
+    }
+    assert_eq!(journey(&web, began).0, Vec::<String>::new());
+
+    // Ready for good.
+    web.ready_now("new-0").await;
+    web.until(&["new-0"]).await;
+    let (path, gaps) = journey(&web, began);
+    println!("{path:?}, without any label {gaps:?}");
+    assert_eq!(path, ["new-0"]);
+    // Without a Ready pod that has it, the next one gets it at once.
+    make_after(&web, "newer-0", "c", "new-0").await;
+    web.ready_now("newer-0").await;
+    web.delete("new-0").await;
+    let gone = Instant::now();
+    web.until(&["newer-0"]).await;
+    assert!(gone.elapsed() < Duration::from_secs(5), "{:?}", gone.elapsed());
 }
 
 /// By the controllers of Kubernetes and a kubelet without containers. `REDLOCK_ROLLOUTS=20` to measure.

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -49,6 +51,17 @@ impl Web {
             .await
             .unwrap();
         said
+    }
+
+    /// The same with the time, as a kubelet writes it.
+    pub async fn ready_now(&self, name: &str) {
+        let condition =
+            json!({"type": "Ready", "status": "True", "lastTransitionTime": Time(Timestamp::now())});
+        let patch = json!({"status": {"phase": "Running", "conditions": [condition]}});
+        self.api
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     /// As `kubectl label` and `kubectl annotate` would.

@@ -2,6 +2,15 @@ use super::{super::sight::Setter, *};
 
 const BY: &str = "n/lock/web";
 
+/// When all have been Ready for long.
+fn choose(pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
+    at(1_000, pods, wanted, by)
+}
+
+fn at(second: i64, pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
+    super::choose(pods, wanted, by, Timestamp::from_second(second).unwrap())
+}
+
 /// Ready since so many seconds.
 fn pod(name: &str, ready: Option<i64>) -> Sight {
     Sight {
@@ -228,6 +237,33 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
     for (pods, wanted) in table {
         assert_eq!(outcome(&pods), wanted, "{pods:#?}");
     }
+}
+
+#[test]
+fn it_stays_on_a_ready_pod_until_a_newer_revision_has_been_ready_for_long_enough() {
+    let old = || has(rolled("a0", 1, Some(2)));
+    let new = || rolled("b0", 9, Some(20));
+    let of = |second, pods: &[Sight]| {
+        let choice = at(second, pods, &Wanted::Ready, BY);
+        let (take, keep, give) = names(&choice);
+        let text = format!("{take:?} {keep:?} {give:?}");
+        (text, choice.later.map(|later| later.as_secs()))
+    };
+    let stays = |later| ("[] Some(\"a0\") None".to_owned(), later);
+    assert_eq!(of(20, &[old(), new()]), stays(Some(10)));
+    assert_eq!(of(29, &[old(), new()]), stays(Some(1)));
+    let moves = ("[\"a0\"] None Some(\"b0\")".to_owned(), None);
+    assert_eq!(of(30, &[old(), new()]), moves);
+    // It got unready meanwhile, and is ready again.
+    assert_eq!(of(30, &[old(), rolled("b0", 9, Some(28))]), stays(Some(8)));
+    // A third revision, which is not ready for long enough yet.
+    assert_eq!(of(30, &[old(), new(), rolled("c0", 25, Some(26))]), moves);
+    // The clock of its node is ahead.
+    assert_eq!(of(20, &[old(), rolled("b0", 9, Some(90))]), stays(Some(10)));
+    // The pod with it goes: the newest revision at once.
+    let gone = has(rolled("a0", 1, None));
+    let at_once = of(20, &[gone, rolled("a1", 1, Some(2)), new()]);
+    assert_eq!(at_once, moves);
 }
 
 #[test]
