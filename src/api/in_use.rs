@@ -1,7 +1,8 @@
 //! The finalizer that keeps a RedisQuorum while LeaderLocks name it.
 //!
 //! Releases of the operator that watch different namespaces do not see each other's locks, so each set of namespaces has a
-//! finalizer of its own.
+//! finalizer of its own. It also names the release, where that is known: after a change of its namespaces the release
+//! removes the finalizer of those before.
 
 /// What the finalizers of all sets of namespaces begin with.
 const PREFIX: &str = "redlock.dev/in-use-";
@@ -14,19 +15,49 @@ pub(crate) fn scope(namespaces: &[String]) -> String {
     let mut sorted: Vec<&str> = namespaces.iter().map(String::as_str).collect();
     sorted.sort_unstable();
     sorted.dedup();
-    // FNV-1a: the same in every version, and short enough for every name whatever is watched.
-    let hash = sorted
-        .join(",")
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    hash(&sorted.join(","))
+}
+
+/// FNV-1a: the same in every version, and short enough for every name whatever is watched.
+fn hash(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("{hash:016x}")
 }
 
-/// That of the operators that watch these namespaces.
-pub(crate) fn finalizer(namespaces: &[String]) -> String {
-    format!("{PREFIX}{}", scope(namespaces))
+/// The finalizers of one replica's release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InUseFinalizer {
+    /// What those of the release begin with, whatever it watches; none where no release is known.
+    release: Option<String>,
+    /// That of the namespaces that are watched now.
+    pub(crate) own: String,
+}
+
+impl InUseFinalizer {
+    /// Of the replicas with these labels in this namespace, which watch these namespaces.
+    pub(crate) fn new(release: Option<(&str, &str)>, namespaces: &[String]) -> Self {
+        let release = release.map(|(namespace, labels)| {
+            let hash = hash(&format!("{namespace}/{labels}"));
+            format!("{PREFIX}{hash}.")
+        });
+        let own = format!("{}{}", release.as_deref().unwrap_or(PREFIX), scope(namespaces));
+        Self { release, own }
+    }
+
+    /// Whether it is one of the same release for other namespaces.
+    pub(crate) fn is_stale(&self, finalizer: &str) -> bool {
+        let of_release = |release: &String| finalizer.starts_with(release.as_str());
+        finalizer != self.own && self.release.as_ref().is_some_and(of_release)
+    }
+}
+
+/// Whether it is that of a release that watches these namespaces: no two may watch the same.
+pub(crate) fn is_of(finalizer: &str, namespaces: &[String]) -> bool {
+    let name = finalizer.strip_prefix(PREFIX);
+    let scope_of = |name: &str| name.rsplit('.').next() == Some(&scope(namespaces));
+    name.is_some_and(scope_of)
 }
 
 /// Whether it is one of any set of namespaces.
@@ -40,14 +71,30 @@ mod tests {
 
     #[test]
     fn each_set_of_namespaces_has_a_finalizer_of_its_own() {
-        let of = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            finalizer(&names)
-        };
+        let of = |names: &[&str]| InUseFinalizer::new(None, &owned(names)).own;
         assert_eq!(of(&[]), "redlock.dev/in-use-all");
         assert_eq!(of(&[""]), of(&[]));
         assert_eq!(of(&["a", "b"]), of(&["b", "a", "b"]));
         assert_ne!(of(&["a"]), of(&["b"]));
         assert!(is_one(&of(&["a"])) && !is_one("redlock.dev/targets"));
+        assert!(is_of(&of(&["a", "b"]), &owned(&["b", "a"])) && !is_of(&of(&["a"]), &owned(&["b"])));
+        assert!(!is_of("redlock.dev/targets", &[]));
+    }
+
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_release_knows_its_finalizers_of_other_namespaces() {
+        let of = |release, names: &[&str]| InUseFinalizer::new(Some(("redlock", release)), &owned(names));
+        let (before, now) = (of("app=a", &["a"]), of("app=a", &["a", "b"]));
+        assert!(now.is_stale(&before.own) && before.is_stale(&now.own));
+        assert!(!now.is_stale(&now.own));
+        let other = of("app=b", &["a"]);
+        assert!(!now.is_stale(&other.own) && is_of(&other.own, &owned(&["a"])));
+        assert!(!now.is_stale(&InUseFinalizer::new(None, &owned(&["a"])).own));
+        let name = now.own.strip_prefix("redlock.dev/").unwrap();
+        assert!(name.len() <= 63, "{name}");
     }
 }

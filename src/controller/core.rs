@@ -52,14 +52,14 @@ use super::{
     reporter::Scope,
     roll::Origin,
     secrets::{SecretKey, Secrets},
-    siblings::Pods,
+    siblings::{Pods, Siblings},
     status::claims,
     templates::{Read, Reader},
     warden::Report,
     writer::{Item, Writer, Written},
 };
 use crate::{
-    api::{self, LeaderLock, RedisQuorum},
+    api::{LeaderLock, RedisQuorum, in_use::InUseFinalizer},
     clock,
     lease::{ClusterId, HolderIdentity, Moment},
     operator::{
@@ -96,7 +96,7 @@ pub(super) struct Core {
     cluster: ClusterId,
     scope: Scope,
     /// The finalizer of the quorums that locks of this scope name.
-    in_use: String,
+    in_use: InUseFinalizer,
     /// Who is told of quorums that are gone.
     gone: Option<mpsc::UnboundedSender<String>>,
     clients: Clients,
@@ -141,8 +141,9 @@ impl Core {
         fleet: Fleet,
         events: Events,
         inbox: mpsc::Sender<Seen>,
-        (scopes, own_pod): (&[String], &str),
+        (scopes, siblings): (&[String], Option<&Siblings>),
     ) -> Self {
+        let release = siblings.map(|siblings| (&*siblings.namespace, &*siblings.selector));
         let shared = Arc::new(Shared::new(clients.work.clone()));
         let reader = Reader {
             client: clients.work.clone(),
@@ -154,7 +155,7 @@ impl Core {
             identity,
             cluster,
             scope: Scope::of(scopes),
-            in_use: api::in_use::finalizer(scopes),
+            in_use: InUseFinalizer::new(release, scopes),
             gone: None,
             shared,
             reader,
@@ -173,7 +174,7 @@ impl Core {
             touched_later: BTreeSet::new(),
             jobs: Jobs::default(),
             answering: BTreeMap::new(),
-            siblings: Pods::new(own_pod),
+            siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
             asking: siblings::Asking::default(),
             wardens_due: BTreeSet::new(),
             finalizers_due: BTreeSet::new(),
@@ -376,6 +377,7 @@ impl Core {
             gate: Gate::Once(self.needed_quorums()),
             awaited: Vec::new(),
             stopping,
+            finalizer: self.in_use.own.clone(),
         }
     }
 }

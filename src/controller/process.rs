@@ -223,7 +223,6 @@ impl Operator {
             ("writes events", Ok(()))
         });
         let me = (options.identity.clone(), cluster);
-        let own_pod = options.siblings.as_ref().map_or("", |siblings| &siblings.own);
         let core = Core::new(
             me,
             (clients, pace),
@@ -231,7 +230,7 @@ impl Operator {
             fleet,
             events,
             inbox,
-            (&scopes, own_pod),
+            (&scopes, options.siblings.as_ref()),
         );
         Self {
             core,

@@ -75,6 +75,13 @@ impl Round {
         self.silent
     }
 
+    /// Whether a sibling keeps this quorum by this finalizer. One that should have answered may.
+    pub(super) fn needs(&self, quorum: &str, finalizer: &str) -> bool {
+        let uses = |answer: &Answer| answer.quorums.get(quorum).is_some_and(|quorum| quorum.used);
+        let needs = |answer: &Answer| answer.finalizer == finalizer && uses(answer);
+        self.silent || self.answers.iter().any(needs)
+    }
+
     /// The round was about this lock.
     pub(super) fn asked_about(&self, quorum: &str, lock: &LockName) -> bool {
         let locks = self.asked.get(quorum);
@@ -205,10 +212,15 @@ mod tests {
 
     fn answer(identity: &str, majority: bool, lock: LockAnswer) -> Answer {
         let locks = BTreeMap::from([("n/l".to_owned(), lock)]);
-        let quorum = QuorumAnswer { majority, locks };
+        let quorum = QuorumAnswer {
+            majority,
+            used: true,
+            locks,
+        };
         Answer {
             cluster: "here".into(),
             identity: identity.into(),
+            finalizer: "redlock.dev/in-use-all".into(),
             quorums: BTreeMap::from([("q".to_owned(), quorum)]),
         }
     }
@@ -216,6 +228,24 @@ mod tests {
     fn word(answers: Vec<Answer>) -> Option<Word> {
         let round = Round::new(at(100), answers, ("here", "me"));
         round.word("q", &LockName::parse("n/l").unwrap())
+    }
+
+    #[test]
+    fn a_finalizer_is_needed_by_a_sibling_that_uses_the_quorum_or_does_not_answer() {
+        let asked = || Asked::from([("q".to_owned(), BTreeSet::new())]);
+        let round = |answers, silent| Round::new(at(100), answers, ("here", "me")).about(asked(), silent);
+        let sibling = answer("a", true, free(true));
+        let used = round(vec![sibling.clone()], false);
+        assert!(used.needs("q", "redlock.dev/in-use-all"));
+        assert!(!used.needs("q", "redlock.dev/in-use-other") && !used.needs("p", "redlock.dev/in-use-all"));
+        let mut left = sibling;
+        left.quorums.get_mut("q").unwrap().used = false;
+        assert!(!round(vec![left.clone()], false).needs("q", "redlock.dev/in-use-all"));
+        assert!(
+            round(vec![left], true).needs("q", "redlock.dev/in-use-all"),
+            "one is silent"
+        );
+        assert!(!round(Vec::new(), false).needs("q", "redlock.dev/in-use-all"));
     }
 
     #[test]

@@ -42,7 +42,8 @@ impl Siblings {
 /// The other replicas, by their pods. What is not known is none: what no sibling can take is stopped.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    own: String,
+    /// The pod of this replica; none where it is not known which pods are its siblings.
+    own: Option<String>,
     pods: BTreeMap<ObjectKey, Replica>,
     listed: BTreeSet<ObjectKey>,
     listing: bool,
@@ -62,11 +63,16 @@ struct Replica {
 }
 
 impl Pods {
-    pub(super) fn new(own: &str) -> Self {
+    pub(super) fn new(own: Option<&str>) -> Self {
         Self {
-            own: own.to_owned(),
+            own: own.map(str::to_owned),
             ..Self::default()
         }
+    }
+
+    /// Whether this replica follows the others.
+    pub(super) const fn are_followed(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
@@ -114,7 +120,7 @@ impl Pods {
             }
             Observation::Seen(pod) => {
                 let key = ObjectKey::of(pod.as_ref());
-                if key.name == self.own {
+                if self.own.as_ref() == Some(&key.name) {
                     return;
                 }
                 self.listed.insert(key.clone());
@@ -192,7 +198,7 @@ mod tests {
 
     /// So many seconds later.
     fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
-        let mut pods = Pods::new("own");
+        let mut pods = Pods::new(Some("own"));
         let listed = [
             Observation::Restarted,
             seen("own", "True"),
@@ -227,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_replica_is_asked_at_the_address_of_its_pod() {
-        let mut pods = Pods::new("own");
+        let mut pods = Pods::new(Some("own"));
         for observation in [seen("own", "True"), seen("other", "False")] {
             pods.observe(&observation, Moment::default());
         }

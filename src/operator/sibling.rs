@@ -52,6 +52,9 @@ pub(crate) struct Question {
 pub(crate) struct Answer {
     pub(crate) cluster: String,
     pub(crate) identity: String,
+    /// The finalizer of the RedisQuorums that locks of the replica name.
+    #[serde(default)]
+    pub(crate) finalizer: String,
     /// Of the quorums asked about, those in use.
     pub(crate) quorums: BTreeMap<String, QuorumAnswer>,
 }
@@ -60,6 +63,9 @@ pub(crate) struct Answer {
 pub(crate) struct QuorumAnswer {
     /// A majority of the masters votes, the elector answers, and the replica is not shutting down.
     pub(crate) majority: bool,
+    /// The replica contends for locks there, or watches some.
+    #[serde(default)]
+    pub(crate) used: bool,
     /// Of the locks asked about, those that the replica contends for or watches.
     pub(crate) locks: BTreeMap<String, LockAnswer>,
 }
@@ -101,6 +107,7 @@ pub(crate) async fn answer(Shared(state): Shared<Arc<State>>, Json(question): Js
     let answer = Answer {
         cluster: state.cluster.uid().to_owned(),
         identity: state.identity.to_string(),
+        finalizer: in_use.finalizer.clone(),
         quorums,
     };
     Json(answer).into_response()
@@ -127,6 +134,7 @@ async fn answer_quorum(
     };
     QuorumAnswer {
         majority: majority && answers && !stopping,
+        used: !quorum.locks.is_empty(),
         locks: locks.iter().filter_map(known).collect(),
     }
 }
@@ -197,10 +205,12 @@ mod tests {
         let answer = Answer {
             cluster: "u".into(),
             identity: "replica-1".into(),
+            finalizer: "redlock.dev/in-use-all".into(),
             quorums: BTreeMap::from([(
                 "default".into(),
                 QuorumAnswer {
                     majority: true,
+                    used: true,
                     locks: BTreeMap::from([(
                         "billing/report".into(),
                         LockAnswer {

@@ -109,6 +109,8 @@ pub(crate) struct InUse {
     /// Kinds of objects of which the first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
+    /// The finalizer of the RedisQuorums that locks of this process name; empty where there is none.
+    pub(crate) finalizer: String,
 }
 
 impl InUse {
@@ -145,6 +147,11 @@ impl Names {
     pub(crate) fn put(&self, lock: &LockName, named: (String, String)) -> Option<(String, String)> {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         names.insert(lock.clone(), named)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        names.is_empty()
     }
 
     pub(crate) fn remove(&self, lock: &LockName) {

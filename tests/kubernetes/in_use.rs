@@ -1,12 +1,15 @@
 //! A RedisQuorum stays while LeaderLocks name it, and what the values declare comes back.
 
 use std::fs;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::eventually;
+use crate::common::{RedisServer, eventually};
 use crate::fixture::{BOUND, Operator};
-use crate::world::{World, condition};
+use crate::targets::{GATE, Gates, guarded, install, ready_pod};
+use crate::world::{World, condition, quorum_of, throughout};
 
 const FIRST: &str = "  firstStart: Immediate\n";
 
@@ -177,4 +180,103 @@ async fn a_declared_quorum_that_is_deleted_comes_back() {
     );
     world.kubectl(&["apply", "--server-side", "--filename", &definition]);
     comes_back(second).await;
+}
+
+/// Long enough for a replica to ask its siblings several times.
+const STEADY: Duration = Duration::from_secs(3);
+
+/// A replica of a release, with its pod. It watches these namespaces; all, if empty.
+async fn replica(world: &World, name: &str, namespaces: &str) -> Operator {
+    let operator = world
+        .operator_with(name, |command| {
+            command.args(["--pod-selector", "app=redlock"]);
+            command.env("REDLOCK_WATCH_NAMESPACES", namespaces);
+        })
+        .await;
+    ready_pod(world, &operator);
+    operator
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_watches_other_namespaces_removes_the_finalizer_of_those_before() {
+    let world = World::small(3).await;
+    world.kubectl(&["create", "serviceaccount", "default"]);
+    let own = world.namespace.name().to_owned();
+    let other = world.plane.namespace("other").await;
+    world.apply(&world.quorum("default", FIRST));
+    world.apply(&lock(&own, "report"));
+    let mut before = replica(&world, "replica-1", &own).await;
+    has_finalizers(&world, 1).await;
+    let old = finalizers(&world);
+
+    // As in a rolling update: the replica before uses the quorum until it ends.
+    let both = format!("{own},{}", other.name());
+    let _now = replica(&world, "replica-2", &both).await;
+    has_finalizers(&world, 2).await;
+    throughout(STEADY, || assert_eq!(finalizers(&world).len(), 2)).await;
+    before.child.signal(Signal::SIGTERM);
+    assert!(before.child.wait(BOUND).0.success());
+    world.kubectl(&["delete", "pod", "replica-1", "--force"]);
+    has_finalizers(&world, 1).await;
+    assert_ne!(finalizers(&world), old);
+
+    delete(&world);
+    world.kubectl(&["delete", "leaderlock", "report"]);
+    is_gone(&world).await;
+}
+
+/// Writes of finalizers of a quorum that were done.
+fn finalizer_writes(world: &World, quorum: &str) -> usize {
+    let requests = world.requests().into_iter();
+    let writes = requests.filter(|event| {
+        let object = event.object_ref.as_ref();
+        event.verb == "patch"
+            && event.stage == "ResponseComplete"
+            && event
+                .response_status
+                .as_ref()
+                .is_some_and(|status| status.code == 200)
+            && object.is_some_and(|object| {
+                object.resource == "redisquorums" && object.name == quorum && object.subresource.is_empty()
+            })
+    });
+    writes.count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalizer_stays_until_the_last_replica_has_left_the_quorum() {
+    let world = World::small(6).await;
+    world.kubectl(&["create", "serviceaccount", "default"]);
+    install(&world).await;
+    let urls: Vec<String> = world.masters.iter().map(RedisServer::url).collect();
+    world.apply(&quorum_of("default", &urls[..3], FIRST));
+    world.apply(&quorum_of("second", &urls[3..], FIRST));
+    let first = replica(&world, "replica-1", "").await;
+    let gates = Gates::of(&world);
+    world.apply(GATE);
+    world.apply(&guarded("report", "gate").replace("stopSeconds: 1", "stopSeconds: 3"));
+    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
+    first.until_role("report", "Active").await;
+    let second = replica(&world, "replica-2", "").await;
+    second.until_role("report", "Standby").await;
+    has_finalizers(&world, 1).await;
+    assert_eq!(finalizer_writes(&world, "default"), 1);
+
+    // The standby leaves the quorum while the holder stands still, which has not given its lease back.
+    let patch = r#"{"spec": {"quorumRef": {"name": "second"}}}"#;
+    world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", patch]);
+    gates.until("gate", 0).await;
+    first.child.signal(Signal::SIGSTOP);
+    gates.count("gate", 0).await;
+    second.until_role("report", "Active").await;
+    throughout(STEADY, || assert_eq!(finalizers(&world).len(), 1)).await;
+    first.child.signal(Signal::SIGCONT);
+    has_finalizers(&world, 0).await;
+    println!("{} writes of the finalizer", finalizer_writes(&world, "default"));
+    assert_eq!(
+        finalizer_writes(&world, "default"),
+        2,
+        "added once, and removed once"
+    );
 }

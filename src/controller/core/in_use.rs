@@ -1,13 +1,15 @@
 //! A RedisQuorum stays while locks of this operator name it: another one under its name, with other masters, would grant
 //! what is still held on these.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
 
-use super::{Core, Job};
+use super::{Core, Job, siblings::PATIENCE};
 use crate::{
     api::{RedisQuorum, in_use},
     clock,
@@ -15,6 +17,7 @@ use crate::{
         backoff::{self, Backoff},
         object::ObjectKey,
         roll::Origin,
+        said::{Asked, Round},
         writer::Item,
     },
     lease::Moment,
@@ -22,6 +25,8 @@ use crate::{
 };
 
 const MANAGER: &str = "redlock-operator-finalizer";
+/// Siblings that still need a finalizer are asked again at the latest after this.
+const ASKED_AGAIN: Duration = Duration::from_secs(5);
 /// Locks that a message names.
 const NAMED: usize = 5;
 
@@ -48,6 +53,8 @@ struct Use {
     /// A lock names it, or is still contended for on it.
     used: bool,
     guarded: bool,
+    /// The release has a finalizer there for namespaces that it watched before.
+    stale: bool,
     deleted: bool,
     /// There are locks that this version cannot read: they may name it.
     unread: bool,
@@ -57,7 +64,10 @@ struct Use {
 enum Change {
     Nothing,
     Add,
+    /// Those of the release, which no sibling needs.
     Remove,
+    /// The same, but for the own one.
+    RemoveStale,
 }
 
 const fn change(quorum: Use) -> Change {
@@ -71,10 +81,19 @@ const fn change(quorum: Use) -> Change {
         } => Change::Add,
         Use {
             used: false,
-            guarded: true,
+            guarded,
+            stale,
             unread: false,
             ..
-        } => Change::Remove,
+        } if guarded || stale => Change::Remove,
+        // One that is being deleted cannot get the own one any more: the one before keeps it.
+        Use {
+            used: true,
+            guarded: true,
+            stale: true,
+            unread: false,
+            ..
+        } => Change::RemoveStale,
         _ => Change::Nothing,
     }
 }
@@ -107,53 +126,93 @@ impl Core {
         if self.ready.is_none() {
             return;
         }
-        let unread = self.locks.any_unread();
         for name in self.quorums.names() {
-            let used = self.locks.users_of(&name).next().is_some();
             let Some(entry) = self.quorums.get(&name) else {
                 continue;
             };
-            let metadata = &entry.object.metadata;
-            let (deleted, guarded) = (
-                metadata.deletion_timestamp.is_some(),
-                metadata
-                    .finalizers
-                    .iter()
-                    .flatten()
-                    .any(|one| *one == self.in_use),
-            );
-            if deleted {
+            if entry.object.metadata.deletion_timestamp.is_some() {
                 // Which locks name it is in its status.
                 self.writer.push(Item::Quorum(name.clone()));
             }
             if entry.guard.changing || !entry.guard.backoff.is_over(now) {
                 continue;
             }
-            match change(Use {
-                used,
-                guarded,
-                deleted,
-                unread,
-            }) {
+            match self.change_of(&name) {
                 Change::Nothing => {}
-                Change::Add => self.set_guard(&name, true),
-                Change::Remove => self.set_guard(&name, false),
+                Change::Add => {
+                    let own = self.in_use.own.clone();
+                    self.set_guard(&name, true, |finalizers| finalizers.push(own));
+                }
+                Change::Remove | Change::RemoveStale => self.ask_for_uses(&name),
             }
         }
     }
 
-    fn set_guard(&mut self, name: &str, present: bool) {
-        let own = self.in_use.clone();
+    fn change_of(&self, name: &str) -> Change {
+        let Some(entry) = self.quorums.get(name) else {
+            return Change::Nothing;
+        };
+        let metadata = &entry.object.metadata;
+        let has = |wanted: &dyn Fn(&str) -> bool| metadata.finalizers.iter().flatten().any(|one| wanted(one));
+        change(Use {
+            used: self.locks.users_of(name).next().is_some(),
+            guarded: has(&|one| one == self.in_use.own),
+            stale: has(&|one| self.in_use.is_stale(one)),
+            deleted: metadata.deletion_timestamp.is_some(),
+            unread: self.locks.any_unread(),
+        })
+    }
+
+    /// A sibling may still stop what runs under a lock that this replica has left, or watch other namespaces.
+    fn ask_for_uses(&mut self, name: &str) {
+        let question = Asked::from([(name.to_owned(), BTreeSet::new())]);
+        if !self.siblings.are_followed() {
+            return self.on_uses(name, Some(&Round::default()));
+        }
+        let round = self.round(self.siblings.all(), question, PATIENCE);
+        if let Some(entry) = self.quorums.get_mut(name) {
+            entry.guard.changing = true;
+        }
+        let name = name.to_owned();
+        self.jobs.start(Job::Uses(name.clone(), None), async move {
+            Job::Uses(name, Some(round.await))
+        });
+    }
+
+    /// Removes what neither this replica needs nor a sibling.
+    pub(super) fn on_uses(&mut self, name: &str, said: Option<&Round>) {
+        let change = self.change_of(name);
+        let finalizers = self.in_use.clone();
+        let Some(entry) = self.quorums.get_mut(name) else {
+            return;
+        };
+        entry.guard.changing = false;
+        let goes = |one: &String| {
+            let mine = match change {
+                Change::Remove => *one == finalizers.own || finalizers.is_stale(one),
+                Change::RemoveStale => finalizers.is_stale(one),
+                Change::Nothing | Change::Add => false,
+            };
+            mine && said.is_some_and(|said| !said.needs(name, one))
+        };
+        if entry.object.metadata.finalizers.iter().flatten().any(goes) {
+            self.set_guard(name, false, |finalizers| finalizers.retain(|one| !goes(one)));
+        } else if matches!(change, Change::Remove | Change::RemoveStale) {
+            entry
+                .guard
+                .backoff
+                .fail(ASKED_AGAIN, clock::now(), fastrand::f64());
+        }
+    }
+
+    fn set_guard(&mut self, name: &str, present: bool, change: impl FnOnce(&mut Vec<String>)) {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
         entry.guard.changing = true;
         let metadata = &entry.object.metadata;
         let mut finalizers: Vec<String> = metadata.finalizers.clone().unwrap_or_default();
-        finalizers.retain(|one| *one != own);
-        if present {
-            finalizers.push(own);
-        }
+        change(&mut finalizers);
         // With the version: neither another writer's finalizer is lost, nor that of an object made anew is written.
         let patch = json!({
             "metadata": { "resourceVersion": metadata.resource_version, "finalizers": finalizers },
@@ -216,7 +275,7 @@ impl Core {
         let locks: Vec<String> = self.locks.users_of(name).map(ObjectKey::to_string).collect();
         let others = metadata.finalizers.iter().flatten().map(String::as_str);
         let foreign: Vec<&str> = others
-            .filter(|one| in_use::is_one(one) && *one != self.in_use)
+            .filter(|one| in_use::is_one(one) && *one != self.in_use.own && !self.in_use.is_stale(one))
             .collect();
         text(&locks, &foreign)
     }
@@ -273,6 +332,43 @@ mod tests {
                 Change::Remove,
             ),
             ("never used", Use::default(), Change::Nothing),
+            (
+                "used no more, and watched otherwise",
+                Use {
+                    stale: true,
+                    ..Use::default()
+                },
+                Change::Remove,
+            ),
+            (
+                "used, and watched otherwise",
+                Use {
+                    guarded: true,
+                    stale: true,
+                    ..used
+                },
+                Change::RemoveStale,
+            ),
+            (
+                "used, and watched otherwise since it is being deleted",
+                Use {
+                    stale: true,
+                    deleted: true,
+                    ..used
+                },
+                Change::Nothing,
+            ),
+            (
+                "watched otherwise, and used by what cannot be read, or not",
+                Use {
+                    stale: true,
+                    ..Use {
+                        unread: true,
+                        ..guarded
+                    }
+                },
+                Change::Nothing,
+            ),
         ] {
             assert_eq!(change(quorum), wanted, "{what}");
         }

@@ -36,6 +36,8 @@ pub(super) enum Job {
     ),
     /// The finalizer of a quorum.
     Guarded(String, Guarded),
+    /// What the siblings say of the use of a quorum whose finalizer is to be removed; none if the question broke off.
+    Uses(String, Option<Round>),
     Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
     /// An unreadable object that is being deleted, if it is still there; its metadata as seen before, if the read broke
     /// off.
@@ -61,6 +63,7 @@ impl Core {
             Job::Drained(key, purpose, drained) => self.on_drained(&key, purpose, &drained),
             Job::Abstains(key, failover, end) => self.on_abstains(&key, *failover, end),
             Job::Guarded(name, end) => self.on_guarded(&name, end),
+            Job::Uses(name, said) => self.on_uses(&name, said.as_ref()),
             Job::Finalizer(key, end) => self.on_finalizer(&key, end),
             Job::Salvaged(key, object) => self.on_salvaged(&key, object, clock::now()),
             Job::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),

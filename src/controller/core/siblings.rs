@@ -28,7 +28,7 @@ use crate::{
 /// Between two questions to a sibling, while they are needed.
 const EVERY: Duration = Duration::from_millis(400);
 /// A sibling that takes longer has not answered.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 /// The same of the last question: what no sibling takes is stopped.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// An answer is good for so long where it says nothing of its end.
@@ -109,7 +109,7 @@ impl Core {
         self.asking.waiting.insert(key.clone(), name);
     }
 
-    fn round(
+    pub(super) fn round(
         &self,
         addresses: Vec<SocketAddr>,
         quorums: Asked,

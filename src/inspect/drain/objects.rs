@@ -27,8 +27,8 @@ pub(super) struct Objects {
     /// As they are stored: one that this version cannot read has a finalizer, too.
     locks: Vec<Api<DynamicObject>>,
     quorums: Api<DynamicObject>,
-    /// The finalizer of the quorums that these locks name.
-    in_use: String,
+    /// Where the locks are that may name a quorum; everywhere, where none is named.
+    namespaces: Vec<String>,
 }
 
 pub(super) struct Operator {
@@ -69,7 +69,7 @@ impl Objects {
             name: wish.deployment.clone(),
             deployments: Api::namespaced(client.clone(), namespace),
             quorums: Api::all_with(client.clone(), &ApiResource::erase::<RedisQuorum>(&())),
-            in_use: in_use::finalizer(&wish.namespaces),
+            namespaces: wish.namespaces.clone(),
             pods: Api::namespaced(client, namespace),
             locks,
         }
@@ -182,9 +182,12 @@ impl Objects {
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
                 Err(error) => return Err(ClusterError::asked("listing RedisQuorums", None, &error)),
             };
-            for quorum in page.items.iter().filter(|quorum| has(quorum, &self.in_use)) {
+            for quorum in &page.items {
                 let (name, object) = (quorum.name_any(), format!("RedisQuorum {}", quorum.name_any()));
-                remove(&self.quorums, &name, &self.in_use, &object).await?;
+                let finalizers = quorum.metadata.finalizers.iter().flatten();
+                for own in finalizers.filter(|one| in_use::is_of(one, &self.namespaces)) {
+                    remove(&self.quorums, &name, own, &object).await?;
+                }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters.continue_token = Some(token),
