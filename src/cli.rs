@@ -18,6 +18,7 @@ mod man;
 mod operator;
 mod place;
 mod process;
+mod replay;
 mod reseal;
 mod run;
 mod session;
@@ -60,6 +61,8 @@ enum Command {
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
     Install(install::InstallArgs),
+    #[command(hide = true)]
+    Replay(replay::ReplayArgs),
     /// Print the custom resource definitions.
     #[command(after_help = "Example:\n  redlock crd | kubectl apply -f -")]
     Crd,
@@ -88,7 +91,8 @@ pub fn main() -> ExitCode {
         Err(e) => return exit::usage(&e),
     };
     let log = Flush::default();
-    let result = run(cli, called);
+    let result = replay::record().and_then(|()| run(cli, called));
+    redlock_client::trace::flush();
     // Before the message of a failure, which follows the log.
     drop(log);
     match result {
@@ -109,6 +113,7 @@ fn run(cli: Cli, called: Called) -> Result<Exit, Failure> {
         Command::Completion(args) => completion::run(&args, program(), called),
         Command::Install(args) => install::run(&args),
         Command::Man(args) => man::run(&args, program()),
+        Command::Replay(args) => replay::run(&args),
         Command::Operator(args) => block_on(operator::run(*args))?,
         Command::Run(args) => block_on_this_thread(run::run(*args))?,
         Command::Agent(args) => block_on(agent::run(*args))?,

@@ -30,7 +30,8 @@ pub(super) fn run(args: &ManArgs, program: Command) -> Result<Exit, Failure> {
     program.build();
     match (&args.directory, &args.command) {
         (Some(directory), _) => {
-            for command in program.get_subcommands().chain([&program]) {
+            let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+            for command in shown.chain([&program]) {
                 write(command, directory)?;
             }
         }
@@ -88,7 +89,8 @@ fn write(command: &Command, directory: &Path) -> Result<(), Failure> {
 }
 
 fn unknown(name: &str, program: &Command) -> Failure {
-    let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let names: Vec<&str> = shown.map(Command::get_name).collect();
     let message = format!(
         "there is no command {name:?}; the commands are {}",
         names.join(", ")

@@ -41,7 +41,11 @@ pub const LAYERS: &[Layer] = &[
         &["masters"],
         "Redis: connections, scripts, rounds, batches, the seal",
     ),
-    layer("redlock-client", &["clock"], "the one file that reads the clock"),
+    layer(
+        "redlock-client",
+        &["clock", "trace"],
+        "the one file that reads the clock; the file of a trace",
+    ),
     layer(
         "redlock-core",
         &["lease"],

@@ -7,7 +7,9 @@ use std::path::Path;
 use super::source::{ROOT, packages};
 
 /// The decision stays pure as long as no dependency can wait, read a clock or open a connection.
-const CORE_MAY_USE: [&str; 1] = ["thiserror"];
+const CORE_MAY_USE: [&str; 3] = ["serde", "serde_json", "thiserror"];
+/// These turn values into text and back, and only where traces are recorded or replayed.
+const FOR_TRACES: [&str; 2] = ["serde", "serde_json"];
 /// The packages that a program without Kubernetes can use.
 const WITHOUT_KUBERNETES: [&str; 2] = ["redlock-core", "redlock-client"];
 
@@ -31,8 +33,13 @@ fn keys<'a>(manifest: &'a str, table: &str) -> Vec<&'a str> {
 fn the_core_can_do_no_io() {
     let manifest = read("crates/redlock-core/Cargo.toml");
     assert_eq!(keys(&manifest, "dependencies"), CORE_MAY_USE);
-    for table in ["[dependencies.", "[target.", "[build-dependencies", "[features]"] {
+    for table in ["[dependencies.", "[target.", "[build-dependencies"] {
         assert!(!manifest.contains(table), "{table} would add dependencies");
+    }
+    assert_eq!(keys(&manifest, "features"), ["trace"]);
+    for name in FOR_TRACES {
+        let optional = format!("{name} = {{ workspace = true, optional = true }}");
+        assert!(manifest.contains(&optional), "missing: {optional}");
     }
 }
 

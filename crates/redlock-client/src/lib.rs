@@ -3,5 +3,6 @@
 pub mod clock;
 pub mod elector;
 pub mod masters;
+pub mod trace;
 
 use redlock_core as lease;

@@ -27,6 +27,7 @@ impl GrantReply {
 
 /// A lease that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Won {
     pub token: FencingToken,
     pub valid_until: Moment,
@@ -37,6 +38,7 @@ pub struct Won {
 
 /// Why an attempt was lost. Whatever the reason: undo everywhere.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Loss {
     /// Somebody else's lease, a reservation, or a clash: see the view.
     Refused(View),

@@ -9,6 +9,7 @@ use crate::{
 
 /// One request for one lock. Its [`Completion`] carries the same id.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Request {
     pub id: RequestId,
     pub lock: Arc<LockKeys>,
@@ -17,10 +18,12 @@ pub struct Request {
 
 /// Chosen by the caller of the engine. A request whose completion is not needed may share its id with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(pub u64);
 
 /// The command of a [`Request`].
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Command {
     /// A whole attempt: grant, confirm where needed, undo if lost.
     Acquire {
@@ -71,6 +74,26 @@ pub enum Command {
         /// lease. The undo of a lost attempt is not published, or each clash would cause the next one.
         publish: bool,
     },
+}
+
+#[cfg(feature = "trace")]
+impl Command {
+    /// The lease that it creates, keeps or ends.
+    pub(crate) const fn attempt_mut(&mut self) -> Option<&mut Arc<LeaseAttempt>> {
+        match self {
+            Self::Acquire { attempt, .. }
+            | Self::Renew { attempt, .. }
+            | Self::Release { attempt }
+            | Self::Undo { attempt, .. }
+            | Self::Reserve { attempt, .. }
+            | Self::Mark { attempt, .. } => Some(attempt),
+            Self::Observe
+            | Self::Inspect
+            | Self::Break { .. }
+            | Self::Claim { .. }
+            | Self::Slots { .. } => None,
+        }
+    }
 }
 
 /// The result of a [`Command`].
@@ -154,6 +177,7 @@ impl Operation {
 
 /// Which masters a call is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Admission {
     /// Only a master that may vote.
     Voting,

@@ -41,6 +41,7 @@ use crate::{
 
 /// What an engine has to know of its quorum.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     pub size: QuorumSize,
     /// The text of the quorum's [`crate::Fingerprint`].
@@ -57,10 +58,12 @@ pub struct Config {
 
 /// One connection to one master. A later connection to the same master has a greater number; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct ConnectionId(pub u32);
 
 /// One script call of a batch, by which its reply is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransmitId {
     batch: u64,
     pub master: usize,
@@ -84,6 +87,7 @@ pub struct Transmit {
 
 /// What happened. The time of an input is an argument of [`Engine::handle`].
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Input {
     Request(Request),
     /// The result of a transmit, received at the time of the input.

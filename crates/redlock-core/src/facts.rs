@@ -9,6 +9,7 @@ use crate::{
 
 /// A master's own account of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Facts {
     pub run_id: String,
     pub version: String,

@@ -44,6 +44,7 @@ pub enum IdentityError {
 /// A cluster, or what stands for one outside Kubernetes. Two clusters are the same when the whole value is equal;
 /// equal names with different UIDs are a mistake that others report.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClusterId {
     name: Arc<str>,
     uid: Arc<str>,
@@ -97,6 +98,7 @@ impl FromStr for ClusterId {
 
 /// One candidate among all that contend for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct HolderIdentity(Arc<str>);
 
 impl HolderIdentity {
@@ -112,6 +114,7 @@ impl HolderIdentity {
 
 /// The name under which a lock stands on the masters; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockName(Arc<str>);
 
 impl LockName {

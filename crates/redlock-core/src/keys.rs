@@ -6,6 +6,7 @@ use crate::LockName;
 
 /// The keys and the channel under one prefix.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Keyspace {
     prefix: Arc<str>,
     pub meta: Arc<str>,
@@ -72,6 +73,7 @@ impl Keyspace {
 
 /// The keys of one lock, made once.
 #[derive(Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockKeys {
     pub name: LockName,
     pub lease: String,

@@ -19,13 +19,17 @@ const SEVERAL: u32 = u32::MAX;
 ///
 /// Only the engine writes the counters, so they need no locked instruction.
 #[derive(Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseAttempt {
     pub stem: LeaseStem,
     /// The longest that a key of this lease may live.
     pub lifetime: Duration,
+    #[cfg_attr(feature = "trace", serde(skip))]
     sent: [AtomicU32; MAX_MASTERS],
+    #[cfg_attr(feature = "trace", serde(skip))]
     pending: [AtomicU32; MAX_MASTERS],
     /// For whom a majority keeps the lock.
+    #[cfg_attr(feature = "trace", serde(skip))]
     reserved: OnceLock<ClusterId>,
 }
 

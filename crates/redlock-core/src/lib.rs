@@ -25,6 +25,8 @@ pub mod seal;
 pub mod slot;
 pub mod timing;
 pub mod token;
+#[cfg(feature = "trace")]
+pub mod trace;
 pub mod unknown;
 pub mod value;
 pub mod vote;

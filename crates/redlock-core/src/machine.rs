@@ -19,6 +19,7 @@ use super::{Authority, ClusterId, Moment, Timings, planted::Plant};
 
 /// Whether this process takes part in the election of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Participation {
     Contend,
     /// `state: Frozen`: take the lock only from a candidate of the own cluster, or when reserved for it.
@@ -29,6 +30,7 @@ pub enum Participation {
 
 /// What the machine has to know of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Terms {
     pub cluster: ClusterId,
     pub timings: Timings,

@@ -9,6 +9,7 @@ pub const UNDECLARED_DELAY: Duration = Duration::from_secs(40);
 /// The register `delay:<lock>`: how long other clusters wait after an unclean end of the lease with this token. Under one
 /// token the delay only rises, since a late lowering would land after a raise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeclaredDelay {
     pub token: u64,
     pub milliseconds: u64,
@@ -16,6 +17,7 @@ pub struct DeclaredDelay {
 
 /// What a holder writes into the registers of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Mark {
     /// `held:<lock>` and `delay:<lock>`: targets are about to start, or to be adopted.
     Held { delay: Duration },
@@ -25,6 +27,7 @@ pub enum Mark {
 
 /// The registers `held:<lock>` and `clean:<lock>` (tokens; 0 = never written), and `delay:<lock>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Marks {
     pub held: u64,
     pub clean: u64,

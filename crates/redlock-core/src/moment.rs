@@ -9,6 +9,7 @@ use std::{
 ///
 /// Not `std::time::Instant`, which stops while the machine is suspended: a lease goes on running out on the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Moment(u64);
 
 impl Moment {

@@ -4,6 +4,7 @@ use super::{ClusterId, FencingToken, LeaseValue, Moment, Nonce, QuorumSize};
 
 /// What one master shows in the place of a lease that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Obstacle {
     Lease(LeaseValue),
     /// A reservation: a cluster id, or `nobody`.
@@ -24,6 +25,7 @@ impl Obstacle {
 
 /// One master's account of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sighting {
     /// `None`: free.
     pub obstacle: Option<Obstacle>,
@@ -56,6 +58,7 @@ impl Sighting {
 
 /// What the masters show of one lock, in one round. A master without a sighting is unknown.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct View {
     size: QuorumSize,
     seen: Vec<(usize, Sighting)>,

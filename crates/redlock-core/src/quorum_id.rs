@@ -18,6 +18,7 @@ const DIGITS: usize = 32;
 
 /// The random id of a quorum: 32 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct QuorumId(String);
 
 impl QuorumId {

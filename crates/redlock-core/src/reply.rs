@@ -4,10 +4,11 @@ use crate::{DeclaredDelay, LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRe
 
 /// One value of a reply, as RESP transports it. An error of the server is no value: it is an [`Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Value {
     Nil,
     Int(i64),
-    Text(Vec<u8>),
+    Text(#[cfg_attr(feature = "trace", serde(with = "crate::trace::bytes"))] Vec<u8>),
     Array(Vec<Value>),
 }
 
@@ -26,6 +27,7 @@ impl From<u64> for Value {
 
 /// A script's reply: the same beginning in all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Reply {
     pub code: Code,
     /// Microseconds since 1970, by the master.
@@ -36,6 +38,7 @@ pub struct Reply {
 
 /// Whether the script ran, and if not, why it wrote nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Code {
     Ok,
     Unsealed,

@@ -56,6 +56,7 @@ pub struct GivenTimings {
 
 /// The timings of one lock, all rules checked when they come from [`Timings::resolve`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timings {
     pub lease_duration: Duration,
     /// Counted from the start of the last won round: after this long without another the holder steps down.

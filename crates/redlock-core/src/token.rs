@@ -9,6 +9,7 @@ use super::Moment;
 /// Give it to everything that can check it: it is what makes a holder harmless that was paused past its lease.
 /// Redlock alone cannot (Kleppmann, "How to do distributed locking", 2016).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct FencingToken(pub u64);
 
 impl fmt::Display for FencingToken {

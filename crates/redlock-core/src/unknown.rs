@@ -4,6 +4,7 @@ use thiserror::Error;
 
 /// No answer that counts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Unknown {
     #[error("not connected: {0}")]
     NotConnected(String),

@@ -11,7 +11,8 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// 128 fresh random bits: what tells one lease of a holder from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Nonce(pub u128);
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+pub struct Nonce(#[cfg_attr(feature = "trace", serde(with = "crate::trace::hex"))] pub u128);
 
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +25,7 @@ impl fmt::Display for Nonce {
 /// *Mine* means: begins with this. The grant number behind it is not compared, because the reply that carried it
 /// may have been lost; only `confirm` compares the whole text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseStem {
     text: String,
     nonce: Nonce,
@@ -54,6 +56,7 @@ impl LeaseStem {
 
 /// A whole lease value, as read from a master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseValue {
     pub cluster: ClusterId,
     pub identity: HolderIdentity,

@@ -21,6 +21,7 @@ pub enum Verdict {
 
 /// N masters, of which N = 2f+1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct QuorumSize(usize);
 
 impl QuorumSize {

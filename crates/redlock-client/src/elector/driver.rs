@@ -14,9 +14,10 @@ use crate::{
     clock,
     lease::{
         Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, Moment, Round,
-        Terms,
+        Terms, trace::Recorded,
     },
     masters::{self, Call, Closed, Completion, LeaseAttempt, Masters, Notice, Notices},
+    trace,
 };
 use slot::{Slot, outcome};
 
@@ -192,7 +193,8 @@ impl Driver {
 
     fn enter(&mut self, lock: &LockName, terms: Terms) -> Result<(), Closed> {
         let keys = self.masters.lock(lock);
-        let machine = Machine::new(terms, self.masters.size().majority());
+        let majority = self.masters.size().majority();
+        let machine = Recorded::<Machine>::new(lock, terms, majority, trace::current());
         self.next_generation += 1;
         let (slot, standing) = Slot::new(lock.clone(), self.next_generation, keys, machine);
         let place = self.free.pop().unwrap_or_else(|| {

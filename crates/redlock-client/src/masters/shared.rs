@@ -5,16 +5,16 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Config, Engine, Input, Moment};
+use redlock_core::{Config, Engine, Input, Moment, trace::Recorded};
 use tokio::sync::{Notify, watch};
 
-use crate::clock;
+use crate::{clock, trace};
 
 /// Feeds the engine from several tasks. One of them, the driver, carries out what the engine returns.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
-    engine: Mutex<Engine>,
+    engine: Mutex<Recorded<Engine>>,
     /// How often the local clock stepped.
     local_steps: watch::Sender<u64>,
     /// Rings when the engine has something for the driver.
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            engine: Mutex::new(Engine::new(config.clone())),
+            engine: Mutex::new(Recorded::<Engine>::new(config.clone(), trace::current())),
             config,
             local_steps: watch::Sender::new(0),
             wake: Notify::new(),
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Changes the engine and wakes the driver if that leads to anything.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Engine, Moment) -> T) -> T {
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, Moment) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
         let steps = engine.local_steps();

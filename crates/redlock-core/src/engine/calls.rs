@@ -11,6 +11,7 @@ const UNDER_WAY: usize = 256;
 /// A call that may be sent. [`Engine::finish_call`] takes it back with the result.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the engine learns from the result of a call"]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Call {
     pub connection: ConnectionId,
     /// Microseconds of the master's clock; 0, which is too late for every script, before its clock is known.

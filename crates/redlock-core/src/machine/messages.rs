@@ -32,6 +32,7 @@ pub enum Round {
 
 /// How a round ended.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     Won(Won),
     NotWon(Loss),
@@ -52,6 +53,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
     /// The first event, and whenever the time of `SleepUntil` has come.
     TimerFired,
@@ -85,6 +87,7 @@ pub enum Event {
 
 /// What becomes of a lease that is held when its candidate leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Farewell {
     /// Anybody may take it at once.
     #[default]

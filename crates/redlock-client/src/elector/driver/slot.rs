@@ -8,7 +8,7 @@ use crate::{
     clock,
     elector::{AcquireResult, RenewResult, Standing, Watcher},
     lease::{
-        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing,
+        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing, trace::Recorded,
     },
     masters::{Completion, LeaseAttempt, LockKeys},
 };
@@ -17,7 +17,7 @@ pub(super) struct Slot {
     pub(super) lock: LockName,
     pub(super) generation: u64,
     pub(super) keys: Arc<LockKeys>,
-    pub(super) machine: Machine,
+    pub(super) machine: Recorded<Machine>,
     /// Of the last attempt.
     pub(super) attempt: Option<Arc<LeaseAttempt>>,
     pub(super) timer: Option<Moment>,
@@ -33,7 +33,7 @@ impl Slot {
         lock: LockName,
         generation: u64,
         keys: Arc<LockKeys>,
-        machine: Machine,
+        machine: Recorded<Machine>,
     ) -> (Self, watch::Receiver<Standing>) {
         let (standing, receiver) = watch::channel(Standing::new(machine.terms().participation));
         let slot = Self {

@@ -1,0 +1,96 @@
+//! What a call returned, as a trace holds it and a replay compares it.
+
+use std::fmt::Write;
+
+use crate::{
+    Action, Engine, Facts, Moment, Output, Transmit, Unknown,
+    engine::{Call, Finished},
+    script::Arguments,
+    seal::Remembered,
+};
+
+/// With what the master is sent, word for word.
+pub(super) fn polled(output: Option<&Output>, engine: &Engine) -> String {
+    match output {
+        None => idle(engine.next_timeout()),
+        Some(Output::Transmit(transmit)) => transmitted(transmit),
+        Some(Output::Completed {
+            request,
+            lock,
+            won,
+            completion,
+        }) => {
+            let won = won.as_ref().map(|attempt| attempt.stem.as_str());
+            format!("Completed {request:?} {} won {won:?}: {completion:?}", lock.name)
+        }
+        Some(output) => format!("{output:?}"),
+    }
+}
+
+/// Nothing to do before then.
+fn idle(until: Option<Moment>) -> String {
+    until.map_or_else(|| "-".to_owned(), |until| format!("- {}", until.as_nanos()))
+}
+
+fn transmitted(transmit: &Transmit) -> String {
+    let Transmit {
+        id,
+        connection,
+        not_after,
+        deadline,
+        payload,
+        members,
+        stamp,
+    } = transmit;
+    let mut text = Text(format!(
+        "Transmit {id:?} {connection:?} until {} {} {members:?}:",
+        deadline.as_nanos(),
+        payload.operation.name()
+    ));
+    payload.write(&mut text, *not_after, stamp, id.master, members);
+    text.0
+}
+
+struct Text(String);
+
+impl Arguments for Text {
+    fn text(&mut self, text: &str) {
+        let _ = write!(self.0, " {text:?}");
+    }
+
+    fn number(&mut self, number: u64) {
+        let _ = write!(self.0, " {number}");
+    }
+}
+
+pub(super) fn begun(call: &Result<Call, Unknown>) -> String {
+    format!("{call:?}")
+}
+
+pub(super) fn finished(finished: &Finished) -> String {
+    match finished {
+        Finished {
+            reply,
+            doubted: None,
+        } => format!("{reply:?}"),
+        finished => format!("{finished:?}"),
+    }
+}
+
+pub(super) fn recalled(facts: &Facts) -> String {
+    format!("{facts:?}")
+}
+
+/// The id that stays.
+pub(super) fn drawn(engine: &Engine) -> String {
+    format!("{:?}", engine.identity().drawn())
+}
+
+pub(super) fn remembered(remembered: Remembered) -> String {
+    format!("{remembered:?}")
+}
+
+/// None where nothing is to be done.
+pub(super) fn actions(actions: &[Action]) -> Option<String> {
+    (!actions.is_empty()).then(|| format!("{actions:?}"))
+}
