@@ -33,6 +33,8 @@ mod stage;
 mod stray;
 #[path = "chaos/strike.rs"]
 mod strike;
+#[path = "chaos/traces.rs"]
+mod traces;
 #[path = "chaos/wall.rs"]
 mod wall;
 #[path = "chaos/watch.rs"]

@@ -23,6 +23,8 @@ mod program;
 mod signals;
 #[path = "run/terminal.rs"]
 mod terminal;
+#[path = "run/trace.rs"]
+mod trace;
 #[path = "run/waiting.rs"]
 mod waiting;
 #[path = "run/wrapper.rs"]

@@ -38,12 +38,18 @@ impl Places {
         self.folder.join("records")
     }
 
+    /// What each process was given and decided, a file each.
+    pub fn traces(&self) -> PathBuf {
+        self.folder.join("traces")
+    }
+
     fn password_file(&self) -> PathBuf {
         self.folder.join("password")
     }
 
     pub fn prepare(&self) {
         fs::create_dir(self.records()).unwrap();
+        fs::create_dir(self.traces()).unwrap();
         fs::write(self.password_file(), PASSWORD).unwrap();
     }
 }
@@ -91,6 +97,7 @@ impl Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
         crate::common::forget_variables(&mut command);
         command.env_remove("RUST_LOG");
+        command.env("REDLOCK_TRACE", places.traces().join(&who));
         let listener = if self.index < OPERATORS.len() {
             let port = free_port();
             self.operator(&mut command, places, port);

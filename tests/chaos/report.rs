@@ -49,6 +49,7 @@ impl<'a> Report<'a> {
         wrongs.extend(unfenced.map(|lock| format!("{lock}: the resource let a smaller token in")));
         wrongs.extend(self.seen.ended.iter().cloned());
         wrongs.extend(self.played.not_held.iter().cloned());
+        wrongs.extend(self.seen.traces.wrong());
         let never = Kind::ALL
             .into_iter()
             .filter(|kind| !self.played.faults.contains_key(kind));
@@ -74,6 +75,7 @@ impl<'a> Report<'a> {
         for (name, text) in files {
             fs::write(folder.join(name), text).unwrap();
         }
+        self.seen.traces.keep(&folder);
         folder
     }
 }
@@ -157,6 +159,7 @@ impl fmt::Display for Report<'_> {
         for (what, value) in lines {
             writeln!(f, "  {what:<46} {value:>6}")?;
         }
+        writeln!(f, "\nreplay: {}", self.seen.traces)?;
         writeln!(f, "\nagain: {}", self.plan.again())
     }
 }

@@ -14,6 +14,7 @@ use crate::common::{Mode, Persistence, Proxy, RedisServer, Resource, ServerOptio
 use crate::naive::Refused;
 use crate::process::{Log, PASSWORD, Places, Process, STRAY_PREFIX, USER};
 use crate::program::{redlock, urls};
+use crate::traces::Traces;
 use crate::wall::Wall;
 use crate::watch::Watch;
 use crate::work;
@@ -57,6 +58,7 @@ pub struct Seen {
     pub up: Vec<(Moment, Moment)>,
     /// Processes that ended, and nobody had made them.
     pub ended: Vec<String>,
+    pub traces: Traces,
 }
 
 /// The line of docs/redis-acl.md, as a server is told it while it runs.
@@ -222,6 +224,7 @@ impl Stage {
             !tokens.is_sorted()
         };
         Seen {
+            traces: Traces::replay(&self.places.traces()),
             claims,
             logs: std::mem::take(&mut self.logs),
             refused: refused + self.refused.load(Ordering::Relaxed),

@@ -1,7 +1,7 @@
 //! Writes what the engines and the machines of this process are given and return into a file, for a replay.
 //!
-//! Off unless the process asks for it. Passwords, usernames and certificates are no input of an engine or of a machine, so
-//! none is in a trace.
+//! Off unless the process asks for it. Passwords and certificates are no input of an engine or of a machine: none is in a
+//! trace.
 
 use std::{
     fs::{File, OpenOptions},

@@ -87,11 +87,9 @@ impl Command {
             | Self::Undo { attempt, .. }
             | Self::Reserve { attempt, .. }
             | Self::Mark { attempt, .. } => Some(attempt),
-            Self::Observe
-            | Self::Inspect
-            | Self::Break { .. }
-            | Self::Claim { .. }
-            | Self::Slots { .. } => None,
+            Self::Observe | Self::Inspect | Self::Break { .. } | Self::Claim { .. } | Self::Slots { .. } => {
+                None
+            }
         }
     }
 }

@@ -6,9 +6,9 @@
 
 mod recorded;
 mod replay;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::{
     fmt,

@@ -194,11 +194,9 @@ fn call(
             admission,
             timeout,
         } => Some(text::begun(&engine.begin_call(master, admission, timeout, now))),
-        Step::FinishCall {
-            master,
-            call,
-            result,
-        } => Some(text::finished(&engine.finish_call(master, &call, result, now))),
+        Step::FinishCall { master, call, result } => {
+            Some(text::finished(&engine.finish_call(master, &call, result, now)))
+        }
         Step::RecallRetirement {
             master,
             call,
@@ -211,9 +209,7 @@ fn call(
             engine.set_drawn(id);
             Some(text::drawn(engine))
         }
-        Step::Remember { token, unix_time } => {
-            Some(text::remembered(engine.remember(token, unix_time)))
-        }
+        Step::Remember { token, unix_time } => Some(text::remembered(engine.remember(token, unix_time))),
         // Not of an engine.
         Step::Engine(_) | Step::Machine { .. } | Step::Event { .. } | Step::End => None,
     }

@@ -69,10 +69,7 @@ pub(super) fn begun(call: &Result<Call, Unknown>) -> String {
 
 pub(super) fn finished(finished: &Finished) -> String {
     match finished {
-        Finished {
-            reply,
-            doubted: None,
-        } => format!("{reply:?}"),
+        Finished { reply, doubted: None } => format!("{reply:?}"),
         finished => format!("{finished:?}"),
     }
 }

@@ -8,7 +8,8 @@ use crate::{
     clock,
     elector::{AcquireResult, RenewResult, Standing, Watcher},
     lease::{
-        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing, trace::Recorded,
+        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing,
+        trace::Recorded,
     },
     masters::{Completion, LeaseAttempt, LockKeys},
 };
