@@ -146,7 +146,7 @@ async fn label_goes_ahead_of_a_rollout_of_a_deployment() {
     let _operator = world.operator("replica-1").await;
     world.apply(&labelling("web", "", SELECTOR));
     let (mut moves, mut gaps) = (Vec::new(), Vec::new());
-    for _ in 0..rollouts {
+    for rollout in 0..rollouts {
         world.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]);
         world
             .lock_status("web", "is settled", |status| {
@@ -154,7 +154,11 @@ async fn label_goes_ahead_of_a_rollout_of_a_deployment() {
             })
             .await;
         let began = Instant::now();
-        world.kubectl(&["rollout", "restart", "deployment/web"]);
+        // As `rollout restart` does, which refuses a second restart within a second.
+        let again = format!(
+            r#"{{"spec":{{"template":{{"metadata":{{"annotations":{{"restarted":"{rollout}"}}}}}}}}}}"#
+        );
+        world.kubectl(&["patch", "deployment/web", "--patch", &again]);
         world.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]);
         let newest = newest_revision(&web).await;
         eventually(BOUND, "a pod of the newest revision has the label", async || {
