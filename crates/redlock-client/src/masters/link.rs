@@ -16,9 +16,10 @@ use std::{
 use redis::{Cmd, PushInfo, aio::MultiplexedConnection};
 use redlock_core::{
     Admission, ConnectionId, Facts, Ineligible, Keyspace, Moment, QuorumId, Reply, Transmit, Unknown,
-    engine::Call, script::Script,
+    engine::Call, reply::Value, script::Script,
 };
 use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::convert::Packed;
 #[cfg(test)]
@@ -99,6 +100,8 @@ struct State {
     connection: u32,
     /// Of the connection in `open`, which took the place of another one while that was listened to.
     handed_over: Option<Pushes>,
+    /// Connections that were replaced, and until when a request on them may be waited for.
+    former: Vec<(Moment, CancellationToken)>,
     /// Why the connection still stands under earlier credentials or certificates.
     not_renewed: Option<Unknown>,
     /// Of the scripts on the present connection.
@@ -113,8 +116,20 @@ struct Open {
     id: ConnectionId,
     /// Of the dial that it was opened by.
     version: u32,
+    /// Cancelled when the connection is given up. The client library keeps a connection for as long as a request waits for
+    /// it, and a server that swallows requests would keep it for ever.
+    closed: CancellationToken,
     /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
     ran: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+impl State {
+    fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.closed.cancel();
+        }
+        self.former.drain(..).for_each(|(_, closed)| closed.cancel());
+    }
 }
 
 impl std::fmt::Debug for Open {
@@ -184,6 +199,7 @@ impl Link {
                 open: None,
                 connection: 0,
                 handed_over: None,
+                former: Vec::new(),
                 not_renewed: None,
                 refusals: Refusals::default(),
                 sealing: None,
@@ -286,7 +302,10 @@ impl Link {
                 };
             }
         };
-        let sending = self.send(call.connection, script, |command| fill(command, call.not_after));
+        let until = received + deadline;
+        let sending = self.send((call.connection, until), script, |command| {
+            fill(command, call.not_after)
+        });
         let result = tokio::time::timeout(deadline, sending).await;
         let result = result.unwrap_or(Err(Unknown::TimedOut(deadline.as_millis())));
         self.shared.update(|engine, received| Exchange {
@@ -301,51 +320,70 @@ impl Link {
         let Transmit {
             connection,
             not_after,
+            deadline,
             payload,
             members,
             stamp,
             ..
         } = transmit;
-        self.send(*connection, payload.script(), |command| {
+        self.send((*connection, *deadline), payload.script(), |command| {
             payload.write(&mut Packed(command), *not_after, stamp, self.index, members);
         })
         .await
     }
 
+    /// Waits for the reply until the connection is closed.
     async fn send(
         &self,
-        connection: ConnectionId,
+        (connection, deadline): (ConnectionId, Moment),
         script: &'static Script,
         fill: impl Fn(&mut Cmd),
     ) -> Result<Reply, Unknown> {
+        let closed = || Unknown::NotConnected("the connection was closed".into());
         let open = self.state().open.clone().filter(|open| open.id == connection);
         let Some(mut open) = open else {
-            return Err(Unknown::NotConnected("the connection was closed".into()));
+            return Err(closed());
         };
-        let command = |verb: &str, body: &str| {
-            let mut command = redis::cmd(verb);
-            command.arg(body);
-            fill(&mut command);
-            command
-        };
-        let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
-        let (verb, body) = scripts::call(script, ran().contains(script.name));
-        let first = command(verb, body);
-        let reply = convert::value(open.connection.clone().send_packed_command(&first).await);
-        if reply.is_ok() {
-            ran().insert(script.name);
-        }
-        let reply = match reply {
-            // The same attempt: only this master had forgotten the script.
-            Err(unknown) if unknown.is_no_script() => convert::value(
-                open.connection
-                    .send_packed_command(&command("EVAL", &script.source))
-                    .await,
-            ),
-            reply => reply,
+        let end = open.closed.clone();
+        let reply = tokio::select! {
+            biased;
+            reply = run(&mut open, deadline, script, fill) => reply,
+            () = end.cancelled() => return Err(closed()),
         };
         let reply = reply.map_err(|unknown| permission::explained(unknown, Some(script), &self.keys));
         self.state().refusals.note(script, &reply);
         reply.and_then(Reply::parse)
+    }
+}
+
+/// Runs a script on a connection.
+async fn run(
+    open: &mut Open,
+    deadline: Moment,
+    script: &'static Script,
+    fill: impl Fn(&mut Cmd),
+) -> Result<Value, Unknown> {
+    let command = |verb: &str, body: &str| {
+        let mut command = redis::cmd(verb);
+        command.arg(body);
+        fill(&mut command);
+        command
+    };
+    let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
+    let (verb, body) = scripts::call(script, ran().contains(script.name));
+    let first = command(verb, body);
+    let reply = convert::value(open.connection.clone().send_packed_command(&first).await);
+    if reply.is_ok() {
+        ran().insert(script.name);
+    }
+    match reply {
+        // The same attempt: only this master had forgotten the script. After the deadline the clean-up of the attempt may
+        // be on its way, and must stay behind all of it.
+        Err(unknown) if unknown.is_no_script() && clock::now() < deadline => convert::value(
+            open.connection
+                .send_packed_command(&command("EVAL", &script.source))
+                .await,
+        ),
+        reply => reply,
     }
 }

@@ -10,6 +10,8 @@ use tokio::{
 };
 
 use super::{Link, Open, Pushes, URL_CHANGED, convert};
+use tokio_util::sync::CancellationToken;
+
 use crate::masters::permission::{self, Refusals};
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
@@ -148,6 +150,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
         connection,
         id,
         version: dial.version,
+        closed: CancellationToken::new(),
         ran: Arc::default(),
     });
     link.shared.handle(Input::Connected {
@@ -163,6 +166,7 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes, trouble: &mut Opt
     let mut useful = false;
     let mut subscribed = false;
     loop {
+        link.close_former();
         match link.look_on().await {
             Ok((connection, facts)) => {
                 useful = true;

@@ -108,13 +108,12 @@ impl Link {
             version: state.dial.version + 1,
             server: state.dial.server + 1,
         };
-        let old = state.open.take();
+        state.close();
         state.handed_over = None;
         state.not_renewed = None;
         state.sealing = None;
         self.shared.handle(Input::ServerChanged { master: self.index });
         drop(state);
-        drop(old);
         self.switched.notify_one();
     }
 
@@ -151,6 +150,10 @@ impl Link {
         state.connection += 1;
         let id = ConnectionId(state.connection);
         let old = state.open.replace(Open { id, ..new });
+        if let Some(old) = old {
+            let (now, timeout) = self.shared.read(|engine, now| (now, engine.longest_timeout()));
+            state.former.push((now + timeout, old.closed));
+        }
         state.handed_over = Some(pushes);
         state.not_renewed = None;
         self.shared.handle(Input::Replaced {
@@ -159,9 +162,23 @@ impl Link {
             facts,
         });
         drop(state);
-        drop(old);
         self.switched.notify_one();
         true
+    }
+
+    /// Closes connections that were replaced, once nothing that was sent on them is waited for.
+    pub(super) fn close_former(&self) {
+        let mut state = self.state();
+        if !state.former.is_empty() {
+            let now = self.shared.read(|_, now| now);
+            state.former.retain(|(until, closed)| {
+                let over = *until <= now;
+                if over {
+                    closed.cancel();
+                }
+                !over
+            });
+        }
     }
 
     fn not_renewed(&self, unknown: Unknown) {
@@ -181,7 +198,7 @@ impl Link {
         let mut state = self.state();
         let pushes = state.handed_over.take();
         if pushes.is_none() {
-            state.open = None;
+            state.close();
             state.not_renewed = None;
             self.shared.handle(Input::Disconnected { master: self.index });
         }
