@@ -1,7 +1,7 @@
 //! `make bench`: the protocol beside a floor in the same run, on five real masters of this machine.
 //!
 //! The floor does the round trips and nothing else: SET NX PX and EVALSHA to five masters at once, done when three
-//! have answered. Rounds of floor and protocol alternate, so that both meet the same noise.
+//! have answered. rslock runs beside both. Rounds of all three alternate, so that they meet the same noise.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,10 +17,18 @@
     reason = "numbers for people; a program of several files"
 )]
 
+#[path = "lease/contestant.rs"]
+mod contestant;
 #[path = "lease/floor.rs"]
 mod floor;
+#[path = "lease/goals.rs"]
+mod goals;
+#[path = "lease/idle.rs"]
+mod idle;
 #[path = "lease/many.rs"]
 mod many;
+#[path = "lease/script.rs"]
+mod script;
 #[path = "lease/setup.rs"]
 mod setup;
 #[path = "lease/single.rs"]
@@ -45,21 +53,29 @@ fn main() {
     let measured = async move {
         println!("{}", stats::machine());
         let quorum = setup::Quorum::start(5).await;
+        let mut goals = goals::Goals::default();
+        if wanted("scripts") {
+            script::run(&quorum, &mut goals).await;
+        }
         if wanted("single") {
-            single::run(&quorum).await;
+            single::run(&quorum, &mut goals).await;
         }
         if wanted("tasks") {
-            many::tasks(&quorum).await;
+            many::tasks(&quorum, &mut goals).await;
         }
         if wanted("leases") {
-            many::leases(&quorum).await;
+            many::leases(&quorum, &mut goals).await;
+        }
+        if wanted("idle") {
+            idle::run(&quorum, &mut goals).await;
         }
         if wanted("takeover") {
-            takeover::run(&quorum).await;
+            takeover::run(&quorum, &mut goals).await;
         }
         if wanted("hung") {
-            single::hung(&quorum).await;
+            single::hung(&quorum, &mut goals).await;
         }
+        goals.print();
         quorum.close().await;
     };
     runtime.block_on(async { tokio::spawn(measured).await.unwrap() });

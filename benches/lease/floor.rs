@@ -5,17 +5,11 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Value, aio::MultiplexedConnection};
 
-const RELEASE: &str =
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
-const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
+use crate::script;
 
-/// The protocol's own renewal, with all its checks.
-const FULL_RENEW: &str = concat!(
-    include_str!("../../crates/redlock-core/src/scripts/fields_none.lua"),
-    include_str!("../../crates/redlock-core/src/scripts/preamble.lua"),
-    include_str!("../../crates/redlock-core/src/scripts/obstacle.lua"),
-    include_str!("../../crates/redlock-core/src/scripts/renew.lua"),
-);
+pub const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+pub const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
 
 #[derive(Clone)]
 pub struct Floor {
@@ -37,24 +31,9 @@ impl Floor {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
                 .unwrap();
-            release = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(RELEASE)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
-            renew = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(RENEW)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
-            full_renew = redis::cmd("SCRIPT")
-                .arg("LOAD")
-                .arg(FULL_RENEW)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
+            release = script::load(RELEASE, &mut connection).await;
+            renew = script::load(RENEW, &mut connection).await;
+            full_renew = script::load(script::RENEW, &mut connection).await;
             connections.push(connection);
         }
         Self {
@@ -104,19 +83,9 @@ impl Floor {
     }
 
     /// What the masters do for a renewal of the protocol, without what this process does for it.
-    pub async fn full_renew(&self, fingerprint: &str, name: &str, stem: &str) {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.full_renew).arg(3).arg("redlock:meta");
-        command
-            .arg(format!("redlock:lease:{name}"))
-            .arg(format!("redlock:reserved:{name}"));
-        command
-            .arg(u64::MAX >> 11)
-            .arg(fingerprint)
-            .arg("local/local")
-            .arg(stem)
-            .arg(1)
-            .arg(15_000);
+    pub async fn full_renew(&self, stamp: &str, name: &str, stem: &str) {
+        let arguments = ["local/local", stem, "1", "15000"];
+        let command = script::call(&self.full_renew, stamp, name, &arguments);
         assert!(self.round(&command).await > self.connections.len() / 2);
     }
 }

@@ -5,15 +5,20 @@ use std::time::{Duration, Instant};
 use redlock::masters::{Acquired, Masters, Renewal};
 
 use crate::{
+    contestant::Rslock,
     floor::Floor,
+    goals::{Goal, Goals},
+    script,
     setup::{Quorum, holder, lock},
-    stats::{Stats, ratio},
+    stats::Stats,
 };
 
 const LEASE: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 4_000;
 /// Every round of one kind is followed by one of the other.
 const WARM_UP: usize = 400;
+/// One ratio each: their spread is the noise of the machine.
+const BLOCK: usize = 400;
 
 async fn cycle(masters: &Masters, name: &str) -> (Duration, Duration) {
     let started = Instant::now();
@@ -46,17 +51,59 @@ async fn floor_cycle(floor: &Floor, key: &str) -> (Duration, Duration) {
     (acquired + releasing.elapsed(), renewed)
 }
 
-pub async fn run(quorum: &Quorum) {
-    println!("\n## one caller, {ROUNDS} rounds, protocol and floor alternate");
-    let floor = Floor::connect(&quorum.servers.urls()).await;
-    let (mut ours, mut theirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
-    let fingerprint = quorum.masters.fingerprint().to_string();
+async fn rslock_cycle(rslock: &Rslock, key: &str) -> (Duration, Duration) {
+    let started = Instant::now();
+    let lock = rslock.acquire(key, LEASE).await;
+    let acquired = started.elapsed();
+    let renewing = Instant::now();
+    rslock.renew(&lock, LEASE).await;
+    let renewed = renewing.elapsed();
+    let releasing = Instant::now();
+    rslock.release(&lock).await;
+    (acquired + releasing.elapsed(), renewed)
+}
+
+/// Acquire and release, and renew, of each round.
+#[derive(Default)]
+struct Rounds {
+    acquire: Vec<Duration>,
+    renew: Vec<Duration>,
+}
+
+impl Rounds {
+    fn push(&mut self, (acquire, renew): (Duration, Duration)) {
+        self.acquire.push(acquire);
+        self.renew.push(renew);
+    }
+
+    fn line(&self, what: &str) {
+        Stats::of(&self.acquire).line(&format!("{what}: acquire + release"));
+        Stats::of(&self.renew).line(&format!("{what}: renew"));
+    }
+}
+
+/// The ratios of the medians, block by block.
+fn ratios(ours: &[Duration], theirs: &[Duration]) -> Vec<f64> {
+    let median = |block: &[Duration]| Stats::of(block).quantile(0.5);
+    let blocks = ours.chunks(BLOCK).zip(theirs.chunks(BLOCK));
+    blocks
+        .map(|(ours, theirs)| median(ours) / median(theirs))
+        .collect()
+}
+
+pub async fn run(quorum: &Quorum, goals: &mut Goals) {
+    println!("\n## one caller, {ROUNDS} rounds, protocol, rslock and floor alternate");
+    let urls = quorum.servers.urls();
+    let (floor, rslock) = (Floor::connect(&urls).await, Rslock::connect(&urls).await);
+    let (mut ours, mut theirs, mut of_rslock) = (Rounds::default(), Rounds::default(), Rounds::default());
+    let mut scripts = Vec::new();
+    let fingerprint = script::stamp(quorum).await;
     let stem = "1|local|local|bench|fedcba9876543210fedcba9876543210|";
     for round in 0..ROUNDS + WARM_UP {
         // A new name each time: the replies of the two slowest masters may still be on their way.
         let a = cycle(&quorum.masters, &format!("bench/{round}")).await;
         let b = floor_cycle(&floor, &format!("floor:{round}")).await;
-        // Always put back first: the key is healed, so that each round finds it.
+        let c = rslock_cycle(&rslock, &format!("rslock:{round}")).await;
         let bare = Instant::now();
         floor.full_renew(&fingerprint, "bench/bare", stem).await;
         let bare = bare.elapsed();
@@ -64,47 +111,60 @@ pub async fn run(quorum: &Quorum) {
             scripts.push(bare);
             ours.push(a);
             theirs.push(b);
+            of_rslock.push(c);
         }
     }
-    let stats = |all: &[(Duration, Duration)], pick: fn(&(Duration, Duration)) -> Duration| {
-        Stats::of(&all.iter().map(pick).collect::<Vec<_>>())
-    };
-    let (acquire, floor_acquire) = (stats(&ours, |c| c.0), stats(&theirs, |c| c.0));
-    let (renew, floor_renew) = (stats(&ours, |c| c.1), stats(&theirs, |c| c.1));
-    floor_acquire.line("floor: acquire + release");
-    acquire.line("acquire + release");
-    floor_renew.line("floor: renew");
+    theirs.line("floor");
+    of_rslock.line("rslock");
     Stats::of(&scripts).line("the protocol's script on the floor's connections");
-    renew.line("renew");
-    ratio(
-        "acquire + release, medians",
-        acquire.quantile(0.5),
-        floor_acquire.quantile(0.5),
-        "≤ 1.15",
+    ours.line("protocol");
+    let of_floor = "× the floor";
+    let acquire = ratios(&ours.acquire, &theirs.acquire);
+    goals.add(
+        "acquire + release, one caller",
+        &acquire,
+        of_floor,
+        Goal::AtMost(1.25),
     );
-    ratio(
-        "renew, medians",
-        renew.quantile(0.5),
-        floor_renew.quantile(0.5),
-        "≤ 1.15",
+    let acquire = ratios(&ours.acquire, &of_rslock.acquire);
+    goals.add(
+        "acquire + release, one caller",
+        &acquire,
+        "× rslock",
+        Goal::AtMost(1.0),
     );
+    let renew = ratios(&ours.renew, &theirs.renew);
+    goals.add("renew, one caller", &renew, of_floor, Goal::AtMost(1.2));
+    let renew = ratios(&ours.renew, &of_rslock.renew);
+    goals.add("renew, one caller", &renew, "× rslock", Goal::AtMost(1.0));
 }
 
 /// The same with one of the five masters stopped.
-pub async fn hung(quorum: &Quorum) {
+pub async fn hung(quorum: &Quorum, goals: &mut Goals) {
     const TRIALS: usize = 1_000;
     println!("\n## one of five masters hung (SIGSTOP), {TRIALS} rounds each");
     let measure = async |label: &str| {
-        let mut rounds = Vec::new();
+        let mut rounds = Rounds::default();
         for round in 0..TRIALS {
             rounds.push(cycle(&quorum.masters, &format!("hung/{label}/{round}")).await);
         }
-        Stats::of(&rounds.iter().map(|c| c.0).collect::<Vec<_>>())
-            .line(&format!("acquire + release, {label}"));
-        Stats::of(&rounds.iter().map(|c| c.1).collect::<Vec<_>>()).line(&format!("renew, {label}"));
+        rounds.line(label);
+        rounds
     };
-    measure("all-answer").await;
+    let all = measure("all-answer").await;
     quorum.servers[0].pause().unwrap();
-    measure("one-hung").await;
+    let hung = measure("one-hung").await;
     quorum.servers[0].resume().unwrap();
+    let (acquire, renew) = (
+        ratios(&hung.acquire, &all.acquire),
+        ratios(&hung.renew, &all.renew),
+    );
+    let unit = "× all answer";
+    goals.add(
+        "acquire + release, one master hung",
+        &acquire,
+        unit,
+        Goal::AtMost(1.1),
+    );
+    goals.add("renew, one master hung", &renew, unit, Goal::AtMost(1.1));
 }

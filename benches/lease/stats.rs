@@ -6,12 +6,19 @@ pub struct Stats(Vec<f64>);
 
 impl Stats {
     pub fn of(samples: &[Duration]) -> Self {
-        let mut micros: Vec<f64> = samples.iter().map(|d| d.as_secs_f64() * 1e6).collect();
-        micros.sort_by(f64::total_cmp);
-        Self(micros)
+        Self::of_numbers(samples.iter().map(|d| d.as_secs_f64() * 1e6).collect())
     }
 
-    /// In microseconds.
+    pub fn of_numbers(mut numbers: Vec<f64>) -> Self {
+        numbers.sort_by(f64::total_cmp);
+        Self(numbers)
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Of durations: in microseconds.
     pub fn quantile(&self, q: f64) -> f64 {
         let index = ((self.0.len() as f64 - 1.0) * q).round() as usize;
         self.0.get(index).copied().unwrap_or(f64::NAN)
@@ -26,10 +33,6 @@ impl Stats {
             self.0.len()
         );
     }
-}
-
-pub fn ratio(what: &str, ours: f64, floor: f64, goal: &str) {
-    println!("{what:<44} {:>6.3} × the floor (goal {goal})", ours / floor);
 }
 
 pub fn machine() -> String {
@@ -58,4 +61,10 @@ pub fn cpu_time() -> Duration {
         Duration::from_micros(t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64)
     };
     seconds(usage.user_time()) + seconds(usage.system_time())
+}
+
+/// CPU time of the main thread of another process.
+pub fn cpu_time_of(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }

@@ -1,0 +1,86 @@
+//! Many processes with one lock each, and what they cost a master while nothing happens.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redlock::{
+    clock,
+    elector::{Elector, Silent},
+    lease::{ClusterId, Participation, Terms, Timings},
+};
+
+use crate::{
+    goals::{Goal, Goals},
+    setup::{Quorum, eventually_voting, holder, lock, open},
+    stats::{Stats, cpu_time_of},
+};
+
+/// As many sets of connections in this process: to a master, each is a process of its own.
+const PROCESSES: usize = 100;
+/// What the figure is for. The load of a master grows in proportion: nothing is shared between processes.
+const OF: usize = 1_000;
+const SPAN: Duration = Duration::from_secs(10);
+const SPANS: usize = 3;
+
+pub async fn run(quorum: &Quorum, goals: &mut Goals) {
+    println!(
+        "\n## {PROCESSES} processes that hold one lock each, {SPANS} spans of {} s",
+        SPAN.as_secs()
+    );
+    let timings = Timings::derive(Duration::ZERO);
+    let mut processes = Vec::new();
+    for number in 0..PROCESSES {
+        let (masters, notices, tasks) = open(&quorum.servers);
+        eventually_voting(&masters, 5).await;
+        let (elector, task) = Elector::start(masters, notices, holder("idle"), Arc::new(Silent));
+        let name = lock(&format!("idle/{number}"));
+        let terms = Terms {
+            cluster: ClusterId::default(),
+            timings,
+            participation: Participation::Contend,
+            ordered_delay: Duration::ZERO,
+            guards: false,
+            siblings_first: false,
+        };
+        elector.put(name.clone(), terms);
+        let mut standing = elector.watch(&name).unwrap();
+        standing
+            .wait_for(|s| s.authority_at(clock::now()).is_some())
+            .await
+            .unwrap();
+        processes.push((elector, task, tasks));
+    }
+    tokio::time::sleep(timings.renew_interval() * 2).await;
+    let ids: Vec<u32> = quorum.servers.iter().map(|s| s.pid().unwrap()).collect();
+    let mut shares = Vec::new();
+    for _ in 0..SPANS {
+        let before: Vec<_> = ids.iter().map(|id| cpu_time_of(*id)).collect();
+        let began = Instant::now();
+        tokio::time::sleep(SPAN).await;
+        let seconds = began.elapsed().as_secs_f64();
+        let used = ids
+            .iter()
+            .zip(before)
+            .map(|(id, before)| cpu_time_of(*id) - before);
+        shares.extend(used.map(|cpu| cpu.as_secs_f64() / seconds * 100.0));
+    }
+    let stats = Stats::of_numbers(shares.clone());
+    println!(
+        "CPU of one master      {:>10.2} % of a core, median; least {:.2} %",
+        stats.quantile(0.5),
+        stats.quantile(0.0)
+    );
+    let scaled: Vec<f64> = shares
+        .iter()
+        .map(|share| share * (OF / PROCESSES) as f64)
+        .collect();
+    let what = format!("CPU of one master for {OF} such processes, from {PROCESSES}");
+    goals.add(&what, &scaled, "% of a core", Goal::AtMost(8.0));
+    for (elector, task, tasks) in processes {
+        elector.shut_down(Default::default());
+        task.await.unwrap().unwrap();
+        tasks.close().await;
+    }
+}
