@@ -26,6 +26,8 @@ mod model;
 #[allow(dead_code, reason = "the simulation has more of them")]
 #[path = "../crates/redlock-core/tests/core/plant.rs"]
 mod plant;
+#[path = "redis/process.rs"]
+mod process;
 #[path = "redis/proxy.rs"]
 mod proxy;
 #[allow(dead_code, reason = "the simulation uses more of it")]

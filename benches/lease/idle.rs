@@ -13,7 +13,7 @@ use redlock::{
 
 use crate::{
     goals::{Goal, Goals},
-    setup::{Quorum, eventually_voting, holder, lock, open},
+    setup::{Quorum, eventually_voting, holder, lock, open, watch},
     stats::{Stats, cpu_time_of},
 };
 
@@ -35,7 +35,7 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
         let (masters, notices, tasks) = open(&quorum.servers);
         eventually_voting(&masters, 5).await;
         let (elector, task) = Elector::start(masters, notices, holder("idle"), Arc::new(Silent));
-        let name = lock(&format!("idle/{number}"));
+        let name = format!("idle/{number}");
         let terms = Terms {
             cluster: ClusterId::default(),
             timings,
@@ -44,8 +44,8 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
             guards: false,
             siblings_first: false,
         };
-        elector.put(name.clone(), terms);
-        let mut standing = elector.watch(&name).unwrap();
+        elector.put(lock(&name), terms);
+        let mut standing = watch(&elector, &name).await;
         standing
             .wait_for(|s| s.authority_at(clock::now()).is_some())
             .await

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use redlock::{
     demo::redis_server::{RedisServers, ServerOptions},
+    elector::{Elector, Standing},
     lease::{ClusterId, HolderIdentity, LockName, timing},
     masters::{MasterConfig, Masters, MastersConfig, Notices, Tasks},
 };
+use tokio::sync::watch;
 
 pub struct Quorum {
     pub servers: RedisServers,
@@ -68,6 +70,16 @@ pub async fn eventually_voting(masters: &Masters, count: usize) {
         masters.voters(),
         masters.status()
     );
+}
+
+/// The elector's task takes up a lock a moment after it was put.
+pub async fn watch(elector: &Elector, name: &str) -> watch::Receiver<Standing> {
+    loop {
+        match elector.watch(&lock(name)) {
+            Some(standing) => return standing,
+            None => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
 }
 
 pub fn holder(name: &str) -> HolderIdentity {

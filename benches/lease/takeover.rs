@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::{
     floor::Floor,
     goals::{Goal, Goals},
-    setup::{Quorum, eventually_voting, holder, lock, open},
+    setup::{Quorum, eventually_voting, holder, lock, open, watch},
     stats::{Stats, load},
 };
 
@@ -56,12 +56,7 @@ async fn held_by_active(quorum: &Quorum, name: &str) -> (Lease, Authority) {
 
 /// When the standby became active.
 async fn active(elector: &Elector, name: &str) -> Moment {
-    let mut standing = loop {
-        match elector.watch(&lock(name)) {
-            Some(standing) => break standing,
-            None => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    };
+    let mut standing = watch(elector, name).await;
     standing
         .wait_for(|s| s.authority_at(clock::now()).is_some())
         .await
@@ -123,12 +118,7 @@ async fn release(quorum: &Quorum, elector: &Elector) {
         let name = format!("release/{trial}");
         let (lease, _) = held_by_active(quorum, &name).await;
         contend(elector, &name);
-        let mut standing = loop {
-            match elector.watch(&lock(&name)) {
-                Some(standing) => break standing,
-                None => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
-        };
+        let mut standing = watch(elector, &name).await;
         standing.wait_for(|s| s.holder.is_some()).await.unwrap();
         let elector = elector.clone();
         trials.spawn(async move {

@@ -26,7 +26,7 @@ fn with(config: &MastersConfig, urls: &[(usize, &str)]) -> MastersConfig {
     config
 }
 
-async fn replicate(replica: &RedisServer, of: &RedisServer) {
+pub(crate) async fn replicate(replica: &RedisServer, of: &RedisServer) {
     let _: () = redis::cmd("REPLICAOF")
         .arg("127.0.0.1")
         .arg(of.port())

@@ -59,9 +59,26 @@ impl Facts {
         Some(unix_now.saturating_sub(drawn))
     }
 
+    /// `whole`: what a whole poll has shown of the same process, where the reply to a brief one leaves that out.
+    ///
     /// # Errors
     /// The reply has another number of fields, or one of another type.
-    pub fn parse(counter: u64, items: &[Value]) -> Result<Self, Unknown> {
+    pub fn parse(counter: u64, items: &[Value], whole: Option<&Self>) -> Result<Self, Unknown> {
+        let mut facts = Self::parse_alone(counter, items)?;
+        if let Some(whole) = whole
+            && facts.run_id.is_empty()
+            && facts.replication_id == whole.replication_id
+        {
+            facts.run_id.clone_from(&whole.run_id);
+            facts.version.clone_from(&whole.version);
+            facts.eviction_policy.clone_from(&whole.eviction_policy);
+            facts.aof = whole.aof;
+            facts.cluster_mode = whole.cluster_mode;
+        }
+        Ok(facts)
+    }
+
+    fn parse_alone(counter: u64, items: &[Value]) -> Result<Self, Unknown> {
         let [
             run_id,
             version,

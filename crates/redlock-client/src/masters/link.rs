@@ -104,6 +104,8 @@ struct State {
     former: Vec<(Moment, CancellationToken)>,
     /// Why the connection still stands under earlier credentials or certificates.
     not_renewed: Option<Unknown>,
+    /// The last look on the present connection that asked for all facts, and when.
+    whole: Option<(Moment, Facts)>,
     /// Of the scripts on the present connection.
     refusals: Refusals,
     /// While a process seals it: how far it is.
@@ -201,6 +203,7 @@ impl Link {
                 handed_over: None,
                 former: Vec::new(),
                 not_renewed: None,
+                whole: None,
                 refusals: Refusals::default(),
                 sealing: None,
             }),

@@ -28,7 +28,7 @@ fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
     let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
     let now = Moment::from_nanos(1);
     let answers = reply.items.iter().map(|item| answer(item, now)).collect();
-    let _ = Facts::parse(reply.counter, &reply.items);
+    let _ = Facts::parse(reply.counter, &reply.items, None);
     Some((reply, answers))
 }
 
@@ -42,7 +42,7 @@ fn the_replies_of_the_corpus_are_what_they_are_called() {
             "loading" => assert!(found.is_none()),
             "look" => {
                 let (reply, _) = found.unwrap();
-                assert!(Facts::parse(reply.counter, &reply.items).unwrap().sealed());
+                assert!(Facts::parse(reply.counter, &reply.items, None).unwrap().sealed());
             }
             "late" | "unsealed" | "probe-found" => assert_eq!(answers.len(), 0, "{name}"),
             _ => assert!(

@@ -4,7 +4,7 @@
 local locks = (#KEYS - 1) / 2
 local base = math.max(counter, tonumber(ARGV[3]))
 local taken = false
-local held_floor = tonumber(meta[4] or '0')
+local held_floor = tonumber(meta[5] or '0')
 for i = 1, locks do
   local lease, reserved = KEYS[2 * i], KEYS[2 * i + 1]
   local stem = ARGV[3 * i + 2]
@@ -26,7 +26,7 @@ for i = 1, locks do
     call('SET', lease, stem .. number, 'PX', ARGV[3 * i + 3])
   end
   if number then
-    local held, clean, delay = meta[3 * i + 2], meta[3 * i + 3], meta[3 * i + 4]
+    local held, clean, delay = meta[3 * i + 3], meta[3 * i + 4], meta[3 * i + 5]
     out[i + 4] = {'granted', number, math.max(tonumber(held or '0'), held_floor), clean or '0', delay or '0|0'}
   end
 end

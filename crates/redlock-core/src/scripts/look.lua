@@ -1,22 +1,23 @@
 -- What the gate and the seal need to know of this master. Needs no seal, writes nothing. KEYS: meta, probe; or none,
--- of a server in cluster mode, which does not serve them.
+-- of a server in cluster mode, which does not serve them. ARGV[1] = the replication id that a whole look on this
+-- connection has shown, or empty: under the same id it is the same process, and what is costly to ask and lasts as long
+-- as the process, or shows its effect in the evicted keys, is left empty.
 local time = redis.call('TIME')
-local facts = {}
-for _, section in ipairs({'server', 'replication', 'memory', 'stats', 'persistence', 'cluster'}) do
-  local info = redis.call('INFO', section)
-  for _, name in ipairs({'run_id', 'redis_version', 'role', 'maxmemory_policy', 'evicted_keys', 'aof_enabled',
-                         'cluster_enabled'}) do
-    facts[name] = facts[name] or string.match(info, '[\r\n]' .. name .. ':([^\r\n]*)')
-  end
+local replication_id, synchronised, _, replicas, role, evicted = history()
+local run_id, version, policy, aof, cluster = '', '', '', '', ''
+if ARGV[1] == '' or ARGV[1] ~= replication_id then
+  local server = redis.call('INFO', 'server')
+  run_id, version = field(server, 'run_id') or '', field(server, 'redis_version') or ''
+  policy = field(redis.call('INFO', 'memory'), 'maxmemory_policy') or ''
+  aof = field(redis.call('INFO', 'persistence'), 'aof_enabled') or '0'
+  cluster = field(redis.call('INFO', 'cluster'), 'cluster_enabled') or '0'
 end
 local meta, probe = {}, false
 if #KEYS == 2 then
   meta = redis.call('HMGET', KEYS[1], 'seal', 'fingerprint', 'counter', 'evicted', 'replication')
   probe = redis.call('GET', KEYS[2])
 end
-local replication_id, synchronised, _, replicas = history()
 return {'ok', time[1], time[2], meta[3] or '0',
-  facts.run_id or '', facts.redis_version or '', facts.role or '', facts.maxmemory_policy or '',
-  facts.evicted_keys or '0', facts.aof_enabled or '0', facts.cluster_enabled or '0',
+  run_id, version, role, policy, evicted, aof, cluster,
   meta[1] or '', meta[2] or '', meta[4] or '0', probe or '',
   replicas, replication_id, synchronised, meta[5] or ''}

@@ -4,7 +4,7 @@
 local function uid_of(job) return string.match(job or '', '^[^@]*') end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return {'probe', time[1], time[2]} end
 -- The synchronisations that are stored below must not include one of a replica that is still attached.
-local replication_id, synchronised, lasting, replicas = history()
+local replication_id, synchronised, lasting, replicas, _, evicted = history()
 if tonumber(replicas) ~= 0 then return {'replicas', time[1], time[2]} end
 for i = 4, #ARGV, 2 do
   local field, floor = ARGV[i], ARGV[i + 1]
@@ -25,8 +25,9 @@ for i = 4, #ARGV, 2 do
   end
   redis.call('HSET', KEYS[1], field, value)
 end
-local evicted = string.match(redis.call('INFO', 'stats'), 'evicted_keys:(%d+)') or '0'
-if not lasting then replication_id = '' end
+-- An id that cannot be told from another one proves nothing: the scripts compare the run_id then.
+local telling = #replication_id == 40 and string.find(replication_id, '^%x+$') and not string.find(replication_id, '^0+$')
+if not lasting or not telling then replication_id = '' end
 redis.call('HSET', KEYS[1], 'fingerprint', ARGV[3], 'evicted', evicted,
   'replication', replication_id .. '|' .. synchronised, 'seal', run_id)
 redis.call('DEL', KEYS[2])

@@ -12,12 +12,17 @@ use tokio::{
 use super::{Link, Open, Pushes, URL_CHANGED, convert};
 use tokio_util::sync::CancellationToken;
 
-use crate::masters::permission::{self, Refusals};
+use crate::{
+    clock,
+    masters::permission::{self, Refusals},
+};
 
 /// How often a master is looked at: a step of its clock and a lost seal show within a second.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks that were asked for: a burst of votes without a seal asks once.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often all facts are asked for. A policy that evicts shows its effect, evicted keys, in every look.
+const WHOLE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A connection without any answer for so long is dead or black-holed. Shorter than TCP's own retransmission would
 /// take to find out, longer than the pause of a busy server.
 const SILENT: Duration = Duration::from_secs(2);
@@ -91,6 +96,8 @@ impl Link {
 
     /// The same, with the connection that it was asked on.
     async fn look_on(&self) -> Result<(ConnectionId, Facts), Unknown> {
+        let whole = self.whole_facts();
+        let process = whole.as_ref().map_or("", |facts| &*facts.replication_id);
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
             self.call(
                 &LOOK,
@@ -99,6 +106,8 @@ impl Link {
                 |command, _| {
                     command.arg(keys.len());
                     keys.iter().for_each(|key| _ = command.arg(key(&self.keys)));
+                    command.arg(process);
+                    command.arg(process);
                 },
             )
         };
@@ -108,7 +117,11 @@ impl Link {
             exchange = ask(&[]).await;
         }
         let reply = exchange.reply?;
-        let mut facts = Facts::parse(reply.counter, &reply.items)?;
+        let mut facts = Facts::parse(reply.counter, &reply.items, whole.as_ref())?;
+        if process.is_empty() || process != facts.replication_id {
+            let now = exchange.received;
+            self.state().whole = Some((now, facts.clone()));
+        }
         let mut connection = ConnectionId::default();
         if let Some(call) = exchange.call {
             connection = call.connection;
@@ -116,6 +129,13 @@ impl Link {
                 .update(|engine, _| engine.recall_retirement(self.index, &call, &mut facts));
         }
         Ok((connection, facts))
+    }
+
+    /// What a brief look may leave out for as long as it finds the same process.
+    fn whole_facts(&self) -> Option<Facts> {
+        let state = self.state();
+        let (at, facts) = state.whole.as_ref()?;
+        (clock::now().since(*at) < WHOLE_LOOK_EVERY).then(|| facts.clone())
     }
 
     /// One look, by a connection that nobody keeps but the caller.
@@ -146,6 +166,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     state.connection += 1;
     let id = ConnectionId(state.connection);
     state.refusals = Refusals::default();
+    state.whole = None;
     state.open = Some(Open {
         connection,
         id,

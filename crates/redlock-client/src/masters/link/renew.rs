@@ -111,6 +111,7 @@ impl Link {
         state.close();
         state.handed_over = None;
         state.not_renewed = None;
+        state.whole = None;
         state.sealing = None;
         self.shared.handle(Input::ServerChanged { master: self.index });
         drop(state);
