@@ -5,8 +5,6 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use redis::{Value, aio::MultiplexedConnection};
 
-use crate::script;
-
 pub const RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 pub const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
@@ -16,13 +14,12 @@ pub struct Floor {
     connections: Vec<MultiplexedConnection>,
     release: String,
     renew: String,
-    full_renew: String,
 }
 
 impl Floor {
     pub async fn connect(urls: &[String]) -> Self {
         let mut connections = Vec::new();
-        let (mut release, mut renew, mut full_renew) = (String::new(), String::new(), String::new());
+        let (mut release, mut renew) = (String::new(), String::new());
         for url in urls {
             let client = redis::Client::open(url.as_str()).unwrap();
             let config =
@@ -31,16 +28,14 @@ impl Floor {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
                 .unwrap();
-            release = script::load(RELEASE, &mut connection).await;
-            renew = script::load(RENEW, &mut connection).await;
-            full_renew = script::load(script::RENEW, &mut connection).await;
+            release = load(RELEASE, &mut connection).await;
+            renew = load(RENEW, &mut connection).await;
             connections.push(connection);
         }
         Self {
             connections,
             release,
             renew,
-            full_renew,
         }
     }
 
@@ -82,10 +77,23 @@ impl Floor {
         assert!(self.round(&command).await > self.connections.len() / 2);
     }
 
-    /// What the masters do for a renewal of the protocol, without what this process does for it.
-    pub async fn full_renew(&self, stamp: &str, name: &str, stem: &str) {
-        let arguments = ["local/local", stem, "1", "15000"];
-        let command = script::call(&self.full_renew, stamp, name, &arguments);
-        assert!(self.round(&command).await > self.connections.len() / 2);
+    /// Any other script, on all connections.
+    pub async fn load(&self, text: &str) -> String {
+        let mut sha = String::new();
+        for connection in &self.connections {
+            sha = load(text, &mut connection.clone()).await;
+        }
+        sha
     }
+
+    /// A call of it, done when a majority has answered that it did what it does.
+    pub async fn call(&self, command: &redis::Cmd) {
+        assert!(self.round(command).await > self.connections.len() / 2);
+    }
+}
+
+pub async fn load(text: &str, connection: &mut MultiplexedConnection) -> String {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(text);
+    command.query_async(connection).await.unwrap()
 }

@@ -3,7 +3,7 @@
 use redis::{Cmd, Pipeline, aio::MultiplexedConnection};
 
 use crate::{
-    floor,
+    floor::{self, load},
     goals::{Goal, Goals},
     setup::Quorum,
     stats::{Stats, cpu_time_of},
@@ -25,12 +25,6 @@ const STEM: &str = "1|local|local|bench|fedcba9876543210fedcba9876543210|";
 /// Calls in one pipeline, and pipelines: one figure each.
 const CALLS: usize = 250;
 const BATCHES: usize = 40;
-
-pub async fn load(text: &str, connection: &mut MultiplexedConnection) -> String {
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(text);
-    command.query_async(connection).await.unwrap()
-}
 
 /// What the scripts compare with the fingerprint and the id of the quorum.
 pub async fn stamp(quorum: &Quorum) -> String {
@@ -126,6 +120,28 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// `process`: the replication id that a whole look has shown, or empty.
+    async fn look(&mut self, what: &str, process: &str) -> Cost {
+        let sha = load(LOOK, &mut self.connection).await;
+        let mut command = redis::cmd("EVALSHA");
+        command
+            .arg(sha)
+            .arg(2)
+            .arg("redlock:meta")
+            .arg("redlock:probe")
+            .arg(process);
+        self.measure(what, |_| command.clone()).await
+    }
+
+    async fn replication_id(&mut self) -> String {
+        let mut command = redis::cmd("INFO");
+        command.arg("replication");
+        let info: redis::InfoDict = command.query_async(&mut self.connection).await.unwrap();
+        info.get("master_replid").unwrap()
+    }
+}
+
 pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     println!("\n## server time of one call, {BATCHES} batches of {CALLS}: minimum and median");
     let mut bench = Bench {
@@ -168,14 +184,9 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     bench.script("grant", GRANT, &grant, true).await;
     let release = ["local/local", "redlock:released", STEM, "cost"];
     bench.script("release", RELEASE, &release, true).await;
-    let sha = load(LOOK, &mut bench.connection).await;
-    let look = bench
-        .measure("LOOK", |_| {
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(&sha).arg(2).arg("redlock:meta").arg("redlock:probe");
-            command
-        })
-        .await;
+    bench.look("LOOK, whole", "").await;
+    let process = bench.replication_id().await;
+    let look = bench.look("LOOK", &process).await;
     let look: Vec<f64> = look
         .iter()
         .zip(&renew)
