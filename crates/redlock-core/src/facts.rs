@@ -123,9 +123,48 @@ impl Facts {
     }
 }
 
-/// The time at which a probe was drawn, by its 32 hex digits: its first 12 of 32 hex digits are milliseconds since 1970, as in a UUID of version 7.
+/// The time at which a probe was drawn, by its 32 hex digits: the first 12 are milliseconds since 1970, as in a UUID of version 7.
 #[must_use]
 pub fn drawn_at(hex: &str) -> Option<Duration> {
     let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
     Some(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(run_id: &str, policy: &str, replication_id: &str) -> Vec<Value> {
+        let version = if run_id.is_empty() { "" } else { "7.0.15" };
+        let texts = [
+            run_id,
+            version,
+            "master",
+            policy,
+            "7",
+            "",
+            "",
+            "a1",
+            "f",
+            "0",
+            "",
+            "0",
+            replication_id,
+            "0",
+            "b1|0",
+        ];
+        texts.iter().map(|text| Value::from(*text)).collect()
+    }
+
+    #[test]
+    fn brief_look_keeps_what_lasts_as_long_as_the_process_and_nothing_of_another_one() {
+        let whole = Facts::parse(0, &reply("a1", "noeviction", "b1"), None).unwrap();
+        let brief = Facts::parse(0, &reply("", "", "b1"), Some(&whole)).unwrap();
+        assert_eq!(brief, whole);
+        // A server that leaves out what it was asked for has no vote: it is too old.
+        let other = Facts::parse(0, &reply("", "", "b2"), Some(&whole)).unwrap();
+        assert_eq!((other.run_id.as_str(), other.version.as_str()), ("", ""));
+        let changed = Facts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();
+        assert_eq!(changed.eviction_policy, "allkeys-lru");
+    }
 }
