@@ -27,7 +27,7 @@ mod top;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use connection::{ConnectionArgs, QuorumArgs};
 pub use exit::{Exit, Failure};
@@ -68,6 +68,28 @@ enum Command {
     Crd,
 }
 
+/// The same program with `run` alone: a wrapper stays in memory for as long as its command runs, and describing the
+/// arguments of all other commands would leave 1.5 MiB of code, relocations and texts there.
+#[derive(Debug, Parser)]
+#[command(name = "redlock", version, max_term_width = 100)]
+struct RunAlone {
+    #[command(subcommand)]
+    command: Only,
+}
+
+#[derive(Debug, Subcommand)]
+enum Only {
+    Run(Box<run::RunArgs>),
+}
+
+impl From<Only> for Command {
+    fn from(Only::Run(args): Only) -> Self {
+        Self::Run(args)
+    }
+}
+
+const RUN: &str = "run";
+
 /// Not a command for people: kubectl asks by it for what may follow the words behind it.
 const COMPLETE: &str = "__complete";
 
@@ -79,19 +101,21 @@ pub fn main() -> ExitCode {
     }
     let words: Vec<OsString> = std::env::args_os().collect();
     let called = Called::by(words.first().map(OsString::as_os_str));
-    let mut program = called.command(Cli::command());
     if words.get(1).is_some_and(|word| word == COMPLETE) {
-        return complete::run(program, &words[2..]);
+        return complete::run(called.command(Cli::command()), &words[2..]);
     }
-    let parsed = program.try_get_matches_from_mut(words);
-    let parsed =
-        parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut program)));
-    let cli = match parsed {
-        Ok(cli) => cli,
+    // The texts of a plugin name the other commands.
+    let command = if called == Called::Redlock && words.get(1).is_some_and(|word| word == RUN) {
+        parse::<RunAlone>(words, called).map(|cli| cli.command.into())
+    } else {
+        parse::<Cli>(words, called).map(|cli| cli.command)
+    };
+    let command = match command {
+        Ok(command) => command,
         Err(e) => return exit::usage(&e),
     };
     let log = Flush::default();
-    let result = replay::record().and_then(|()| run(cli, called));
+    let result = replay::record().and_then(|()| run(command, called));
     redlock_client::trace::flush();
     // Before the message of a failure, which follows the log.
     drop(log);
@@ -101,9 +125,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli, called: Called) -> Result<Exit, Failure> {
+/// What describes the arguments is gone before the command runs.
+fn parse<P: Parser>(words: Vec<OsString>, called: Called) -> Result<P, clap::Error> {
+    let mut program = called.command(P::command());
+    let matches = program.try_get_matches_from_mut(words)?;
+    P::from_arg_matches(&matches).map_err(|e| e.format(&mut program))
+}
+
+fn run(command: Command, called: Called) -> Result<Exit, Failure> {
     let program = || called.command(Cli::command());
-    match cli.command {
+    match command {
         Command::Crd => {
             let definitions =
                 crate::api::crds_yaml().map_err(|e| Failure::new(Exit::Software, e.to_string()))?;
