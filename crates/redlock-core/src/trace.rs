@@ -34,10 +34,16 @@ const FORMAT: u32 = 1;
 
 /// The first line of a trace.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
+pub struct Header {
     format: u32,
     /// Of this package. Another version may decide otherwise.
     version: String,
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {} (format {})", self.version, self.format)
+    }
 }
 
 impl Header {

@@ -48,8 +48,8 @@ pub enum ReplayError {
     Diverged(Box<Divergence>),
     #[error("line {line}: this is no record of a trace: {reason}")]
     NoRecord { line: u64, reason: String },
-    #[error("recorded by version {found}, and this is version {own}: replay the trace with version {found}")]
-    OtherVersion { found: String, own: String },
+    #[error("recorded by {found}, and this is {own}: replay the trace with {found}")]
+    OtherVersion { found: Header, own: Header },
 }
 
 /// The engines and the machines of a trace, as far as its lines were taken.
@@ -151,10 +151,7 @@ fn check(header: Header) -> Result<(), ReplayError> {
     if header == own {
         return Ok(());
     }
-    Err(ReplayError::OtherVersion {
-        found: header.version,
-        own: own.version,
-    })
+    Err(ReplayError::OtherVersion { found: header, own })
 }
 
 fn enter<T>(all: &mut BTreeMap<u64, T>, of: u64, new: T) -> Result<(), String> {

@@ -217,7 +217,10 @@ fn a_line_that_is_no_record_is_named() {
         replay(&lines).unwrap_err().to_string()
     };
     let other = with(0, "{\"format\":1,\"version\":\"9.9.9\"}");
-    assert!(other.contains("replay the trace with version 9.9.9"), "{other}");
+    assert!(
+        other.contains("replay the trace with version 9.9.9 (format 1)"),
+        "{other}"
+    );
     for (line, reason) in [
         ("{\"now\":1,", "line 3"),
         ("{\"now\":1,\"of\":7,\"step\":\"Poll\"}", "the engine is unknown"),
