@@ -18,3 +18,18 @@ fn the_dockerfile_names_the_version_and_a_rust_that_is_new_enough() {
         "no line {base}..."
     );
 }
+
+#[test]
+fn the_dockerfile_copies_every_member_of_the_workspace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let dockerfile = fs::read_to_string(root.join("Dockerfile")).unwrap();
+    let ignored = fs::read_to_string(root.join(".dockerignore")).unwrap();
+    let members = fs::read_dir(root.join("crates")).unwrap();
+    let members = members.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    for member in members {
+        let line = format!("COPY crates/{member}/Cargo.toml crates/{member}/");
+        assert!(dockerfile.lines().any(|it| it == line), "no line {line}");
+    }
+    assert!(dockerfile.lines().any(|line| line == "COPY crates crates"));
+    assert!(ignored.lines().any(|line| line == "!crates"), "crates is ignored");
+}
