@@ -28,8 +28,6 @@ RUN case $TARGETARCH in \
 
 # What is built of the dependencies stays, as long as these files do: the sources are in a later layer.
 COPY Cargo.toml Cargo.lock ./
-COPY crates/redlock-core/Cargo.toml crates/redlock-core/
-COPY crates/redlock-client/Cargo.toml crates/redlock-client/
 COPY tests/model/Cargo.toml tests/model/
 COPY crates/redlock-core/Cargo.toml crates/redlock-core/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
@@ -40,7 +38,6 @@ RUN mkdir -p src benches && touch src/lib.rs; \
 
 # Sources are older than what was built of their empty stand-ins: cargo goes by the time.
 ARG REVISION=unknown
-COPY crates crates
 COPY src src
 COPY crates crates
 COPY examples/standalone examples/standalone
