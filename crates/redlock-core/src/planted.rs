@@ -35,14 +35,12 @@ pub enum Plant {
     AttemptReleased,
     /// The answers of a batch are given to its locks in reverse order.
     AnswersMixedUp,
-    /// Attempts and renewals that began before the local clock stepped are won after it.
-    StepForgotten,
-    /// An undo counts wherever it ran, although a grant on another connection may arrive after it.
-    UndoNotRepeated,
-    /// An undo leaves before a grant of the same lock that was asked for before it.
-    UndoOvertakes,
-    /// A master votes although it was not polled for longer than its facts last.
-    StaleFactsVote,
+    /// A master that has not answered by the deadline of a batch counts as one that granted.
+    SilenceGrants,
+    /// A renewal counts from the reply that won it, not from its beginning.
+    RenewedAtTheReply,
+    /// Script calls carry no `not_after` of the present time.
+    CallsWithoutEnd,
 }
 
 impl Plant {

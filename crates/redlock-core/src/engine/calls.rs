@@ -45,7 +45,10 @@ impl Engine {
         now: Moment,
     ) -> Result<Call, Unknown> {
         let connection = self.admitted(master, admission, now)?;
-        let not_after = self.clocks.not_after(master, now, timeout).unwrap_or(0);
+        let not_after = match self.clocks.not_after(master, now, timeout) {
+            Some(_) if self.plant.is(Plant::CallsWithoutEnd) => u64::MAX,
+            known => known.unwrap_or(0),
+        };
         Ok(Call {
             connection,
             not_after,
@@ -81,12 +84,7 @@ impl Engine {
         let of = &self.masters[master];
         let connection = of.connected()?;
         if admission == Admission::Voting {
-            let polled = if self.plant.is(Plant::StaleFactsVote) {
-                of.polled
-            } else {
-                now
-            };
-            of.may_vote(self.clocks.distrusted(master, now), polled)?;
+            of.may_vote(self.clocks.distrusted(master, now), now)?;
             if self.identity.id().is_none() {
                 return Err(Unknown::QuorumUnknown);
             }

@@ -48,7 +48,7 @@ impl Engine {
         // Masters that may not be asked answer at once, which may lead to undos.
         while !self.ready.is_empty() {
             let mut entries = std::mem::take(&mut self.ready);
-            order::sort(&mut entries, self.plant);
+            order::sort(&mut entries);
             let mut batch: Vec<Entry> = Vec::new();
             for entry in entries {
                 let operation = entry.item.operation();

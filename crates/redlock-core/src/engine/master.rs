@@ -22,7 +22,7 @@ pub(super) struct Master {
     pub(super) facts: Option<Facts>,
     /// The server counts among those that are this quorum: it was polled, and its connection stands.
     listed: bool,
-    pub(super) polled: Moment,
+    polled: Moment,
     ineligible: Option<Ineligible>,
     duplicate: bool,
     /// The last error, while it is not connected or not polled.
@@ -101,6 +101,11 @@ impl Master {
             return Err(self.trouble.clone().unwrap_or(Unknown::NotPolled));
         }
         Ok(())
+    }
+
+    /// The facts of a server that counts among those that are this quorum.
+    fn listed_facts(&self) -> Option<&Facts> {
+        self.facts.as_ref().filter(|_| self.listed)
     }
 
     fn standing(&self, distrusted: Option<Duration>, now: Moment) -> String {
@@ -230,13 +235,14 @@ impl Engine {
     /// Marks every master that shares a `run_id` with another one, and pins the id of the quorum once a majority of the
     /// servers shows one.
     fn compare_servers(&mut self) {
-        let listed = |master: &Master| master.listed.then_some(()).and(master.facts.clone());
-        let all: Vec<Option<Facts>> = self.masters.iter().map(listed).collect();
+        let run_id = |master: &Master| Some(master.listed_facts()?.run_id.clone());
+        let all: Vec<Option<String>> = self.masters.iter().map(run_id).collect();
         for (master, own) in self.masters.iter_mut().zip(&all) {
-            let same = |other: &&Facts| own.as_ref().is_some_and(|own| own.run_id == other.run_id);
-            master.duplicate = all.iter().flatten().filter(same).count() > 1;
+            let same = |other: &&Option<String>| own.is_some() && own == *other;
+            master.duplicate = all.iter().filter(same).count() > 1;
         }
-        if self.identity.learn(all.iter().flatten(), self.size.majority()) {
+        let listed = self.masters.iter().filter_map(Master::listed_facts);
+        if self.identity.learn(listed, self.size.majority()) {
             for master in 0..self.masters.len() {
                 self.masters[master].ineligible = self.ineligible_by(master);
             }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::batch::Entry;
-use crate::{Operation, planted::Plant};
+use crate::Operation;
 
 /// Puts calls of one kind together, so that they travel together; undos first, since what is tried again after one must
 /// not meet its own remains. Of one lock, none overtakes another: a release comes after the renewal that was asked for
 /// before it, and before the attempt that was asked for after it.
-pub(super) fn sort(entries: &mut Vec<Entry>, plant: Plant) {
+pub(super) fn sort(entries: &mut Vec<Entry>) {
     let first = entries.first().map(operation);
     if entries.iter().all(|entry| Some(operation(entry)) == first) {
         return;
@@ -19,7 +19,6 @@ pub(super) fn sort(entries: &mut Vec<Entry>, plant: Plant) {
         let operation = operation(entry);
         let wave = match last.get(entry.lock.lease.as_str()) {
             None => 0,
-            Some(_) if plant.is(Plant::UndoOvertakes) => 0,
             Some((wave, before)) => wave + usize::from(*before != operation),
         };
         last.insert(&entry.lock.lease, (wave, operation));

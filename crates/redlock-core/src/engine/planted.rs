@@ -5,7 +5,7 @@ use super::{
     batch::Entry,
     progress::{Change, Progress},
 };
-use crate::{Answer, Command, Completion, Moment, Step, Tally, Vote, command::Item, planted::Plant};
+use crate::{Answer, Command, Completion, Moment, Step, Tally, Unknown, Vote, command::Item, planted::Plant};
 
 #[derive(Debug, Default)]
 pub(super) struct Planted {
@@ -38,6 +38,13 @@ impl Engine {
             members.reverse();
         }
         members
+    }
+
+    pub(super) fn planted_answer(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Unknown(Unknown::TimedOut(_)) if self.plant.is(Plant::SilenceGrants) => Answer::DONE,
+            answer => answer,
+        }
     }
 
     pub(super) fn planted_time(&self, entry: &Entry, now: Moment) -> Moment {
@@ -91,7 +98,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn planted_completion(&self, entry: &Entry, completion: Completion) -> Completion {
+    pub(super) fn planted_completion(
+        &self,
+        entry: &Entry,
+        completion: Completion,
+        now: Moment,
+    ) -> Completion {
         match (&entry.item, completion) {
             (Item::Command(Command::Reserve { .. }), Completion::Done { refused, answers, .. })
                 if self.plant.is(Plant::ReserveOnAMinority) =>
@@ -101,6 +113,9 @@ impl Engine {
                     refused,
                     answers,
                 }
+            }
+            (_, Completion::Renewed { .. }) if self.plant.is(Plant::RenewedAtTheReply) => {
+                Completion::Renewed { started: now }
             }
             (_, completion) => completion,
         }

@@ -110,11 +110,9 @@ impl Engine {
             let Some(entry) = batch.entries.get_mut(index) else {
                 continue;
             };
-            let answer = answers.at(
-                position,
-                now,
-                entry.is_stale(self.local_steps) && !self.plant.is(Plant::StepForgotten),
-            );
+            let answer = answers.at(position, now, entry.is_stale(self.local_steps));
+            #[cfg(feature = "planted")]
+            let answer = self.planted_answer(answer);
             votes[vote(&answer) as usize] += 1;
             self.clean_up(entry, master, &answer, connection, now);
             self.answered(entry, master, answer, now);
@@ -141,11 +139,8 @@ impl Engine {
             Operation::Grant | Operation::Renew => attempt.sent(master, on.0),
             Operation::Release | Operation::Undo | Operation::Reserve => {
                 let undone = (vote(answer) != Vote::Unknown).then_some(on.0);
-                let repeated =
-                    undone.is_some() && (entry.item.is_repeat() || self.plant.is(Plant::UndoNotRepeated));
-                if self.plant.is(Plant::NoCleanUp) {
-                    return;
-                }
+                let repeated = entry.item.is_repeat() && undone.is_some();
+                let repeated = repeated || self.plant.is(Plant::NoCleanUp);
                 if !repeated && attempt.may_be_left(master, undone) {
                     let undone =
                         self.plant.is(Plant::ReserveUndone) || self.plant.is(Plant::ReserveOnAMinority);
@@ -187,7 +182,7 @@ impl Engine {
 
     fn completed(&mut self, entry: &mut Entry, completion: Completion, now: Moment) {
         #[cfg(feature = "planted")]
-        let completion = self.planted_completion(entry, completion);
+        let completion = self.planted_completion(entry, completion, now);
         if let (
             Item::Command(Command::Reserve { attempt, cluster }),
             Completion::Done { majority: true, .. },

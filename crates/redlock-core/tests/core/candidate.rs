@@ -1,6 +1,8 @@
 //! One candidate: the machine and the engine of production, and a driver that carries actions to one and completions to
 //! the other, as the elector does.
 
+#[path = "candidate/driver.rs"]
+mod driver;
 #[path = "candidate/keeper.rs"]
 mod keeper;
 #[path = "candidate/requests.rs"]
@@ -9,9 +11,9 @@ mod requests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use redlock_core::{
-    Action, Authority, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace,
-    LeaseAttempt, LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, Output,
-    QuorumSize, Reply, RequestId, Terms, Transmit, TransmitId,
+    Authority, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace, LeaseAttempt,
+    LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, QuorumSize, Reply,
+    RequestId, Terms, Transmit, TransmitId,
 };
 
 pub(crate) use self::keeper::Polled;
@@ -312,108 +314,6 @@ impl Candidate {
         self.engine.handle(input, self.clock.moment(at));
         self.settle(at, rng, &mut out);
         (true, out)
-    }
-
-    fn feed(&mut self, at: Instant, event: Event, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
-        let now = self.clock.moment(at);
-        let Some(machine) = &mut self.machine else { return };
-        if let Event::SpecChanged(terms) = &event {
-            self.changed = now;
-            self.given = Some(terms.clone());
-        }
-        self.leaving |= matches!(event, Event::Shutdown(_));
-        for action in machine.handle(now, rng.u64(..), event) {
-            self.act(now, action, out);
-        }
-        self.stops_in_time(now, out);
-    }
-
-    /// Carries out what the engine wants, until it wants nothing more.
-    fn settle(&mut self, at: Instant, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
-        let now = self.clock.moment(at);
-        while let Some(output) = self.engine.poll(now) {
-            match output {
-                Output::Transmit(transmit) => {
-                    self.calls.push(Sent {
-                        id: transmit.id,
-                        connection: transmit.connection.0,
-                        deadline: transmit.deadline,
-                    });
-                    out.push(Out::Transmit(Box::new(transmit)));
-                }
-                Output::Completed {
-                    request,
-                    won,
-                    completion,
-                    ..
-                } => self.on_completed(at, request, (won, completion), rng, out),
-                Output::Poll { master } => self.poke(now, master, out),
-                Output::VotersChanged | Output::MasterChanged { .. } => self.on_voters(at, rng, out),
-                Output::LocalClockStepped => self.feed(at, Event::ClockStepped, rng, out),
-                Output::MasterStepped { .. } | Output::Exchanged { .. } => {}
-            }
-        }
-        if let Some(due) = self.engine.next_timeout()
-            && self.timeout.is_none_or(|timeout| due < timeout)
-        {
-            self.timeout = Some(due);
-            out.push(Out::TimeoutAt(due));
-        }
-    }
-
-    fn voters(&self, now: Moment) -> usize {
-        let all = 0..self.size.masters();
-        all.filter(|master| self.engine.votes(*master, now)).count()
-    }
-
-    fn on_voters(&mut self, at: Instant, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
-        let voting = self.voters(self.clock.moment(at)) >= self.size.majority();
-        let back = voting && !self.voting;
-        self.voting = voting;
-        if back {
-            self.feed(at, Event::QuorumBack, rng, out);
-        }
-    }
-
-    /// Under a lease that is held, the local end comes in time to stop what runs: at once, or within the slack, when the
-    /// terms ask for more time than is left.
-    fn stops_in_time(&self, now: Moment, out: &mut Vec<Out>) {
-        let held = self.published.and_then(|authority| authority.at(now));
-        let (Some(authority), Some(terms), true) = (held, &self.given, self.alive()) else {
-            return;
-        };
-        let timings = terms.timings;
-        let latest = authority.valid_until - timings.stop - timings.slack();
-        let latest = latest.max(self.changed + timings.slack());
-        if now > latest || self.timer.is_none_or(|timer| timer > latest) {
-            let how = format!(
-                "{} holds on until {:?}, and has {timings:?}",
-                self.index, self.timer
-            );
-            out.push(Out::NoTimeToStop(how));
-        }
-    }
-
-    fn act(&mut self, now: Moment, action: Action, out: &mut Vec<Out>) {
-        match action {
-            Action::StartRound { id, round } => self.start_round(now, id, round, out),
-            Action::SleepUntil(moment) => {
-                self.timer = Some(moment);
-                out.push(Out::WakeAt(moment));
-            }
-            Action::PublishActive { authority, won } => {
-                self.published = Some(authority);
-                out.push(Out::Active {
-                    token: authority.token,
-                    won: won.map(|(won, _)| (won.marks, now.since(won.started))),
-                });
-            }
-            Action::PublishStandby { .. } => {
-                self.ended = self.published.or(self.ended);
-                self.published = None;
-            }
-            Action::Stopped => self.machine = None,
-        }
     }
 }
 

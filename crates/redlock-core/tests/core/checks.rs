@@ -70,14 +70,17 @@ impl Checks {
     /// S1 and S3 at every instant from the last event up to `at`: between events belief only ends and keys only
     /// expire, so the worst instant of a belief is its last one.
     /// `twin`: the planted second server of the first master's name, for the candidates that reach it.
-    pub(crate) fn until(
+    pub(crate) fn until<'a>(
         &mut self,
         at: Instant,
-        candidates: &[&Candidate],
+        candidates: &(impl Iterator<Item = &'a Candidate> + Clone),
         (masters, twin): (&[Master], Option<&Master>),
     ) {
-        let believing = |instant| candidates.iter().filter(move |c| c.authority(instant).is_some());
-        for candidate in candidates {
+        let believing = |instant| {
+            let all = candidates.clone();
+            all.filter(move |candidate| candidate.authority(instant).is_some())
+        };
+        for candidate in candidates.clone() {
             let Some(ends) = candidate.authority_ends() else {
                 continue;
             };
@@ -146,9 +149,19 @@ impl Checks {
     }
 
     /// Of a win or a renewal that was asked for before the candidate's clock stood still, and that is published after it:
-    /// others may have held the lock meanwhile, but the token is unique and raises the greatest one.
-    pub(crate) fn active_late(&mut self, token: u64, won: bool, candidate: usize, at: Instant) {
+    /// others may have held the lock meanwhile, but the token is unique and raises the greatest one. A cluster that enters ends
+    /// what was kept for it.
+    pub(crate) fn active_late(
+        &mut self,
+        token: u64,
+        won: bool,
+        (candidate, cluster): (usize, &ClusterId),
+        at: Instant,
+    ) {
         self.unique(token, won, at);
+        if won {
+            self.reserved.take_if(|(kept, _)| kept == cluster.uid());
+        }
         let own = self.tokens.entry(candidate).or_default();
         *own = token.max(*own);
         self.greatest_token = self.greatest_token.max(token);

@@ -33,7 +33,7 @@ impl World {
         let fault = if self.hand_overs {
             [0, 1, 2, 8, 10, 10, 10, 10, 15, 8][self.rng.usize(..10)]
         } else {
-            self.rng.u32(..19)
+            self.rng.u32(..20)
         };
         match fault {
             0 => {
@@ -49,12 +49,9 @@ impl World {
                 self.count("lost connection");
                 self.reset(candidate, master);
             }
-            3 if self.paused[candidate] <= self.now => {
-                self.paused[candidate] = self.now + later(&mut self.rng, 4_000);
-                let ends = self.candidates[candidate].authority_ends();
-                if ends.is_some_and(|ends| self.now < ends && ends < self.paused[candidate]) {
-                    self.count("pause past the lease");
-                }
+            3 => {
+                let nanos = later(&mut self.rng, 4_000);
+                self.stop(candidate, nanos, false);
             }
             4 if self.hung[master].is_none() && !self.down[master] => {
                 self.count("hung master");
@@ -113,7 +110,7 @@ impl World {
             }
             10 => {
                 // After a mark that all has stopped, it steps down by itself.
-                if self.rng.u32(..3) == 0 {
+                if self.rng.u32(..3) == 0 && self.paused[candidate] <= self.now {
                     let out = self.candidates[candidate].mark(self.now, Mark::Clean, &mut self.rng);
                     self.carry(candidate, out);
                 }
@@ -150,11 +147,12 @@ impl World {
                 };
             }
             15 => self.shut_down(candidate),
-            17 if self.paused[candidate] <= self.now && self.candidates[candidate].alive() => {
+            17 => {
                 let nanos = 500 * MS + later(&mut self.rng, 4_000);
-                self.stop_clock(candidate, nanos);
+                self.stop(candidate, nanos, true);
             }
             18 if self.paused[candidate] <= self.now => self.renew_connection(candidate, master),
+            19 if self.may_lose(master) && self.rng.bool() => self.replace_server(master),
             14 if self.total_losses && self.rng.u32(..4) == 0 => {
                 for master in 0..self.masters.len() {
                     if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
@@ -184,6 +182,44 @@ impl World {
                 },
             );
         }
+    }
+
+    /// A process stands still for so long, alone or together with its clock.
+    pub(crate) fn stop(&mut self, candidate: usize, nanos: u64, clock: bool) {
+        if self.paused[candidate] > self.now || !self.storms() {
+            return;
+        }
+        if clock {
+            if self.candidates[candidate].alive() {
+                self.stop_clock(candidate, nanos);
+            }
+            return;
+        }
+        self.paused[candidate] = self.now + nanos;
+        let ends = self.candidates[candidate].authority_ends();
+        if ends.is_some_and(|ends| self.now < ends && ends < self.paused[candidate]) {
+            self.count("pause past the lease");
+        }
+    }
+
+    /// A process may stand still while the replies to its attempt or renewal are on their way: they count as of then.
+    pub(crate) fn stop_amid_a_round(&mut self, candidate: usize) {
+        let state = self.candidates[candidate].state();
+        if !self.storms() || !matches!(state, Some("acquiring" | "renewing")) || self.rng.u32(..128) > 0 {
+            return;
+        }
+        self.count("stop amid a round");
+        let (at, life) = (self.now + self.rng.u64(..2 * MS), self.candidates[candidate].life);
+        let clock = self.rng.bool();
+        let least = if clock { 500 } else { 1 };
+        let nanos = self.rng.u64(least..2_000) * MS;
+        let what = What::Stop {
+            candidate,
+            life,
+            nanos,
+            clock,
+        };
+        self.at(at, what);
     }
 
     /// An attempt under way may be interrupted by a shutdown: the state that random faults rarely meet.
@@ -217,7 +253,8 @@ impl World {
         const SECONDS: u64 = 10;
         let slot = (EPOCH + self.now) / (SECONDS * SECOND) * SECONDS;
         for candidate in 0..self.candidates.len() {
-            if self.rng.u32(..4) == 0 {
+            // A process that stands still claims nothing.
+            if self.rng.u32(..4) == 0 && self.paused[candidate] <= self.now {
                 let job = u32::try_from(candidate % 2).unwrap();
                 // A Job that waited since the slot before claims that one in the same call.
                 let slots = [(slot, Some(job)), (slot - SECONDS, Some(job))];

@@ -1,5 +1,7 @@
 //! Between the engine and the model of a master: script calls become operations, and answers what the scripts return.
 
+use std::sync::LazyLock;
+
 use redlock_core::{
     Command, Facts, LeaseAttempt, LeaseValue, Obstacle, QuorumId, Transmit,
     command::Item,
@@ -11,8 +13,10 @@ use crate::master::{self, Answer, Job, Op};
 /// The text of the fingerprint and the id of the quorum of every world.
 pub(crate) const FINGERPRINT: &str = "f";
 
+static QUORUM: LazyLock<QuorumId> = LazyLock::new(|| QuorumId::from_bits(7));
+
 pub(crate) fn quorum() -> QuorumId {
-    QuorumId::from_bits(7)
+    QUORUM.clone()
 }
 
 /// The operation of one member of a script call. `value`: the lease value of an attempt, without a grant number.

@@ -20,7 +20,7 @@ use crate::{
 const LINE: Duration = Duration::from_secs(10);
 
 /// All that can go wrong here. One that did not happen makes the run worth nothing.
-const FAULTS: [&str; 32] = [
+const FAULTS: [&str; 34] = [
     "FLUSHALL",
     "break",
     "clock beyond the drift",
@@ -45,12 +45,14 @@ const FAULTS: [&str; 32] = [
     "pause past the lease",
     "renewed connection",
     "reservation",
+    "server replaced",
     "shutdown while acquiring",
     "shutdown while active",
     "shutdown while ending",
     "shutdown while observing",
     "shutdown while renewing",
     "shutdown while waiting",
+    "stop amid a round",
     "timings changed during a renewal",
     "total loss",
 ];

@@ -1,5 +1,7 @@
 //! Virtual time, the network between candidates and masters, and the events of both.
 
+#[path = "world/carry.rs"]
+mod carry;
 #[path = "world/clock.rs"]
 mod clock;
 #[path = "world/event.rs"]
@@ -15,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_core::{Event, Mark, Participation, QuorumSize, Terms, Timings};
+use redlock_core::{Event, Participation, QuorumSize, Terms, Timings};
 
 pub(crate) use self::event::What;
 use self::{
@@ -23,7 +25,7 @@ use self::{
     event::{Answer, Answered, Call, Request},
 };
 use crate::{
-    candidate::{Candidate, Out},
+    candidate::Candidate,
     checks::Checks,
     master::Master,
     plant::Plant,
@@ -295,6 +297,13 @@ impl World {
                 let out = self.candidates[candidate].lose_connection(now, (master, connection), rng);
                 self.carry(candidate, out);
             }
+            What::ServerChanged {
+                candidate, master, ..
+            } => {
+                let out = self.candidates[candidate].change_server(now, master, rng);
+                self.no_witness(candidate, master);
+                self.carry(candidate, out);
+            }
             What::Tell { candidate, event, .. } => {
                 let renews = self.candidates[candidate].state() == Some("renewing");
                 if renews && matches!(event, Event::SpecChanged(_)) {
@@ -320,6 +329,12 @@ impl World {
                 let out = self.candidates[candidate].on_keep(now, (master, due), rng);
                 self.carry(candidate, out);
             }
+            What::Stop {
+                candidate,
+                nanos,
+                clock,
+                ..
+            } => self.stop(candidate, nanos, clock),
             What::ReadFloor { master, probe } => self.read_floor(master, probe),
             What::Seal { master, probe, floor } => {
                 if self.masters[master].probe == probe && !self.masters[master].sealed {
@@ -332,95 +347,6 @@ impl World {
             What::Fault => self.fault(),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
-        }
-    }
-
-    pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
-        let life = self.candidates[candidate].life;
-        self.interrupt_attempt(candidate);
-        self.interrupt_renewal(candidate);
-        for out in out {
-            if self.trace {
-                println!("              {candidate}: {out:?}");
-            }
-            let clock = self.candidates[candidate].clock;
-            match out {
-                Out::Transmit(transmit) => {
-                    let (master, connection) = (transmit.id.master, transmit.connection.0);
-                    let deadline = clock.instant(transmit.deadline);
-                    self.dispatch(
-                        candidate,
-                        (master, connection),
-                        Call::Script { transmit, deadline },
-                    );
-                }
-                Out::Poll {
-                    master,
-                    connection,
-                    number,
-                } => self.dispatch(candidate, (master, connection), Call::Poll(number)),
-                Out::Open { master } => self.open(candidate, master),
-                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
-                Out::TimeoutAt(due) => self.at(clock.instant(due), What::Timeout { candidate, life, due }),
-                Out::KeepAt { master, at: due } => {
-                    let what = What::Keep {
-                        candidate,
-                        life,
-                        master,
-                        due,
-                    };
-                    self.at(clock.instant(due), what);
-                }
-                Out::Active { token, won } => {
-                    if self.begun_before_the_stop(candidate, token, won) {
-                        self.checks
-                            .active_late(token.0, won.is_some(), candidate, self.now);
-                        continue;
-                    }
-                    let cluster = &self.candidates[candidate].cluster;
-                    self.checks.active(token.0, won, (candidate, cluster), self.now);
-                    if won.is_some() && self.rng.bool() {
-                        self.declare(candidate);
-                    }
-                }
-                Out::Marked {
-                    token,
-                    mark: Mark::Held { delay },
-                } => {
-                    self.checks.held(token, delay);
-                    // What runs changes, and with it the time that it needs.
-                    if self.delays.u32(..3) == 0 {
-                        self.declare(candidate);
-                    }
-                }
-                Out::Marked {
-                    mark: Mark::Clean, ..
-                } => {
-                    let abstain = Duration::from_millis(self.rng.u64(..500));
-                    self.tell(candidate, Event::StepDown { abstain });
-                }
-                Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
-                Out::Reserved {
-                    cluster,
-                    began,
-                    until,
-                } => {
-                    // The end of a lease from before the clock stood still is worth nothing.
-                    if self.clock_stood_still(candidate) {
-                        continue;
-                    }
-                    let (began, until) = (clock.instant(began), clock.instant(until));
-                    self.checks.reserved(&cluster, began, until);
-                }
-                Out::NoTimeToStop(how) => self.checks.fail("stop", self.now, how),
-                Out::WithoutAuthority => {
-                    self.checks.fail(
-                        "S4",
-                        self.now,
-                        "a renewal was sent after the local end".to_owned(),
-                    );
-                }
-            }
         }
     }
 }

@@ -128,6 +128,22 @@ impl Candidate {
         out
     }
 
+    /// Another server is this master: it is reached by a new connection. Replies of the former one may still arrive.
+    pub(crate) fn change_server(&mut self, at: Instant, master: usize, rng: &mut fastrand::Rng) -> Vec<Out> {
+        let mut out = Vec::new();
+        self.engine
+            .handle(Input::ServerChanged { master }, self.clock.moment(at));
+        let link = &mut self.links[master];
+        let opens = link.standing == Standing::Opening;
+        *link = Link::default();
+        link.standing = Standing::Opening;
+        if !opens {
+            out.push(Out::Open { master });
+        }
+        self.settle(at, rng, &mut out);
+        out
+    }
+
     fn act_at(&mut self, master: usize, at: Moment, out: &mut Vec<Out>) {
         self.links[master].next = Some(at);
         out.push(Out::KeepAt { master, at });

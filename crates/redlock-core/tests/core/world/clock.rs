@@ -31,10 +31,12 @@ pub(crate) struct Stopped {
 impl World {
     pub(crate) fn check(&mut self, at: Instant) {
         let counted = self.candidates.iter().zip(&self.stopped);
-        let counted: Vec<&Candidate> = counted
-            .filter(|(candidate, stopped)| !excused(candidate, stopped.as_ref(), at))
-            .map(|(candidate, _)| candidate)
-            .collect();
+        // Where nothing is published, nothing is believed.
+        let counted = counted
+            .filter(|(candidate, stopped)| {
+                candidate.token().is_some() && !excused(candidate, stopped.as_ref(), at)
+            })
+            .map(|(candidate, _)| candidate);
         self.checks
             .until(at, &counted, (&self.masters, self.twin.as_ref()));
     }
@@ -61,7 +63,7 @@ impl World {
         self.paused[candidate] = ended;
         let recent = self.heard[candidate]
             .iter()
-            .map(|heard| heard + WITNESS > self.now);
+            .map(|heard| *heard > 0 && heard + WITNESS > self.now);
         // A step of the local clock shortly before discards the samples of masters that did not answer since.
         let known = |master| self.candidates[candidate].knows_clock_of(master);
         let witnesses = recent
@@ -95,6 +97,15 @@ impl World {
             .into_iter()
             .map(|Reverse((at, tie, id))| Reverse((at + if own(&id) { nanos } else { 0 }, tie, id)))
             .collect();
+    }
+
+    /// The clock of this master is not the one that was heard before.
+    pub(super) fn no_witness(&mut self, candidate: usize, master: usize) {
+        self.heard[candidate][master] = 0;
+        if let Some(stopped) = &mut self.stopped[candidate] {
+            stopped.witnesses[master] = false;
+            stopped.heard[master] = false;
+        }
     }
 
     /// A reply was taken, to what was sent then.

@@ -56,6 +56,7 @@ pub(crate) struct Answered {
     pub(super) life: u32,
     pub(super) connection: u32,
     pub(super) master: usize,
+    pub(super) run: u64,
     pub(super) sent_at: Instant,
     pub(super) answer: Answer,
 }
@@ -81,6 +82,12 @@ pub(crate) enum What {
         master: usize,
         connection: u32,
     },
+    /// A candidate learns that another server is this master.
+    ServerChanged {
+        candidate: usize,
+        life: u32,
+        master: usize,
+    },
     Tell {
         candidate: usize,
         life: u32,
@@ -103,6 +110,13 @@ pub(crate) enum What {
         life: u32,
         master: usize,
         due: Moment,
+    },
+    /// A process stands still, alone or together with its clock.
+    Stop {
+        candidate: usize,
+        life: u32,
+        nanos: Instant,
+        clock: bool,
     },
     /// The registers of f+1 other masters are read, after the wait.
     ReadFloor {
@@ -139,10 +153,12 @@ impl What {
             Self::Answers(answered) => Some((answered.candidate, answered.life)),
             Self::Opened { candidate, life, .. }
             | Self::Reset { candidate, life, .. }
+            | Self::ServerChanged { candidate, life, .. }
             | Self::Tell { candidate, life, .. }
             | Self::Timer { candidate, life, .. }
             | Self::Timeout { candidate, life, .. }
             | Self::Keep { candidate, life, .. }
+            | Self::Stop { candidate, life, .. }
             | Self::ShutDown { candidate, life } => Some((*candidate, *life)),
             _ => None,
         }

@@ -148,6 +148,7 @@ impl World {
             candidate,
             life,
             connection,
+            run,
             sent_at,
             ..
         } = request;
@@ -172,6 +173,7 @@ impl World {
             life,
             connection,
             master,
+            run,
             sent_at,
             answer,
         };
@@ -261,6 +263,7 @@ impl World {
             candidate,
             connection,
             master,
+            run,
             sent_at,
             answer,
             ..
@@ -271,7 +274,8 @@ impl World {
             Answer::Script(id, reply) => by.on_reply(self.now, (id, connection), reply, &mut self.rng),
         };
         self.carry(candidate, out);
-        if taken {
+        // The clock of a server that is gone is no witness.
+        if taken && run == self.runs[master] {
             self.heard(candidate, master, sent_at);
         }
     }

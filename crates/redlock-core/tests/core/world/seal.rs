@@ -28,6 +28,30 @@ impl World {
         self.stamped[master] = self.masters[master].sealed;
     }
 
+    /// Another server takes the place of a master, by another clock and without memory. The former one has lost its vote.
+    /// Each candidate learns of it at a time of its own.
+    pub(crate) fn replace_server(&mut self, master: usize) {
+        self.count("server replaced");
+        self.forget(master);
+        self.runs[master] += 1;
+        self.masters[master].clock.offset += self.rng.u64(..100_000 * MS);
+        self.masters[master].clock.parts_per_million = self.rng.i64(-4_500..=4_500);
+        self.quarantine(master);
+        for candidate in 0..self.candidates.len() {
+            self.no_witness(candidate, master);
+            let (at, life) = (
+                self.now + self.rng.u64(..500 * MS),
+                self.candidates[candidate].life,
+            );
+            let what = What::ServerChanged {
+                candidate,
+                life,
+                master,
+            };
+            self.at(at, what);
+        }
+    }
+
     pub(crate) fn back(&mut self, master: usize, probe: u64) {
         if self.masters[master].probe == probe {
             self.down[master] = false;

@@ -1,0 +1,101 @@
+//! Carries out what a candidate wants.
+
+use std::time::Duration;
+
+use redlock_core::{Event, Mark};
+
+use super::{Call, What, World};
+use crate::candidate::Out;
+
+impl World {
+    pub(crate) fn carry(&mut self, candidate: usize, out: Vec<Out>) {
+        let life = self.candidates[candidate].life;
+        self.interrupt_attempt(candidate);
+        self.interrupt_renewal(candidate);
+        self.stop_amid_a_round(candidate);
+        for out in out {
+            if self.trace {
+                println!("              {candidate}: {out:?}");
+            }
+            let clock = self.candidates[candidate].clock;
+            match out {
+                Out::Transmit(transmit) => {
+                    let (master, connection) = (transmit.id.master, transmit.connection.0);
+                    let deadline = clock.instant(transmit.deadline);
+                    self.dispatch(
+                        candidate,
+                        (master, connection),
+                        Call::Script { transmit, deadline },
+                    );
+                }
+                Out::Poll {
+                    master,
+                    connection,
+                    number,
+                } => self.dispatch(candidate, (master, connection), Call::Poll(number)),
+                Out::Open { master } => self.open(candidate, master),
+                Out::WakeAt(due) => self.at(clock.instant(due), What::Timer { candidate, life, due }),
+                Out::TimeoutAt(due) => self.at(clock.instant(due), What::Timeout { candidate, life, due }),
+                Out::KeepAt { master, at: due } => {
+                    let what = What::Keep {
+                        candidate,
+                        life,
+                        master,
+                        due,
+                    };
+                    self.at(clock.instant(due), what);
+                }
+                Out::Active { token, won } => {
+                    let late = self.begun_before_the_stop(candidate, token, won);
+                    let cluster = &self.candidates[candidate].cluster;
+                    if late {
+                        self.checks
+                            .active_late(token.0, won.is_some(), (candidate, cluster), self.now);
+                        continue;
+                    }
+                    self.checks.active(token.0, won, (candidate, cluster), self.now);
+                    if won.is_some() && self.rng.bool() {
+                        self.declare(candidate);
+                    }
+                }
+                Out::Marked {
+                    token,
+                    mark: Mark::Held { delay },
+                } => {
+                    self.checks.held(token, delay);
+                    // What runs changes, and with it the time that it needs.
+                    if self.delays.u32(..3) == 0 {
+                        self.declare(candidate);
+                    }
+                }
+                Out::Marked {
+                    mark: Mark::Clean, ..
+                } => {
+                    let abstain = Duration::from_millis(self.rng.u64(..500));
+                    self.tell(candidate, Event::StepDown { abstain });
+                }
+                Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
+                Out::Reserved {
+                    cluster,
+                    began,
+                    until,
+                } => {
+                    // The end of a lease from before the clock stood still is worth nothing.
+                    if self.clock_stood_still(candidate) {
+                        continue;
+                    }
+                    let (began, until) = (clock.instant(began), clock.instant(until));
+                    self.checks.reserved(&cluster, began, until);
+                }
+                Out::NoTimeToStop(how) => self.checks.fail("stop", self.now, how),
+                Out::WithoutAuthority => {
+                    self.checks.fail(
+                        "S4",
+                        self.now,
+                        "a renewal was sent after the local end".to_owned(),
+                    );
+                }
+            }
+        }
+    }
+}
