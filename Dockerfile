@@ -31,6 +31,8 @@ COPY Cargo.toml Cargo.lock ./
 COPY tests/model/Cargo.toml tests/model/
 COPY crates/redlock-core/Cargo.toml crates/redlock-core/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
+COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
+COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
 RUN mkdir -p src benches && touch src/lib.rs; \
     for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \
     for program in src/main benches/lease benches/run benches/kubernetes; do echo 'fn main() {}' >$program.rs; done; \

@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock::demo::redis_server::{RedisServers, ServerOptions};
+use redlock_testkit::{RedisServers, ServerOptions};
 use stats::Stats;
 
 const REDLOCK: &str = env!("CARGO_BIN_EXE_redlock");

@@ -1,14 +1,13 @@
 //! Leader election for everything that must run once: Redlock leases on independent Redis masters.
 //!
-//! Imports point one way: `cli → standalone/inspect/demo/run → elector → masters → lease`. [`lease`] is pure: it decides
-//! and never waits, reads no clock and draws no random number. [`masters`] talks to Redis and never sees Kubernetes.
-//! `api` holds the types that users write.
+//! The decision is in `redlock-core`, which is pure and is [`lease`] here. `redlock-client` runs it against Redis and never
+//! sees Kubernetes: [`masters`] and [`elector`]. This package adds Kubernetes and the commands; [`api`] holds the types that
+//! users write.
 
 pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod controller;
-pub mod demo;
 pub mod inspect;
 pub mod operator;
 pub mod run;

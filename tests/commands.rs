@@ -3,6 +3,8 @@
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "commands/acl.rs"]
+mod acl;
 #[path = "commands/bad_input.rs"]
 mod bad_input;
 #[path = "commands/break_lock.rs"]

@@ -7,11 +7,8 @@
 mod acl;
 #[path = "redis/adopt.rs"]
 mod adopt;
-mod common;
 #[path = "redis/first_start.rs"]
 mod first_start;
-#[path = "redis/fixture.rs"]
-mod fixture;
 #[path = "redis/identity.rs"]
 mod identity;
 #[path = "redis/lease.rs"]
@@ -28,8 +25,6 @@ mod model;
 mod plant;
 #[path = "redis/process.rs"]
 mod process;
-#[path = "redis/proxy.rs"]
-mod proxy;
 #[allow(dead_code, reason = "the simulation uses more of it")]
 #[path = "../crates/redlock-core/tests/core/rate.rs"]
 mod rate;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock::clock;
 use serde_json::Value;
 
-use crate::common::ChildGuard;
+use redlock_testkit::ChildGuard;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -62,7 +62,7 @@ fn parse(line: &str) -> Option<Said> {
 /// Waits until these replicas have said so about this many locks since then; returns all that they said.
 pub async fn wait_for(children: &[&ChildGuard], what: What, count: usize, since: Duration) -> Vec<Said> {
     let title = format!("{count} times {what:?}");
-    crate::common::eventually(crate::stage::BOUND, &title, async || {
+    redlock_testkit::eventually(crate::stage::BOUND, &title, async || {
         // Seldom: reading the logs must not disturb what is measured.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let all: Vec<Said> = children.iter().flat_map(|child| said(child, since)).collect();

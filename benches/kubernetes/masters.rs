@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock::clock;
-use redlock::demo::redis_server::RedisServers;
+use redlock_testkit::RedisServers;
 use tokio::sync::Mutex;
 
 pub struct Masters(Vec<Master>);

@@ -44,7 +44,7 @@ pub async fn run() {
         &format!("{held:.1} s"),
         "",
     );
-    crate::common::eventually(BOUND * 2, "every status is written", async || {
+    redlock_testkit::eventually(BOUND * 2, "every status is written", async || {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let now = status_writes(&stage).await - written;
         if now >= locks as f64 { Ok(()) } else { Err(now) }
@@ -135,7 +135,7 @@ async fn steady(stage: &Stage, pids: &[u32]) -> Steady {
 async fn settle(stage: &Stage, operator: &Operator) {
     tokio::time::sleep(LEASE).await;
     let mut last = f64::INFINITY;
-    crate::common::eventually(BOUND * 2, "the operator does no more than before", async || {
+    redlock_testkit::eventually(BOUND * 2, "the operator does no more than before", async || {
         let usage = Usage::begin(operator.child.pid());
         let (before, began) = (writes(stage).await, Instant::now());
         tokio::time::sleep(LEASE / 3).await;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Mode, Proxy};
 use crate::fixture::Operator;
 use crate::log::{self, What, milliseconds};
 use crate::stage::{LEASE, Stage};
 use crate::statuses::Statuses;
 use crate::table;
+use redlock_testkit::{Mode, Proxy};
 
 const LOCKS: usize = 100;
 const GONE: Duration = Duration::from_secs(60);

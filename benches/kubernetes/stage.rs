@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use redlock::api::{LeaderLock, RedisQuorum};
-use redlock::demo::redis_server::{RedisServers, ServerOptions};
+use redlock_testkit::{RedisServers, ServerOptions};
 use serde_json::json;
 
 use crate::fixture::{ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace};
@@ -127,7 +127,7 @@ impl Stage {
     /// Until a majority of the masters knows a holder of each lock.
     pub async fn wait_held(&self) {
         let names = self.lock_names();
-        crate::common::eventually(BOUND, "every lock is held", async || {
+        redlock_testkit::eventually(BOUND, "every lock is held", async || {
             let held = self.masters.holders(&names).await.into_iter().flatten().count();
             if held == names.len() { Ok(()) } else { Err(held) }
         })
@@ -138,7 +138,7 @@ impl Stage {
     pub async fn wait_told(&self) {
         let names = self.lock_names();
         let locks = self.api();
-        crate::common::eventually(BOUND, "every status says who holds the lock", async || {
+        redlock_testkit::eventually(BOUND, "every status says who holds the lock", async || {
             let holders = self.masters.holders(&names).await;
             let mut wrong = 0;
             for (index, holder) in holders.into_iter().enumerate() {

@@ -119,7 +119,7 @@ impl<'a> Cluster<'a> {
 
     /// When each got to so many replicas since then; waits for all.
     async fn all_at(&self, replicas: i64, since: Duration) -> Vec<Duration> {
-        crate::common::eventually(BOUND, "every target is switched", async || {
+        redlock_testkit::eventually(BOUND, "every target is switched", async || {
             let seen = self.seen.lock().unwrap();
             let at = |all: &Vec<(i64, Duration)>| {
                 let mut all = all.iter();
@@ -246,7 +246,7 @@ pub async fn run() {
 
     let operator_b = b.operator().await;
     operator_b.wait_ready();
-    crate::common::eventually(BOUND, "every standby is confirmed", async || {
+    redlock_testkit::eventually(BOUND, "every standby is confirmed", async || {
         let text = http::get(operator_b.port(), "/metrics").map_or_else(|_| String::new(), |(_, text)| text);
         let lines = text
             .lines()
@@ -292,7 +292,7 @@ pub async fn run() {
         "",
     );
     let told = log::now();
-    crate::common::eventually(BOUND, "every status says so", async || {
+    redlock_testkit::eventually(BOUND, "every status says so", async || {
         let locks: Api<LeaderLock> = Api::namespaced(b.plane.admin(), b.namespace.name());
         let all = locks.list(&kube::api::ListParams::default()).await.unwrap();
         let active = |lock: &LeaderLock| {
@@ -340,7 +340,7 @@ async fn by_hand(cluster: &Cluster<'_>) {
             .patch_scale(&name, &PatchParams::default(), &patch)
             .await
             .unwrap();
-        let stopped = crate::common::eventually(BOUND, "it is stopped again", async || {
+        let stopped = redlock_testkit::eventually(BOUND, "it is stopped again", async || {
             let seen = cluster.seen.lock().unwrap();
             let last = seen[&name].last().copied();
             let mut events = seen[&name].iter().rev();

@@ -140,7 +140,7 @@ async fn flapping(stage: &Stage) {
 /// Until nothing was written for a while.
 async fn quiet(stage: &Stage) {
     let mut last = (0, log::now());
-    crate::common::eventually(
+    redlock_testkit::eventually(
         crate::stage::BOUND * 2,
         "nothing is written any more",
         async || {

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Exit, Failure, session};
-use crate::demo::{self, DemoError, Report, Screen};
+use redlock_demo::{DemoError, Report, Screen};
 
 /// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let mut terminate = listen(SignalKind::terminate())?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let report = tokio::select! {
-        report = demo::run(seed, screen) => report.map_err(|error| failed(&error))?,
+        report = redlock_demo::run(seed, screen) => report.map_err(|error| failed(&error))?,
         _ = interrupt.recv() => return Err(interrupted("SIGINT", 2)),
         _ = terminate.recv() => return Err(interrupted("SIGTERM", 15)),
     };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::eventually_blocking;
 use crate::fixture::{Agent, BOUND, LOCK, masters};
+use redlock_testkit::eventually_blocking;
 
 const STABLE: [&str; 11] = [
     "lock",
@@ -123,7 +123,7 @@ fn a_manifest_names_the_masters_as_well() {
     );
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), manifest).unwrap();
-    let port = crate::common::free_port();
+    let port = redlock_testkit::free_port().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_redlock"));
     command.args([
         "agent",
@@ -137,7 +137,7 @@ fn a_manifest_names_the_masters_as_well() {
         .arg("--config")
         .arg(file.path())
         .env_remove("REDLOCK_MASTERS");
-    let mut child = crate::common::ChildGuard::spawn("one", &mut command);
+    let mut child = redlock_testkit::ChildGuard::spawn("one", &mut command);
     child.wait_for_line(BOUND, "agent started");
     let agent = Agent {
         name: "one".into(),

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{ChildGuard, RedisServers, ServerOptions, eventually_blocking, free_port, http};
+use crate::common::http;
 use crate::program::redlock;
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, eventually_blocking, free_port};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);
@@ -54,7 +55,7 @@ impl Agent {
     }
 
     pub fn start_with(name: &str, urls: &str, change: impl FnOnce(&mut Command)) -> Self {
-        let port = free_port();
+        let port = free_port().unwrap();
         let mut command = command(urls, port);
         change(&mut command);
         let mut child = ChildGuard::spawn(name, &mut command);

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{RedisServers, ServerOptions, eventually_blocking, free_port};
 use crate::fixture::{Agent, BOUND, LEASE, masters};
 use crate::program::redlock;
+use redlock_testkit::{RedisServers, ServerOptions, eventually_blocking, free_port};
 
 #[test]
 fn masters_that_are_down_at_the_start_are_waited_for() {
@@ -43,7 +43,8 @@ fn masters_that_are_down_at_the_start_are_waited_for() {
 
 #[test]
 fn what_waits_for_masters_can_be_told_to_end() {
-    let urls = [free_port(), free_port(), free_port()].map(|port| format!("redis://127.0.0.1:{port}"));
+    let urls = [free_port().unwrap(), free_port().unwrap(), free_port().unwrap()]
+        .map(|port| format!("redis://127.0.0.1:{port}"));
     let mut agent = Agent::start("one", &urls.join(","));
     agent.child.signal(Signal::SIGTERM);
     let (status, took) = agent.child.wait(BOUND);

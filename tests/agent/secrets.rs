@@ -2,9 +2,9 @@
 
 use nix::sys::signal::Signal;
 
-use crate::common::{RedisServers, ServerOptions, eventually_blocking};
 use crate::fixture::{Agent, BOUND};
 use crate::program::redlock_with;
+use redlock_testkit::{RedisServers, ServerOptions, eventually_blocking};
 
 const PASSWORD: &str = "xyzzy-plugh-0451";
 

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{eventually_blocking, http};
+use crate::common::http;
 use crate::fixture::{Agent, BOUND, LEASE, masters};
+use redlock_testkit::eventually_blocking;
 
 #[test]
 fn a_killed_one_is_taken_over_when_its_lease_ends() {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::common::eventually_blocking;
 use crate::fixture::{Agent, BOUND, Events, LEASE, masters, reader};
+use redlock_testkit::eventually_blocking;
 
 /// See `src/agent/http.rs`.
 const READERS: usize = 256;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::common::{Persistence, RedisServer, ServerOptions, eventually_blocking};
 use crate::names;
 use crate::promtool::promtool;
 use crate::replica::{BOUND, Folder, Replica, seal, servers_with};
 use crate::shipped::{RULES, alerts, expressions, path, read, recorded};
+use redlock_testkit::{Persistence, RedisServer, ServerOptions, eventually_blocking};
 
 /// What Prometheus and its discovery add.
 const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];

@@ -12,11 +12,11 @@ use redlock::lease::Moment;
 use crate::cast::{self, LEASE, OPERATOR_LOCKS, OPERATORS, RUNS};
 use crate::claims::Claim;
 use crate::common::processes::{commands, guardians};
-use crate::common::{ChildGuard, free_port};
 use crate::listen::Listener;
 use crate::naive::{Naive, Refused};
 use crate::wall::Wall;
 use crate::work;
+use redlock_testkit::{ChildGuard, free_port};
 
 /// The user of docs/redis-acl.md, under which all of them are.
 pub const USER: &str = "redlock";
@@ -99,7 +99,7 @@ impl Process {
         command.env_remove("RUST_LOG");
         command.env("REDLOCK_TRACE", places.traces().join(&who));
         let listener = if self.index < OPERATORS.len() {
-            let port = free_port();
+            let port = free_port().unwrap();
             self.operator(&mut command, places, port);
             Some(port)
         } else {

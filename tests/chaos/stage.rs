@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::cast::{self, LEASE, MAJORITY, MASTERS, OPERATORS, PROCESSES, RUNS, WITH_AOF};
 use crate::claims::Claim;
-use crate::common::{Mode, Persistence, Proxy, RedisServer, Resource, ServerOptions};
+use crate::common::Resource;
 use crate::naive::Refused;
 use crate::process::{Log, PASSWORD, Places, Process, STRAY_PREFIX, USER};
 use crate::program::{redlock, urls};
@@ -18,6 +18,7 @@ use crate::traces::Traces;
 use crate::wall::Wall;
 use crate::watch::Watch;
 use crate::work;
+use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions};
 
 /// Time for a successor before the one that was killed is there again.
 const BACK: Duration = Duration::from_millis(700);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use redlock::clock;
 
 use crate::cast::{PROCESSES, RUNS};
-use crate::common::eventually_blocking;
 use crate::plan::Plan;
 use crate::play::{BOUND, Played, settle};
 use crate::report::Report;
 use crate::stage::Stage;
+use redlock_testkit::eventually_blocking;
 
 /// The last run has another key prefix: for the masters it contends for another lock.
 #[test]

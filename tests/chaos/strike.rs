@@ -2,11 +2,11 @@
 
 use nix::sys::signal::Signal;
 
-use crate::common::Mode;
 use crate::kinds::Kind;
 use crate::plan::{Act, Target};
 use crate::process::{USER, send};
 use crate::stage::{Stage, acl};
+use redlock_testkit::Mode;
 
 /// What ends an act. Whoever was killed comes back by itself.
 #[derive(Clone, Debug)]

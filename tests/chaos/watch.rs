@@ -9,7 +9,7 @@ use redis::{Connection, InfoDict, RedisResult};
 use redlock::clock;
 use redlock::lease::Moment;
 
-use crate::common::kept;
+use redlock_testkit::kept;
 
 const EVERY: Duration = Duration::from_millis(50);
 /// A master on the loopback answers in a fraction of a millisecond, one that is frozen not at all.

@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use redlock::demo::redis_server::free_port;
+use redlock_testkit::free_port;
 use serde_json::{Value, json};
 
-use crate::common::{ChildGuard, eventually_blocking};
 use crate::render::{of_kind, one, render, try_render};
+use redlock_testkit::{ChildGuard, eventually_blocking};
 
 const ON: &str = "quickstart.enabled=true";
 const PASSWORD: &str = "a password";

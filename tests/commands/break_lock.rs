@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redlock::masters::{Acquired, Agreement, Renewal, adopt};
 
-use crate::common::masters::{config, identity, lock_name};
-use crate::program::{admin, quorum, redlock};
+use crate::program::{quorum, redlock};
+use redlock_testkit::admin;
+use redlock_testkit::masters::{config, identity, lock_name};
 
 #[tokio::test]
 async fn the_holder_is_refused_at_its_next_renewal_and_nobody_enters() {

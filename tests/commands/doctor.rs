@@ -1,7 +1,7 @@
 //! `redlock doctor`.
 
-use crate::common::{Persistence, RedisServers, ServerOptions};
-use crate::program::{admin, quorum, redlock, redlock_with, urls};
+use crate::program::{quorum, redlock, redlock_with, urls};
+use redlock_testkit::{Persistence, RedisServers, ServerOptions, admin};
 
 #[tokio::test]
 async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
@@ -74,7 +74,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
     let (servers, urls) = quorum();
     let port = servers[0].port().to_string();
     let _: String = admin(&servers[1], &["REPLICAOF", "127.0.0.1", &port]).await;
-    crate::common::eventually(std::time::Duration::from_secs(20), "a replica", async || {
+    redlock_testkit::eventually(std::time::Duration::from_secs(20), "a replica", async || {
         let ran = redlock(&["doctor", "--masters", &urls]);
         if ran.stdout.contains("it is a slave") {
             Ok(())
@@ -205,7 +205,7 @@ async fn a_missing_permission_is_named_with_its_rule() {
         assert!(!ran.stdout.contains("not sealed"), "{ran:#?}");
     }
     by("no-set", &["doctor"]).expect(1, &["✗ scripts", "the ACL rule +set", "docs/redis-acl.md"]);
-    crate::common::eventually(std::time::Duration::from_secs(60), "the cause", async || {
+    redlock_testkit::eventually(std::time::Duration::from_secs(60), "the cause", async || {
         let ran = by("no-set", &["run", "a/b", "-w", "3", "--", "true"]);
         match ran.code {
             Some(77) => Ok(ran),

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::common::{ChildGuard, RedisServers, ServerOptions};
 use crate::program::{quorum, redlock, redlock_with, urls};
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions};
 
 /// A terminal as narrow as they usually come: an example that is wrapped there cannot be copied.
 const COLUMNS: &str = "80";

@@ -1,7 +1,7 @@
 //! `redlock init` and `redlock reseal`.
 
-use crate::common::{RedisServers, ServerOptions};
-use crate::program::{admin, quorum, redlock, urls};
+use crate::program::{quorum, redlock, urls};
+use redlock_testkit::{RedisServers, ServerOptions, admin};
 
 #[test]
 fn new_masters_are_sealed_once() {

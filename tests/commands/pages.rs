@@ -9,8 +9,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::common::pages::{Block, Mark, blocks, pages};
-use crate::common::{ChildGuard, RedisServers, ServerOptions, free_port};
 use crate::program::{redlock, urls};
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, free_port};
 
 const BOUND: Duration = Duration::from_secs(60);
 /// Of the masters, as pages have them.
@@ -35,12 +35,14 @@ impl Place {
             servers
         });
         let of_masters = MASTERS.iter().enumerate().map(|(index, port)| {
-            let free = masters.as_ref().map_or_else(free_port, |all| all[index].port());
+            let free = masters
+                .as_ref()
+                .map_or_else(|| free_port().unwrap(), |all| all[index].port());
             ((*port).to_owned(), free.to_string())
         });
         let others = PORTS
             .iter()
-            .map(|port| ((*port).to_owned(), free_port().to_string()));
+            .map(|port| ((*port).to_owned(), free_port().unwrap().to_string()));
         let ports = of_masters.chain(others).collect();
         let place = Self {
             folder: tempfile::tempdir().unwrap(),

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{ChildGuard, RedisServer, RedisServers, ServerOptions, patient};
+use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 
 /// More than any command takes that does not wait for a seal.
 const BOUND: Duration = Duration::from_secs(60);
@@ -77,13 +77,4 @@ pub fn quorum() -> (RedisServers, String) {
     let urls = urls(&servers);
     redlock(&["init", "--masters", &urls]).expect(0, &["all 3 masters vote"]);
     (servers, urls)
-}
-
-/// As nobody checks: on the server itself.
-pub async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = patient(&client).await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut connection).await.unwrap()
 }

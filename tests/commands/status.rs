@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redlock::masters::{Acquired, Agreement, adopt};
 
-use crate::common::masters::{config, identity, lock_name};
-use crate::common::{RedisServers, ServerOptions};
-use crate::program::{admin, quorum, redlock, urls};
+use crate::program::{quorum, redlock, urls};
+use redlock_testkit::masters::{config, identity, lock_name};
+use redlock_testkit::{RedisServers, ServerOptions, admin};
 
 #[tokio::test]
 async fn shows_who_holds_what_by_each_masters_own_account() {
@@ -109,7 +109,7 @@ async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
     // Somebody who seals.
     let (_masters, _notices, _tasks) = adopted.open().unwrap();
     servers[1].restart_empty().unwrap();
-    crate::common::eventually(Duration::from_secs(20), "sealing", async || {
+    redlock_testkit::eventually(Duration::from_secs(20), "sealing", async || {
         let ran = redlock(&["status", "-o", "json", "--masters", &urls]);
         match ran.json()["masters"][1]["sealSecondsLeft"].as_u64() {
             Some(left) if (1..=66).contains(&left) => Ok(()),

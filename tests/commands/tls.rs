@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::common::{RedisServers, ServerOptions, TlsMaterial};
 use crate::program::{redlock, urls};
+use redlock_testkit::{RedisServers, ServerOptions, TlsMaterial};
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

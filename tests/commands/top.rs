@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::pty::openpty;
 use nix::sys::signal::Signal;
 
-use crate::common::{ChildGuard, eventually_blocking};
 use crate::program::{quorum, redlock};
+use redlock_testkit::{ChildGuard, eventually_blocking};
 
 const BOUND: Duration = Duration::from_secs(60);
 

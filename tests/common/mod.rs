@@ -1,4 +1,4 @@
-//! What the integration tests share: real servers, broken networks, certificates, child processes, bounded waits.
+//! What the integration tests of the program share beside `redlock_testkit`.
 //!
 //! The one `mod.rs` of the project: cargo would make a test binary of its own out of `tests/common.rs`.
 
@@ -6,30 +6,13 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod child;
-mod connection;
-mod eventually;
 pub mod http;
-pub mod masters;
 pub mod pages;
 pub mod processes;
-mod proxy;
 mod resource;
-mod tls;
 pub mod tools;
 
-pub use child::ChildGuard;
-pub use connection::{kept, patient};
-pub use eventually::{eventually, eventually_blocking};
-pub use proxy::{Mode, Proxy};
-pub use redlock::demo::redis_server::{Persistence, RedisServer, RedisServers, ServerOptions, TlsFiles};
 pub use resource::{Answer, Resource};
-pub use tls::TlsMaterial;
-
-/// A loopback port that nothing listens on, never the same one twice.
-pub fn free_port() -> u16 {
-    redlock::demo::redis_server::free_port().expect("no free port")
-}
 
 /// What is set here for redlock must not reach a process under test.
 pub fn forget_variables(command: &mut std::process::Command) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{ChildGuard, eventually_blocking};
+use redlock_testkit::{ChildGuard, eventually_blocking};
 
 const BOUND: Duration = Duration::from_secs(30);
 

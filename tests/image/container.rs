@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::ChildGuard;
 use crate::image::image;
+use redlock_testkit::ChildGuard;
 
 /// Mounts what a runtime mounts, then leaves all rights behind. Capabilities that the last step needs go with the user id.
 const ENTER: &str = "

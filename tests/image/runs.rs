@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use crate::common::{eventually_blocking, free_port, http};
+use crate::common::http;
 use crate::container::{Container, said, status};
 use crate::replica::{BOUND, lock, masters, quorum};
+use redlock_testkit::{eventually_blocking, free_port};
 
 #[test]
 #[ignore = "builds the image: `make test-image`"]
@@ -25,7 +26,7 @@ async fn the_operator_holds_a_lock_without_rights_and_without_writing() {
     let container = Container::new();
     container.write("manifests/quorum.yaml", &quorum(&masters, ""));
     container.write("manifests/a.yaml", &lock("a", ""));
-    let port = free_port();
+    let port = free_port().unwrap();
     let listen = format!("127.0.0.1:{port}");
     let operator = [
         "operator",

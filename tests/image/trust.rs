@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::common::{ServerOptions, TlsMaterial};
 use crate::container::{Container, said};
 use crate::replica::servers_with;
+use redlock_testkit::{ServerOptions, TlsMaterial};
 
 const BUNDLE: &str = "etc/ssl/certs/ca-certificates.crt";
 

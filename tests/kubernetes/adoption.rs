@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::targets::{GATE, Gates, guarded, ready_pod, replica, world};
 use crate::world::World;
+use redlock_testkit::eventually;
 
 const LOCKS: usize = 5;
 

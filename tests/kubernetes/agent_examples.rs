@@ -12,11 +12,12 @@ use nix::sys::signal::Signal;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::common::{ChildGuard, RedisServer, eventually_blocking, free_port, http};
+use crate::common::http;
 use crate::fixture::BOUND;
 use crate::program::redlock;
 use crate::typed::{commands, typed};
 use crate::world::World;
+use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port};
 
 /// As the manifests have it; in its place one that nobody has.
 const PORT: &str = "4040";
@@ -49,7 +50,7 @@ impl Pod {
         Self {
             containers: first.into_iter().chain(spec.containers).collect(),
             variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
-            port: free_port(),
+            port: free_port().unwrap(),
         }
     }
 
@@ -179,7 +180,7 @@ async fn what_the_page_and_the_manifests_say_works() {
 /// The app waits, runs, and is stopped by its probe; its hook begins the end.
 fn native_sidecar(urls: &str) {
     let pod = Pod::of("native-sidecar.yaml", urls);
-    let port = free_port();
+    let port = free_port().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     command.args([
         "agent",

@@ -3,10 +3,10 @@
 use std::fs;
 
 use crate::chart::{chart, run_helm};
-use crate::common::eventually;
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
 use crate::targets::{GATE, Gates, guarded, install};
 use crate::world::{World, lock};
+use redlock_testkit::eventually;
 
 /// Applies the policy, with the kind of the tests known to it.
 fn install_policy(world: &World) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{RedisServer, ServerOptions};
 use crate::world::{World, condition, message, quorum_of, timed};
+use redlock_testkit::{RedisServer, ServerOptions};
 
 /// The promise is two seconds; the rest is for a machine that runs all tests at once, and stands still for some time.
 const SOON: Duration = Duration::from_secs(8);

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::common::{Mode, Proxy, RedisServer, ServerOptions, eventually};
 use crate::fixture::kubelet::{Recorder, Run};
 use crate::fixture::{BOUND, Kubelet, Operator, Options, seed};
 use crate::targets::{ready_pod, replica};
 use crate::world::{World, condition, lock, quorum_of, throughout, timed};
+use redlock_testkit::{Mode, Proxy, RedisServer, ServerOptions, eventually};
 
 const RIGHTS: [&str; 6] = [
     "targetKinds[0].group=apps",

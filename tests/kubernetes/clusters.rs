@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::common::RedisServer;
 use crate::fixture::Operator;
 use crate::world::{World, condition, lock, message, quorum_of, timed};
+use redlock_testkit::RedisServer;
 
 /// One lock name in both clusters, whose namespaces have different names.
 const SHARED: &str = ", lockName: shared/report";

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use kube::config::Kubeconfig;
 use serde_json::Value;
 
-use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, redlock_as};
+use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 const IMMEDIATE: &str = "  firstStart: Immediate\n";
 const REQUEST: &str = "redlock.dev/hand-over";

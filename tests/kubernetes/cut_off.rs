@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::patient;
 use crate::world::{World, condition, lock, throughout};
+use redlock_testkit::patient;
 
 /// Longer than until it infers that nobody can report, which is twice the longest lease.
 const INFERRED: Duration = Duration::from_secs(15);

@@ -7,11 +7,11 @@ use kube::api::Api;
 use redlock::api::LeaderLock;
 use serde_json::Value;
 
-use crate::common::eventually;
 use crate::fixture::kubelet::{Kubelet, Recorder};
 use crate::fixture::{BOUND, Options};
 use crate::typed::{commands, typed};
 use crate::world::{World, condition};
+use redlock_testkit::eventually;
 
 /// Two are for the README; the others are typed in tests of their own.
 const NOT_RECIPES: [&str; 5] = [

@@ -6,11 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Options};
 use crate::suspend::RIGHTS;
 use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, condition, lock, message, throughout};
+use redlock_testkit::eventually;
 
 const ENFORCED: &str = "redlock_target_enforced";
 

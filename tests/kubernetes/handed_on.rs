@@ -7,11 +7,11 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use redlock::lease::Moment;
 use serde_json::{Value, json};
 
-use crate::common::{RedisServer, eventually};
 use crate::fixture::kubelet::{READY, Recorder, Run, overlaps};
 use crate::fixture::{BOUND, Kubelet, Operator, SERVICE_ACCOUNT, seed};
 use crate::program::Ran;
 use crate::world::{World, condition, lock, message, quorum_of, timed};
+use redlock_testkit::{RedisServer, eventually};
 
 const REQUEST: &str = "redlock.dev/hand-over";
 const ANSWER: &str = "redlock.dev/hand-over-answer";

@@ -6,7 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::{RedisServer, eventually};
+use redlock_testkit::{RedisServer, eventually};
+
 use crate::fixture::{BOUND, Operator};
 use crate::targets::{GATE, Gates, guarded, install, ready_pod};
 use crate::world::{World, condition, quorum_of, throughout};

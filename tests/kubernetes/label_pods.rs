@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message};
+use redlock_testkit::eventually;
 pub use agent::Agent;
 use web::Web;
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use crate::common::eventually;
 use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
 use crate::fixture::{BOUND, Kubelet, Options, seed};
 use crate::guard::{assert_writes, metric};
 use crate::stop_times::Switched;
 use crate::world::{World, lock};
+use redlock_testkit::eventually;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {

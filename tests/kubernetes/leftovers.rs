@@ -7,8 +7,8 @@ use std::{env, panic, thread};
 
 use nix::unistd::Pid;
 
-use crate::common::{ChildGuard, eventually_blocking};
 use crate::fixture::{BOUND, ControlPlane, Options, Process, state};
+use redlock_testkit::{ChildGuard, eventually_blocking};
 
 /// Set for the process that is to die, which is this same test.
 const VICTIM: &str = "REDLOCK_TEST_VICTIM";

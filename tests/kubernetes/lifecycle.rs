@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock, message, timed};
+use redlock_testkit::eventually;
 
 async fn status(world: &World, name: &str) -> Value {
     serde_json::to_value(world.locks().get(name).await.unwrap().status).unwrap()

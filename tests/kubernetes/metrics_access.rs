@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::common::{eventually, free_port};
 use crate::fixture::BOUND;
 use crate::world::World;
+use redlock_testkit::{eventually, free_port};
 
 /// Status and body, with this value of `Authorization`.
 fn get(port: u16, path: &str, authorization: Option<&str>) -> (u16, String) {
@@ -83,7 +83,7 @@ async fn metrics_and_locks_need_a_token_whose_user_may_get_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_review_tokens_nothing_is_answered() {
     let world = World::small(3).await;
-    let details = free_port();
+    let details = free_port().unwrap();
     let operator = world
         .operator_with("replica-1", |command| {
             command.args(["--require-token", "true"]);

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, message};
 use pair::{NAME, NAMES, Pair, REGISTER, declared, label, make_job, suspended, token, yearly};
+use redlock_testkit::eventually;
 
 fn now() -> i64 {
     i64::try_from(redlock::clock::unix_time().as_secs()).unwrap()

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Mode, Proxy};
 use crate::fixture::Operator;
 use crate::world::{World, condition, lock, throughout, timed};
+use redlock_testkit::{Mode, Proxy};
 
 /// Longer than a lease.
 const OUTAGE: Duration = Duration::from_secs(10);

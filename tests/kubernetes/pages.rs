@@ -8,10 +8,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::pages::{Block, Mark, blocks, blocks_for, pages};
-use crate::common::{RedisServer, ServerOptions, eventually_blocking};
 use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, ControlPlane, Kubelet, Operator, Options, seed};
 use crate::typed::{stays, typed_in};
+use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
 
 const THIS: &str = "tests/kubernetes/pages.rs";
 const INSTALL: &str = "docs/install.md";

@@ -9,9 +9,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use redlock::clock;
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::kubelet::{Overlap, READY, Recorder, Run, overlaps};
 use crate::fixture::{BOUND, ControlPlane, Kubelet, Options, seed};
+use redlock_testkit::eventually;
 
 struct Place {
     plane: ControlPlane,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::BOUND;
 use crate::targets::{GATE, Gates, guarded, install, replica, world};
 use crate::world::{World, condition, message, throughout, timed};
+use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 const USER: &str = "app on >first ~redlock:* &redlock:* +@all";
 const SECRET: &str =

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, lock, throughout};
+use redlock_testkit::eventually;
 
 const LOCKS: usize = 20;
 /// Long enough for what is written now and then to show.

@@ -5,8 +5,8 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use redlock::api::{LeaderLock, RedisQuorum};
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, ControlPlane, SERVICE_ACCOUNT, client_of};
+use redlock_testkit::eventually;
 
 /// A client with the rights of the operator whose release is in this namespace.
 pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<String>) -> Client {

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, ListParams};
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, SERVICE_ACCOUNT};
 use crate::label_pods;
 use crate::suspend;
 use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, condition, lock, redlock_as};
+use redlock_testkit::eventually;
 
 /// Group, resource with subresource, verb.
 type Right = (String, String, String);

@@ -5,11 +5,11 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::{RedisServer, ServerOptions, eventually, patient};
 use crate::fixture::{BOUND, Operator, Options};
 use crate::rotation::{USER, secret};
 use crate::targets::{GATE, Gates, guarded, install, replica, running_pod};
 use crate::world::{World, condition, message, timed};
+use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 const WRONG: &str = "mistaken";
 const JSON_PATH: &str = r#"jsonpath={range .status.conditions[?(@.type=="ReplicasReady")]}{.status} {.reason}: {.message}{"\n"}{end}"#;

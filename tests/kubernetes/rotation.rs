@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{RedisServer, ServerOptions, eventually, patient};
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message, throughout, timed};
+use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 const LEASE: Duration = Duration::from_secs(6);
 pub const USER: &str = "app on >first ~redlock:* &redlock:* +@all";

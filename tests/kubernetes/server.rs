@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 
-use crate::common::{Mode, Proxy, eventually};
 use crate::fixture::{BOUND, ControlPlane, Options, audit};
+use redlock_testkit::{Mode, Proxy, eventually};
 
 #[tokio::test]
 async fn the_version_is_the_one_that_was_asked_for() {

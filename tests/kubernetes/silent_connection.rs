@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{Mode, Proxy, eventually};
 use crate::fixture::{BOUND, Operator};
 use crate::status_claims::{active_by, world};
 use crate::targets::{GATE, Gates, guarded};
 use crate::world::{lock, throughout, timed};
+use redlock_testkit::{Mode, Proxy, eventually};
 
 /// Longer than until the connections to the API server are given up.
 const CUT: Duration = Duration::from_secs(13);

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::author_check::{accepted, apply, apply_template, grant, kubectl, refused};
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::world::{World, lock};
+use redlock_testkit::eventually;
 
 const ALICE: &str = "alice";
 

@@ -13,7 +13,7 @@ use redlock::lease::ClusterId;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::common::{Mode, Proxy, eventually};
+use redlock_testkit::{Mode, Proxy, eventually};
 use crate::fixture::{BOUND, Operator};
 use crate::label_pods::Agent;
 use crate::targets::{GATE, Gates, guarded, install};

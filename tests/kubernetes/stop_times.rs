@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder, Run};
 use crate::world::{World, condition, message};
+use redlock_testkit::eventually;
 
 /// What a pod of [`SLOW`] takes to end, once its template was edited.
 const GRACE: u64 = 8;

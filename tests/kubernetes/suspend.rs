@@ -10,12 +10,12 @@ use kube::ResourceExt;
 use kube::api::Api;
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::kubelet::{RUN_SECONDS, Recorder};
 use crate::fixture::{BOUND, Kubelet, seed};
 use crate::targets::replica;
 use crate::versions::register;
 use crate::world::{World, condition, lock, throughout, timed};
+use redlock_testkit::eventually;
 
 /// The values of the chart that grant it.
 pub const RIGHTS: [&str; 4] = [

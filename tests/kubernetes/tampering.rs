@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::common::{RedisServer, eventually, patient};
 use crate::fixture::BOUND;
 use crate::world::{World, lock, timed};
+use redlock_testkit::{RedisServer, eventually, patient};
 
 const ABSURD: u64 = 9_000_000_000_000_000_000;
 

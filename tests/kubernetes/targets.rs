@@ -11,9 +11,9 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::blind_replica::answering_sibling;
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition, lock};
+use redlock_testkit::eventually;
 
 pub const GATE_KIND: &str = "\
 apiVersion: apiextensions.k8s.io/v1

@@ -22,11 +22,11 @@ mod work;
 
 use fastrand::Rng;
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, kubelet, seed};
 use episode::Episode;
 use faults::{Fault, bring_about};
 use pair::{Held, Pair};
+use redlock_testkit::eventually;
 use work::Work;
 
 /// In seconds. Not lost where a busy machine stands still: what must go on untouched would be restarted.

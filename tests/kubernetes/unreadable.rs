@@ -6,11 +6,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::targets::{GATE, Gates, guarded, install};
 use crate::versions::register;
 use crate::world::{World, lock, throughout};
+use redlock_testkit::eventually;
 
 /// Whether the API server takes any text for `candidates`.
 async fn any_candidates(world: &World, any: bool) {

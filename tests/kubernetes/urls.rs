@@ -1,7 +1,7 @@
 //! The url of a master changes while leases are held.
 
-use crate::common::{RedisServer, ServerOptions, patient};
 use crate::world::{World, condition, lock, message};
+use redlock_testkit::{RedisServer, ServerOptions, patient};
 
 fn server() -> RedisServer {
     RedisServer::start(&ServerOptions::default()).unwrap()

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, condition, throughout};
+use redlock_testkit::eventually;
 
 /// The same kind in a second version.
 fn two_versions() -> String {

@@ -13,9 +13,9 @@ use kube::api::Api;
 use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
-use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace, audit};
 use crate::program::{Ran, redlock_with};
+use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 pub struct World {
     pub plane: ControlPlane,

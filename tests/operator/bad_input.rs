@@ -4,11 +4,11 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 
-use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port};
 use crate::replica::{BOUND, Folder, Replica, command, lock, masters, quorum, servers_with};
+use redlock_testkit::{ChildGuard, ServerOptions, eventually_blocking, free_port};
 
 fn fails(name: &str, folder: &Folder, change: impl FnOnce(&mut std::process::Command)) -> (i32, String) {
-    let mut command = command(name, folder.path(), free_port());
+    let mut command = command(name, folder.path(), free_port().unwrap());
     change(&mut command);
     let mut child = ChildGuard::spawn(name, &mut command);
     let (status, _) = child.wait(BOUND);

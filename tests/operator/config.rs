@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::ChildGuard;
 use crate::replica::{BOUND, Folder, Replica, lock, quorum, servers};
+use redlock_testkit::ChildGuard;
 
 fn redlock(command: &str, config: &Path) -> (Option<i32>, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_redlock"));

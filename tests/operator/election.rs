@@ -2,8 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, active, masters};
+use redlock_testkit::eventually_blocking;
 
 #[tokio::test]
 async fn one_of_three_replicas_is_active_for_each_lock_and_a_killed_one_is_taken_over() {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, lock, masters, quorum};
+use redlock_testkit::eventually_blocking;
 
 fn wait_gone(replica: &Replica, name: &str) {
     eventually_blocking(BOUND, &format!("lock {name} is gone"), || {

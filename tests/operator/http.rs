@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, masters, servers};
+use redlock_testkit::eventually_blocking;
 
 #[tokio::test]
 async fn ready_means_that_a_majority_is_sealed_and_never_that_it_is_active() {

@@ -9,8 +9,9 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::{eventually_blocking, free_port, http};
+use crate::common::http;
 use crate::replica::{BOUND, Folder, LEASE, command, masters};
+use redlock_testkit::{eventually_blocking, free_port};
 
 /// What a pipe holds by default on Linux.
 const PIPE: usize = 64 * 1024;
@@ -33,7 +34,7 @@ async fn a_full_stderr_pipe_does_not_block_the_operator() {
     for number in 0..600 {
         folder.write(&format!("broken-{number}.yaml"), "kind: RedisQuorum\n");
     }
-    let port = free_port();
+    let port = free_port().unwrap();
     let mut command = command("first", folder.path(), port);
     command
         .stdin(Stdio::null())

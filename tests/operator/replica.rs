@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use redlock::demo::redis_server::RedisServer;
 use redlock::lease::timing::DEFAULT_ACQUIRE_LIMIT;
 use redlock::masters::{Credentials, init};
+use redlock_testkit::RedisServer;
 use serde_json::Value;
 
-use crate::common::masters::{config, open};
-use crate::common::{ChildGuard, ServerOptions, eventually_blocking, free_port, http};
+use crate::common::http;
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{ChildGuard, ServerOptions, eventually_blocking, free_port};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);
@@ -135,7 +136,7 @@ impl Replica {
     }
 
     pub fn start_with(name: &str, folder: &Folder, change: impl FnOnce(&mut Command)) -> Self {
-        let port = free_port();
+        let port = free_port().unwrap();
         let mut command = command(name, folder.path(), port);
         change(&mut command);
         let mut child = ChildGuard::spawn(name, &mut command);

@@ -3,8 +3,8 @@
 use nix::sys::signal::Signal;
 use redlock::masters::{Credentials, Secret};
 
-use crate::common::{ServerOptions, eventually_blocking};
 use crate::replica::{BOUND, Folder, Replica, lock, quorum, seal, servers_with};
+use redlock_testkit::{ServerOptions, eventually_blocking};
 
 const PASSWORD: &str = "xyzzy-plugh-0451";
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, lock, masters};
+use redlock_testkit::eventually_blocking;
 
 const STEPPED_DOWN: &str = ", state: SteppedDown, reason: drill";
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::common::eventually_blocking;
 use crate::replica::{BOUND, Folder, Replica, masters};
+use redlock_testkit::eventually_blocking;
 
 const PROMISED: Duration = Duration::from_secs(2);
 /// For how long a busy machine may stand still meanwhile.

@@ -9,10 +9,10 @@ use nix::sys::signal::Signal;
 use redlock::clock;
 use redlock::lease::Moment;
 
-use crate::common::eventually_blocking;
 use crate::processes;
 use crate::rows::Row;
 use crate::stage::{BOUND, LEASE, Stage};
+use redlock_testkit::eventually_blocking;
 
 /// A guardian that was killed has a successor by then, or the wrapper has noticed nothing.
 const SUCCESSOR: Duration = Duration::from_secs(5);

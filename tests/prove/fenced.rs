@@ -4,8 +4,9 @@ use std::fs;
 use std::process::Command;
 
 use crate::common::pages::blocks_for;
-use crate::common::{Answer, RedisServer, Resource, ServerOptions, free_port};
+use crate::common::{Answer, Resource};
 use crate::program::quorum;
+use redlock_testkit::{RedisServer, ServerOptions, free_port};
 
 const PAGE: &str = include_str!("../../examples/fenced-resource/README.md");
 /// Of the page.
@@ -47,7 +48,7 @@ fn the_page_works_as_printed() {
         panic!("two blocks to type");
     };
     let (by_hand, under_a_lock) = (&by_hand.text, &under_a_lock.text);
-    let port = free_port().to_string();
+    let port = free_port().unwrap().to_string();
     // Whatever comes of it, the server does not stay.
     let end = "trap 'redis-cli -p 7100 shutdown nosave 2>/dev/null || :' EXIT\n";
     let said = typed(&format!("set -e\n{end}{by_hand}").replace("7100", &port), "");

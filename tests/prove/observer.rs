@@ -11,7 +11,7 @@ use redis::{Connection, RedisResult};
 use redlock::clock;
 use redlock::lease::Moment;
 
-use crate::common::kept;
+use redlock_testkit::kept;
 
 const EVERY: Duration = Duration::from_millis(10);
 /// A master on the loopback answers in a fraction of a millisecond, one that is gone not at all.

@@ -10,15 +10,16 @@ use redlock::lease::Moment;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::common::{
-    ChildGuard, Mode, Proxy, RedisServer, RedisServers, Resource, ServerOptions, eventually_blocking,
-};
+use crate::common::Resource;
 use crate::fenced::LEDGER;
 use crate::observer::Observer;
 use crate::processes;
 use crate::program::{redlock, urls};
 use crate::records;
 use crate::work::Work;
+use redlock_testkit::{
+    ChildGuard, Mode, Proxy, RedisServer, RedisServers, ServerOptions, eventually_blocking,
+};
 
 /// Short, so that many trials fit; and with time for more than one renewal.
 pub const LEASE: Duration = Duration::from_secs(3);

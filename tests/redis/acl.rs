@@ -1,63 +1,18 @@
-//! The line of docs/redis-acl.md is enough for everything, and nothing in it is too much.
+//! The line of docs/redis-acl.md is enough for everything that the library does, and nothing in it is too much.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock::inspect::{Session, break_lock, doctor, status};
 use redlock::lease::Mark;
 use redlock::masters::{
     self, Command, Completion, Credentials, LeaseAttempt, MastersConfig, Notice, Renewal, Secret,
 };
 
-use crate::common::masters::{LONGEST_LEASE, config, identity, lock_name, open};
-use crate::common::{RedisServer, RedisServers, ServerOptions, eventually, patient};
+use redlock_testkit::acl::{as_user, line, servers};
+use redlock_testkit::masters::{LONGEST_LEASE, identity, lock_name, open};
+use redlock_testkit::{admin, eventually};
 
 const BOUND: Duration = Duration::from_secs(30);
-pub(crate) const PASSWORD: &str = "of-the-documented-user";
-
-/// The words of the documented line behind `user`, with a password.
-pub(crate) fn line() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/redis-acl.md");
-    let text = fs::read_to_string(path).unwrap();
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("user "));
-    let line = lines.next().expect("a line that begins with user");
-    assert_eq!(lines.next(), None, "one line");
-    line.replace("PASSWORD", PASSWORD)
-}
-
-fn granted(line: &str) -> Vec<&str> {
-    line.split(' ').filter(|word| word.starts_with('+')).collect()
-}
-
-pub(crate) fn servers(users: Vec<String>) -> RedisServers {
-    let options = ServerOptions {
-        users,
-        ..ServerOptions::default()
-    };
-    RedisServers::start(3, &options).unwrap()
-}
-
-pub(crate) fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
-    let credentials = Credentials {
-        username: Some(user.to_owned()),
-        password: Some(Secret::new(PASSWORD.to_owned())),
-    };
-    MastersConfig {
-        credentials,
-        ..config(servers)
-    }
-}
-
-/// As the user that may do everything.
-pub(crate) async fn admin<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
-    let client = redis::Client::open(server.url()).unwrap();
-    let mut connection = patient(&client).await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut connection).await.unwrap()
-}
 
 #[tokio::test]
 async fn the_documented_user_can_do_everything() {
@@ -142,46 +97,6 @@ async fn the_documented_user_can_do_everything() {
     servers[1].restart_empty().unwrap();
     opened.voters(2).await;
     opened.voters(3).await;
-
-    // The commands that look.
-    let session = Session::open(config, None).await.unwrap();
-    let status = status::gather(&session, &[], true).await;
-    assert_eq!((status.voting, status.complete), (3, true), "{}", status.text());
-    let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
-    assert!(diagnosis.healthy, "{}", diagnosis.text(doctor::Detail::Checks));
-    let plan = break_lock::Plan::make(&session, &lock_name("e/f")).await;
-    assert!(plan.carry_out(&session, "test").await.unwrap().majority);
-    session.close().await;
-    for server in servers.iter() {
-        let left: Vec<String> = admin(server, &["KEYS", "redlock:doctor:*"]).await;
-        assert_eq!(left, [""; 0], "what doctor leaves behind");
-    }
-}
-
-#[tokio::test]
-async fn each_command_of_the_line_is_needed_and_doctor_names_it() {
-    let line = line();
-    let without = |word: &str| {
-        let name = format!("without-{}", &word[1..]);
-        let words: Vec<&str> = line.split(' ').filter(|other| *other != word).collect();
-        words.join(" ").replacen("redlock", &name, 1)
-    };
-    let servers = servers(granted(&line).into_iter().map(without).collect());
-    for word in granted(&line) {
-        let command = &word[1..];
-        for server in servers.iter() {
-            let _: String = admin(server, &["SCRIPT", "FLUSH"]).await;
-        }
-        let config = as_user(&servers, &format!("without-{command}"));
-        let session = Session::open(config, None).await.unwrap();
-        let diagnosis = doctor::examine(&session, LONGEST_LEASE).await.unwrap();
-        session.close().await;
-        let text = diagnosis.text(doctor::Detail::Summary).to_lowercase();
-        assert!(text.contains("noperm"), "{command} is not needed:\n{text}");
-        assert!(text.contains(command), "{command} is not named:\n{text}");
-        assert!(text.contains("docs/redis-acl.md"), "{text}");
-        assert!(!text.contains(PASSWORD), "{text}");
-    }
 }
 
 /// What follows from a missing permission is not its cause: the master has no seal for it, or no vote is won there.

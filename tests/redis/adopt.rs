@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redlock::masters::{self, AdoptError, Adopted, Agreement, MasterConfig, MastersConfig, adopt};
 
-use crate::common::masters::{config, open};
-use crate::common::{RedisServer, RedisServers, ServerOptions};
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 fn servers(count: usize) -> RedisServers {
     RedisServers::start(count, &ServerOptions::default()).unwrap()
@@ -55,7 +55,7 @@ async fn bare_urls_vote_under_the_names_and_lengths_that_are_stored() {
     );
 
     let (masters, _notices, _tasks) = adopted.open().unwrap();
-    crate::common::eventually(Duration::from_secs(20), "all vote", async || {
+    redlock_testkit::eventually(Duration::from_secs(20), "all vote", async || {
         match masters.voters() {
             3 => Ok(()),
             _ => Err(masters.status()),

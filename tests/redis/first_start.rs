@@ -6,10 +6,10 @@ use redis::AsyncCommands;
 use redlock::lease::FencingToken;
 use redlock::masters::{InitError, Remembered, init};
 
-use crate::common::masters::{config, open};
-use crate::common::{RedisServers, ServerOptions, eventually};
 use crate::lease::authority;
 use crate::seal::{BOUND, WAIT, raw, register};
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
 fn servers() -> RedisServers {
     RedisServers::start(3, &ServerOptions::default()).unwrap()

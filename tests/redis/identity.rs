@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::AsyncCommands;
 use redlock::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId, init};
 
-use crate::common::masters::{Opened, config, open};
-use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 use crate::seal::{WAIT, raw, register, sealed};
+use redlock_testkit::masters::{Opened, config, open};
+use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
 const BOUND: Duration = Duration::from_secs(20);
 /// Nothing listens there.

@@ -14,11 +14,11 @@ use redlock::masters::{
     Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal, init,
 };
 
-use crate::common::masters::{COMMAND_TIMEOUT, LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use crate::common::{RedisServer, ServerOptions, eventually};
 use crate::seal::{BOUND, raw, register, sealed};
+use redlock_testkit::masters::{COMMAND_TIMEOUT, LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
-pub(crate) async fn three() -> (crate::common::RedisServers, Opened) {
+pub(crate) async fn three() -> (redlock_testkit::RedisServers, Opened) {
     sealed(3, &ServerOptions::default()).await
 }
 
@@ -26,8 +26,8 @@ pub(crate) async fn three() -> (crate::common::RedisServers, Opened) {
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
 /// Servers of which all are sealed, and masters whose commands may take so long that whoever waits for one is told apart.
-pub(crate) async fn unhurried(count: usize) -> (crate::common::RedisServers, Opened) {
-    let servers = crate::common::RedisServers::start(count, &ServerOptions::default()).unwrap();
+pub(crate) async fn unhurried(count: usize) -> (redlock_testkit::RedisServers, Opened) {
+    let servers = redlock_testkit::RedisServers::start(count, &ServerOptions::default()).unwrap();
     let masters = open(&MastersConfig {
         command_timeout: PATIENT,
         acquire_limit: 2 * PATIENT,

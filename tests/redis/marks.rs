@@ -6,10 +6,10 @@ use std::time::Duration;
 use redlock::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
 use redlock::masters::{Command, Completion, LeaseAttempt};
 
-use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use crate::common::{RedisServers, ServerOptions};
 use crate::lease::{eventually_values, three};
 use crate::seal::register;
+use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use redlock_testkit::{RedisServers, ServerOptions};
 
 const HELD: Mark = Mark::Held {
     delay: Duration::from_secs(7),

@@ -11,8 +11,8 @@ use std::time::Instant;
 use fastrand::Rng;
 
 use self::{real::Real, sequence::Sequence};
-use crate::common::{RedisServer, ServerOptions};
 use crate::plant::Plant;
+use redlock_testkit::{RedisServer, ServerOptions};
 
 const SEQUENCES: u64 = 60;
 const STEPS: usize = 60;

@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::common::masters::{config, open};
-use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 use crate::identity::replicate;
 use crate::seal::{raw, register};
 
@@ -99,7 +99,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Three sealed masters with append-only files, m0 behind a switch. m2 is stopped: there is no majority without m0.
-async fn behind_a_switch() -> (RedisServers, Switch, crate::common::masters::Opened) {
+async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::Opened) {
     let options = ServerOptions {
         persistence: Persistence::Aof,
         ..ServerOptions::default()
@@ -119,7 +119,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, crate::common::masters::Ope
 }
 
 /// No vote at `server`, neither now nor after the masters were looked at again.
-async fn no_vote(masters: &crate::common::masters::Opened, server: &RedisServer) {
+async fn no_vote(masters: &redlock_testkit::masters::Opened, server: &RedisServer) {
     for _ in 0..20 {
         assert!(masters.try_acquire("a/b", "h").await.is_none());
     }

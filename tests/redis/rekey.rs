@@ -10,9 +10,10 @@ use redlock::masters::{
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::acl::{PASSWORD, admin, as_user, line, servers};
-use crate::common::masters::{Opened, config, open};
-use crate::common::{RedisServer, RedisServers, ServerOptions, TlsMaterial, eventually};
+use redlock_testkit::acl::{PASSWORD, as_user, line, servers};
+use redlock_testkit::admin;
+use redlock_testkit::masters::{Opened, config, open};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions, TlsMaterial, eventually};
 
 const BOUND: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_millis(100);

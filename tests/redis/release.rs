@@ -8,10 +8,10 @@ use redlock::elector::{Elector, Silent};
 use redlock::lease::{ClusterId, Farewell, Participation, Terms, Timings};
 use redlock::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
 
-use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use crate::common::{Mode, Proxy, RedisServers, ServerOptions, eventually};
 use crate::lease::{PATIENT, eventually_values, three};
 use crate::seal::{BOUND, raw};
+use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use redlock_testkit::{Mode, Proxy, RedisServers, ServerOptions, eventually};
 
 const KEY: &str = "redlock:lease:a/b";
 const RESERVED: &str = "redlock:reserved:a/b";
@@ -41,7 +41,7 @@ async fn ask(masters: &Masters, request: Command) -> bool {
     }
 }
 
-async fn of_cluster(servers: &[crate::common::RedisServer], name: &str) -> Opened {
+async fn of_cluster(servers: &[redlock_testkit::RedisServer], name: &str) -> Opened {
     let opened = open(&redlock::masters::MastersConfig {
         cluster: ClusterId::new(name, name).unwrap(),
         ..config(servers)
@@ -51,7 +51,7 @@ async fn of_cluster(servers: &[crate::common::RedisServer], name: &str) -> Opene
 }
 
 /// Waits until so many processes hear of releases, of every server.
-async fn subscribed(servers: &[crate::common::RedisServer], processes: usize) {
+async fn subscribed(servers: &[redlock_testkit::RedisServer], processes: usize) {
     let what = format!("{processes} processes subscribed everywhere");
     eventually(BOUND, &what, async || {
         let mut heard = Vec::new();

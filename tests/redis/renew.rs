@@ -6,10 +6,10 @@ use redis::AsyncCommands;
 use redlock::clock;
 use redlock::masters::{Command, Completion, Renewal};
 
-use crate::common::ServerOptions;
-use crate::common::masters::{LONGEST_LEASE, lock_name};
 use crate::lease::{authority, eventually_values, three, value};
 use crate::seal::{raw, register, sealed};
+use redlock_testkit::ServerOptions;
+use redlock_testkit::masters::{LONGEST_LEASE, lock_name};
 
 const KEY: &str = "redlock:lease:a/b";
 

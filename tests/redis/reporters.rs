@@ -7,9 +7,9 @@ use redis::AsyncCommands;
 use redlock::lease::ClusterId;
 use redlock::masters::{Acquired, Lease, MastersConfig, init, reporter_lock};
 
-use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, open};
-use crate::common::{RedisServers, ServerOptions, eventually};
 use crate::seal::raw;
+use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, open};
+use redlock_testkit::{RedisServers, ServerOptions, eventually};
 
 const BOUND: Duration = Duration::from_secs(30);
 

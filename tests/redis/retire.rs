@@ -6,10 +6,10 @@ use redlock::masters::{
     ConfigError, Ineligible, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, init,
 };
 
-use crate::common::masters::{Opened, config, open};
-use crate::common::{Mode, Persistence, Proxy, RedisServer, ServerOptions, free_port};
 use crate::rekey::Held;
 use crate::seal::{WAIT, raw, register, sealed};
+use redlock_testkit::masters::{Opened, config, open};
+use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions, free_port};
 
 const MUST: OldServer = OldServer::MustAnswer;
 
@@ -167,7 +167,7 @@ async fn what_stands_in_the_way_is_named_and_the_old_server_keeps_its_vote() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
     let seal = seal_of(old).await;
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
+    let nowhere = format!("redis://127.0.0.1:{}", free_port().unwrap());
 
     let outcome = masters.retire("m2", (&old.url(), &nowhere), MUST).await.unwrap();
     assert!(
@@ -383,7 +383,7 @@ async fn sealed_server_is_not_judged_without_the_quorum_id() {
     drop(masters);
     let mut config = config(&servers);
     for master in &mut config.masters[..2] {
-        master.url = format!("redis://127.0.0.1:{}", free_port());
+        master.url = format!("redis://127.0.0.1:{}", free_port().unwrap());
     }
     let (one, new) = (open(&config), plain());
     one.master(2, "looked at", |m| m.facts.is_some()).await;

@@ -6,8 +6,8 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock::lease::FencingToken;
 use redlock::masters::{Command, Completion, Lease, Registers, ResealError, init, reseal};
 
-use crate::common::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
-use crate::common::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
+use redlock_testkit::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
+use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
 
 /// Longest lease × 1.02 + 2 × T_acquire.
 pub(crate) const WAIT: Duration = Duration::from_millis(7_080);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redlock::masters::{Ineligible, InitError, MastersConfig, init};
 
-use crate::common::masters::{config, open};
-use crate::common::{RedisServer, RedisServers, ServerOptions};
 use crate::seal::{raw, register, sealed};
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 fn three() -> RedisServers {
     RedisServers::start(3, &ServerOptions::default()).unwrap()

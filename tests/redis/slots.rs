@@ -6,9 +6,9 @@ use redlock::elector::{Elector, ElectorTask, Silent};
 use redlock::lease::{Claim, Fate, Gone};
 use redlock::masters::{Masters, Tasks};
 
-use crate::common::masters::{Opened, identity, lock_name};
-use crate::common::{RedisServer, RedisServers, ServerOptions, eventually};
 use crate::seal::{BOUND, SLOT, register, sealed, set_register};
+use redlock_testkit::masters::{Opened, identity, lock_name};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions, eventually};
 
 const REGISTER: &str = "slot:a/b/report";
 

@@ -8,10 +8,10 @@ use redlock::clock;
 use redlock::lease::timing;
 use redlock::masters::Renewal;
 
-use crate::common::ServerOptions;
-use crate::common::masters::{LONGEST_LEASE, config, open};
 use crate::lease::{PATIENT, authority, eventually_values, three, unhurried, value};
 use crate::seal::{raw, sealed};
+use redlock_testkit::ServerOptions;
+use redlock_testkit::masters::{LONGEST_LEASE, config, open};
 
 #[tokio::test]
 async fn safety_property_mutual_exclusion_at_any_moment_only_one_client_can_hold_a_lock() {

@@ -6,10 +6,10 @@ use redis::AsyncCommands;
 use redlock::lease::{Loss, View};
 use redlock::masters::{Acquired, Answer, Command, Completion, Unknown};
 
-use crate::common::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use crate::common::{RedisServer, ServerOptions, TlsMaterial};
 use crate::lease::{PATIENT, eventually_values, three, unhurried};
 use crate::seal::{raw, sealed};
+use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
+use redlock_testkit::{RedisServer, ServerOptions, TlsMaterial};
 
 async fn command(server: &RedisServer, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
@@ -87,14 +87,12 @@ async fn busy() {
             .query_async(&mut endless)
             .await;
     });
-    crate::common::eventually(
-        crate::seal::BOUND,
-        "the first master busy",
-        async || match answer_of_the_first(&masters).await {
+    redlock_testkit::eventually(crate::seal::BOUND, "the first master busy", async || {
+        match answer_of_the_first(&masters).await {
             Answer::Unknown(Unknown::Server { code, .. }) if code == "BUSY" => Ok(()),
             other => Err(other),
-        },
-    )
+        }
+    })
     .await;
     command(&servers[0], &["SCRIPT", "KILL"]).await;
     script.await.unwrap();
@@ -203,7 +201,7 @@ async fn tls_with_a_client_certificate() {
         tls: Some(material.server_files(true)),
         ..ServerOptions::default()
     };
-    let servers = crate::common::RedisServers::start(3, &options).unwrap();
+    let servers = redlock_testkit::RedisServers::start(3, &options).unwrap();
     let pem =
         |path: std::path::PathBuf| redlock::masters::Secret::new(std::fs::read_to_string(path).unwrap());
     let mut with = config(&servers);
@@ -226,7 +224,7 @@ async fn user_and_password() {
         "app on >s3cret-of-app ~* &* +@all".to_owned(),
         "default off".to_owned(),
     ];
-    let servers = crate::common::RedisServers::start(
+    let servers = redlock_testkit::RedisServers::start(
         3,
         &ServerOptions {
             users,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{ChildGuard, eventually, eventually_blocking};
+use redlock_testkit::{ChildGuard, eventually, eventually_blocking};
 
 const SHORT: Duration = Duration::from_millis(50);
 const BOUND: Duration = Duration::from_secs(30);

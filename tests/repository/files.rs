@@ -95,8 +95,13 @@ fn the_table_of_layers_is_the_one_that_is_checked() {
     let rows: String = LAYERS
         .iter()
         .map(|layer| {
-            let parts = layer.parts.join("`, `");
-            format!("| `{}` | `{parts}` | {} |\n", layer.package, layer.what)
+            let parts: Vec<String> = layer.parts.iter().map(|part| format!("`{part}`")).collect();
+            format!(
+                "| `{}` | {} | {} |\n",
+                layer.package,
+                parts.join(", "),
+                layer.what
+            )
         })
         .collect();
     generated::part(

@@ -11,7 +11,12 @@ const CORE_MAY_USE: [&str; 3] = ["serde", "serde_json", "thiserror"];
 /// These turn values into text and back, and only where traces are recorded or replayed.
 const FOR_TRACES: [&str; 2] = ["serde", "serde_json"];
 /// The packages that a program without Kubernetes can use.
-const WITHOUT_KUBERNETES: [&str; 2] = ["redlock-core", "redlock-client"];
+const WITHOUT_KUBERNETES: [&str; 4] = [
+    "redlock-core",
+    "redlock-client",
+    "redlock-testkit",
+    "redlock-demo",
+];
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = Path::new(ROOT).join(path);

@@ -2,8 +2,8 @@
 
 use nix::sys::signal::Signal;
 
-use crate::common::{ChildGuard, eventually_blocking};
 use crate::wrapper::{BOUND, Quorum, Wrapper};
+use redlock_testkit::{ChildGuard, eventually_blocking};
 
 /// A namespace of process ids of its own, as a container has it. The wrapper is process 1 there.
 const CONTAINER: &[&str] = &[

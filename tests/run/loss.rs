@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::common::eventually_blocking;
 use crate::program::redlock;
 use crate::wrapper::{BOUND, Quorum, SHORT, UNHURRIED, runs, send, wait_gone};
+use redlock_testkit::eventually_blocking;
 
 #[test]
 fn the_command_is_told_in_time_and_the_code_is_79() {

@@ -67,7 +67,7 @@ fn what_was_ignored_stays_ignored() {
     let script = "grep SigIgn /proc/$$/status; kill -HUP $PPID; kill -INT $$; echo alive";
     let sh = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];
     let mut command = quorum.command_by(&sh, "l", &[], script);
-    let child = crate::common::ChildGuard::spawn("nohup", &mut command);
+    let child = redlock_testkit::ChildGuard::spawn("nohup", &mut command);
     let (code, out, _) = crate::wrapper::Wrapper::of(child).end();
     assert_eq!(code, 0);
     assert!(out.contains("alive"), "{out}");

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use nix::pty::openpty;
 
-use crate::common::eventually_blocking;
 use crate::wrapper::{BOUND, Quorum};
+use redlock_testkit::eventually_blocking;
 
 struct AtTerminal {
     keyboard: File,

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 use crate::program::{redlock, redlock_with, urls};
 use crate::wrapper::{BOUND, Quorum, SHORT};
 use nix::sys::signal::Signal;
+use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 
 const HOLDS: &str = "echo holds; exec sleep 1000";
 

@@ -9,8 +9,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::SignalKind;
 
-use crate::common::{ChildGuard, RedisServers, eventually_blocking, processes};
+use crate::common::processes;
 use crate::program;
+use redlock_testkit::{ChildGuard, RedisServers, eventually_blocking};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);

@@ -7,11 +7,11 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{chart, run_helm};
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator, SERVICE_ACCOUNT};
 use crate::program::Ran;
 use crate::targets::{self, GATE, Gates, guarded};
 use crate::world::{World, redlock_as};
+use redlock_testkit::eventually;
 
 const SELECTOR: &str = "app.kubernetes.io/component=operator";
 /// Keeps a pod until its process has ended, as a kubelet does.

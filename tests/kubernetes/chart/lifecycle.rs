@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::{chart, restrict, run_helm};
-use crate::common::eventually;
 use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, ControlPlane, Kubelet, Options, seed};
 use crate::typed::{commands, typed};
+use redlock_testkit::eventually;
 
 const THIS: &str = "tests/kubernetes/chart/lifecycle.rs";
 const NAMESPACE: &str = "redlock";

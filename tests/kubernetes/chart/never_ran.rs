@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{chart, restrict, run_helm};
-use crate::common::eventually;
 use crate::fixture::{BOUND, ControlPlane, Options};
 use crate::typed::{commands, typed};
+use redlock_testkit::eventually;
 
 const THIS: &str = "tests/kubernetes/chart/never_ran.rs";
 const PAGE: &str = "docs/troubleshooting.md";

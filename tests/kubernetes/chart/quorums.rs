@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::eventually;
 use crate::fixture::{BOUND, Operator};
 use crate::world::{World, condition};
+use redlock_testkit::eventually;
 
 /// The quickstart declares `default`.
 const VALUES: [&str; 2] = ["quickstart.enabled=true", "quorums.misspelt.masters[0].name=m0"];

@@ -13,10 +13,10 @@ use redlock::lease::{
 };
 use redlock::masters::Tasks;
 
-use crate::common::eventually;
-use crate::common::masters::{config, open};
 use crate::fixture::BOUND;
 use crate::world::World;
+use redlock_testkit::eventually;
+use redlock_testkit::masters::{config, open};
 
 pub struct Agent {
     elector: Elector,

@@ -8,9 +8,9 @@ use redlock::lease::ClusterId;
 use super::agent::Agent;
 use super::web::Web;
 use super::{LEASE, SELECTOR, TOKEN, labelling, labels, world};
-use crate::common::{RedisServer, eventually};
 use crate::fixture::BOUND;
 use crate::world::World;
+use redlock_testkit::{RedisServer, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {

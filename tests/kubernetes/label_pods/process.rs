@@ -6,9 +6,10 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use redlock::lease::ClusterId;
 
-use crate::common::{ChildGuard, RedisServer, eventually, free_port, http};
+use crate::common::http;
 use crate::fixture::BOUND;
 use crate::world::World;
+use redlock_testkit::{ChildGuard, RedisServer, eventually, free_port};
 
 pub struct AgentProcess {
     child: ChildGuard,
@@ -18,7 +19,7 @@ pub struct AgentProcess {
 impl AgentProcess {
     /// Contends for lock `web` of this world's namespace, in the pod of this name and UID.
     pub fn start(world: &World, pod: &str, uid: &str, cluster: &ClusterId, lease: Duration) -> Self {
-        let port = free_port();
+        let port = free_port().unwrap();
         let namespace = world.namespace.name();
         let urls: Vec<String> = world.masters.iter().map(RedisServer::url).collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));

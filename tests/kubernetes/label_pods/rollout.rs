@@ -6,10 +6,10 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{labelling, labels, web::Web, world};
-use crate::common::eventually;
 use crate::fixture::kubelet::{Kubelet, Recorder};
 use crate::fixture::{BOUND, seed};
 use crate::world::{World, condition, throughout};
+use redlock_testkit::eventually;
 
 const SELECTOR: &str = "{matchLabels: {app: web}}";
 

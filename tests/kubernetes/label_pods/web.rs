@@ -11,9 +11,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{BY, ROLE, TOKEN, sightings::Sightings};
-use crate::common::eventually;
 use crate::fixture::BOUND;
 use crate::world::World;
+use redlock_testkit::eventually;
 
 pub struct Web {
     api: Api<Pod>,

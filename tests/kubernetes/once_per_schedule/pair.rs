@@ -7,9 +7,9 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::common::{RedisServer, ServerOptions, eventually, patient};
 use crate::fixture::{BOUND, Operator, Options};
 use crate::world::{World, condition, lock, quorum_of};
+use redlock_testkit::{RedisServer, ServerOptions, eventually, patient};
 
 pub const NAMES: [&str; 2] = ["eu-1", "eu-2"];
 /// Of the lock and the CronJob.

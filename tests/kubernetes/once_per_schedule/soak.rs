@@ -16,11 +16,11 @@ use super::{
     now,
     pair::{NAMES, Pair, REGISTER, cron_job, declared, label, suspended, yearly},
 };
-use crate::common::eventually;
 use crate::fixture::kubelet::{Recorder, Run};
 use crate::fixture::{BOUND, Kubelet, Options, seed};
 use account::{Account, Findings};
 use faults::Faults;
+use redlock_testkit::eventually;
 
 /// One at a time: two of them would measure each other.
 #[tokio::test(flavor = "multi_thread")]

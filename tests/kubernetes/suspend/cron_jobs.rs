@@ -8,8 +8,8 @@ use kube::api::ListParams;
 use serde_json::json;
 
 use super::{NEVER, Place, cron_job, guarded, is_abandoned, is_suspended};
-use crate::common::eventually;
 use crate::fixture::BOUND;
+use redlock_testkit::eventually;
 
 /// On a Job: the slot that it is for.
 const SLOT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";

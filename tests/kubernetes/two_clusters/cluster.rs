@@ -7,13 +7,13 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use nix::sys::signal::Signal;
 use redlock::api::LeaderLock;
-use redlock::demo::redis_server::RedisServers;
+use redlock_testkit::RedisServers;
 use serde_json::{Value, json};
 
 use super::work::Work;
-use crate::common::{Mode, Proxy, eventually, free_port};
 use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, ControlPlane, Kubelet, Operator, SERVICE_ACCOUNT};
+use redlock_testkit::{Mode, Proxy, eventually, free_port};
 
 /// Where the operator is; its pods are of another node, and these processes.
 const OPERATOR: &str = "redlock";
@@ -137,7 +137,7 @@ impl Cluster {
 
     async fn add_replica(&mut self, index: usize) {
         let name = format!("{}-{index}", self.name);
-        let (api, port) = (Proxy::to(self.plane.address()).await, free_port());
+        let (api, port) = (Proxy::to(self.plane.address()).await, free_port().unwrap());
         let server = format!("https://127.0.0.1:{}", api.port());
         let kubeconfig = self
             .plane

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::cluster::Cluster;
 use super::pair::BOUND;
-use crate::common::eventually;
+use redlock_testkit::eventually;
 
 /// Not that of the work.
 const NAMESPACE: &str = "default";

@@ -12,7 +12,7 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use super::pair::{BOUND, Held, Pair};
-use crate::common::{Mode, eventually};
+use redlock_testkit::{Mode, eventually};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::thread;
 
 use redlock::clock;
-use redlock::demo::redis_server::{RedisServers, ServerOptions};
 use redlock::lease::Moment;
+use redlock_testkit::{RedisServers, ServerOptions};
 use serde_json::json;
 
 use super::cluster::{Cluster, NAMESPACE};
 use super::leases::{Lease, leases};
 use super::work::Work;
-use crate::common::eventually;
 use crate::fixture::kubelet::{Overlap, Recorder, Run, overlaps};
 use crate::fixture::{ControlPlane, Options};
 use crate::program::redlock;
+use redlock_testkit::eventually;
 
 /// An API server that comes back is followed again after up to half a minute, by its own controllers, too.
 pub const BOUND: std::time::Duration = std::time::Duration::from_secs(120);

@@ -4,8 +4,8 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use redlock::lease::{DeclaredDelay, Mark};
 
-use crate::common::patient;
 use crate::master::{Answer, Op, Registers};
+use redlock_testkit::patient;
 
 const META: &str = "model:meta";
 const PROBE: &str = "model:probe";

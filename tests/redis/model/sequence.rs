@@ -6,10 +6,10 @@ use fastrand::Rng;
 use redlock::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
 
 use super::real::Real;
-use crate::common::eventually;
 use crate::master::{Answer, Master, Op, Registers};
 use crate::plant::Plant;
 use crate::rate::Rate;
+use redlock_testkit::eventually;
 
 const BOUND: Duration = Duration::from_secs(20);
 /// A script may come so much later than it was meant to, and take so long: what it says of the time that is left is of any moment

@@ -9,8 +9,8 @@ use redlock::lease::Moment;
 use tokio::time::sleep;
 
 use super::super::pair::{NAMES, Pair};
-use crate::common::patient;
 use crate::fixture::{BOUND, Operator};
+use redlock_testkit::patient;
 
 /// On average, between two of them.
 const EVERY: Duration = Duration::from_secs(4);

@@ -1,0 +1,168 @@
+//! What the replicas believed: who held which lock under which token, from when to when.
+//!
+//! Pure. Every interval is a lower bound: it begins where the replica is known to have believed already and ends where
+//! it is known to have believed still. Two that overlap are therefore two holders at one instant, never a rounding.
+
+use redlock_core::Moment;
+
+/// One life of a replica: a restarted one is somebody else, who must not rely on what its predecessor held.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Incarnation {
+    pub name: String,
+    pub pid: u32,
+}
+
+/// One replica, one lock, one token.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub lock: String,
+    pub who: Incarnation,
+    pub token: u64,
+    pub began: Moment,
+    /// The last one that it is known to have had. Of a replica that was killed or paused, nothing else ends its claim.
+    pub valid_until: Moment,
+    /// When it said that it holds no more, released or lost.
+    pub ended: Option<Moment>,
+    /// When it was last asked and said that it holds. Later than `ended` if what it says and what it does differ.
+    answered: Moment,
+}
+
+impl Claim {
+    /// `min(valid_until, lost)`.
+    pub fn end(&self) -> Moment {
+        let said = self.ended.map(|ended| ended.max(self.answered));
+        said.map_or(self.valid_until, |said| said.min(self.valid_until))
+    }
+
+    pub fn holds_at(&self, now: Moment) -> bool {
+        self.began <= now && now < self.end()
+    }
+}
+
+/// All claims of a run, in the order in which they were learnt of.
+#[derive(Debug, Default)]
+pub struct Claims(Vec<Claim>);
+
+impl Claims {
+    /// From a log line: the replica says that it acquired the lock at `at`.
+    pub fn acquired(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment, valid_until: Moment) {
+        let claim = self.entry(who, lock, token, at);
+        claim.began = claim.began.min(at);
+        claim.valid_until = claim.valid_until.max(valid_until);
+    }
+
+    /// From `/locks`: asked at `asked` and answered by `heard`, the replica says that it holds the lock.
+    pub fn answered(
+        &mut self,
+        who: &Incarnation,
+        lock: &str,
+        token: u64,
+        (asked, heard): (Moment, Moment),
+        valid_until: Moment,
+    ) {
+        let claim = self.entry(who, lock, token, heard);
+        claim.began = claim.began.min(heard);
+        claim.answered = claim.answered.max(asked);
+        claim.valid_until = claim.valid_until.max(valid_until);
+    }
+
+    /// From a log line: the replica says that it lost the lease or gave it up at `at`.
+    pub fn ended(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment) {
+        self.entry(who, lock, token, at).ended.get_or_insert(at);
+    }
+
+    pub fn all(&self) -> &[Claim] {
+        &self.0
+    }
+
+    /// The claim on a lock that holds at `now`; the one with the greatest token if there were several.
+    pub fn holder(&self, lock: &str, now: Moment) -> Option<&Claim> {
+        let of_lock = self
+            .0
+            .iter()
+            .filter(|claim| claim.lock == lock && claim.holds_at(now));
+        of_lock.max_by_key(|claim| claim.token)
+    }
+
+    /// The first claim on a lock with a greater token.
+    pub fn successor(&self, lock: &str, token: u64) -> Option<&Claim> {
+        let later = self
+            .0
+            .iter()
+            .filter(|claim| claim.lock == lock && claim.token > token);
+        later.min_by_key(|claim| claim.token)
+    }
+
+    fn entry(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment) -> &mut Claim {
+        let same = |claim: &Claim| claim.who == *who && claim.lock == lock && claim.token == token;
+        let index = self.0.iter().position(same).unwrap_or_else(|| {
+            self.0.push(Claim {
+                lock: lock.to_owned(),
+                who: who.clone(),
+                token,
+                began: at,
+                valid_until: at,
+                ended: None,
+                answered: Moment::default(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(name: &str) -> Incarnation {
+        Incarnation {
+            name: name.to_owned(),
+            pid: 1,
+        }
+    }
+
+    fn at(n: u64) -> Moment {
+        Moment::from_nanos(n)
+    }
+
+    #[test]
+    fn a_claim_ends_at_the_earlier_of_lost_and_valid_until() {
+        let mut claims = Claims::default();
+        claims.acquired(&who("a"), "l", 7, at(10), at(100));
+        assert_eq!(claims.all()[0].end(), at(100), "a paused replica says nothing");
+        claims.answered(&who("a"), "l", 7, (at(40), at(42)), at(140));
+        assert_eq!(claims.all()[0].end(), at(140), "renewed");
+        claims.ended(&who("a"), "l", 7, at(60));
+        assert_eq!(claims.all()[0].end(), at(60));
+        assert_eq!(claims.all().len(), 1);
+    }
+
+    #[test]
+    fn a_replica_that_says_lost_and_goes_on_answering_active_is_believed_to_hold() {
+        let mut claims = Claims::default();
+        claims.acquired(&who("a"), "l", 7, at(10), at(100));
+        claims.ended(&who("a"), "l", 7, at(60));
+        claims.answered(&who("a"), "l", 7, (at(80), at(82)), at(100));
+        assert_eq!(claims.all()[0].end(), at(80));
+    }
+
+    #[test]
+    fn a_claim_that_was_only_seen_by_asking_begins_with_the_first_answer() {
+        let mut claims = Claims::default();
+        claims.answered(&who("a"), "l", 7, (at(40), at(42)), at(140));
+        assert_eq!(claims.all()[0].began, at(42));
+        claims.acquired(&who("a"), "l", 7, at(30), at(130));
+        assert_eq!(claims.all()[0].began, at(30), "its log says more exactly");
+    }
+
+    #[test]
+    fn the_successor_is_the_next_token_of_the_lock() {
+        let mut claims = Claims::default();
+        for (lock, token) in [("l", 7), ("l", 9), ("l", 8), ("other", 8)] {
+            claims.acquired(&who("a"), lock, token, at(token), at(token + 1));
+        }
+        assert_eq!(claims.successor("l", 7).unwrap().token, 8);
+        assert!(claims.successor("l", 9).is_none());
+    }
+}

@@ -1,0 +1,56 @@
+//! `redlock demo`: five masters, three replicas and real failures on this machine, with somebody who watches.
+//!
+//! Owns everything that it starts and leaves nothing behind. Refuses to look into the processes that it plays with:
+//! what it reports was seen from outside.
+
+mod claims;
+mod error;
+mod guard;
+mod http;
+mod journal;
+mod manifests;
+mod observer;
+mod replica;
+mod report;
+mod screen;
+mod script;
+mod stage;
+mod tenure;
+mod verdict;
+
+pub use error::DemoError;
+pub use report::Report;
+pub use screen::Screen;
+
+use redlock_client::clock;
+use report::Findings;
+use stage::Stage;
+
+/// Plays the demo once. What goes wrong on the stage is in the report.
+///
+/// # Errors
+/// What is needed to begin is not there. Dropping the future takes everything down.
+pub async fn run(seed: u64, screen: Screen) -> Result<Report, DemoError> {
+    let mut stage = Stage::build(screen).await?;
+    let mut findings = Findings::default();
+    if let Err(error) = script::play(&mut stage, seed, &mut findings).await {
+        findings.failure = Some(chain(&error));
+    }
+    stage.screen.finish();
+    let took = clock::now().since(stage.started);
+    let report = Report::new(&stage.record(), findings, seed, took, manifests::LEASE_SECONDS);
+    if !report.ok {
+        stage.screen.complain(&stage.log_tails());
+    }
+    Ok(report)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! What happens to replicas: a crash, a clean stop, a pause past the lease.
+
+use nix::sys::signal::Signal;
+
+use super::{LEAVES, Play, SOON, TIMES};
+use crate::claims::Incarnation;
+use crate::error::DemoError;
+use crate::journal::Said;
+use crate::observer::Record;
+use crate::report::Kind;
+use redlock_client::clock;
+use redlock_core::Moment;
+
+impl Play<'_> {
+    pub(super) async fn crashes(&mut self) -> Result<(), DemoError> {
+        self.heading(&format!(
+            "1. kill -9, {TIMES} times, of the replica that holds most: others take over when its leases end"
+        ));
+        for _ in 0..TIMES {
+            let (who, count) = self.victim().await?;
+            self.say(&format!("kill -9 {}, which holds {count} locks", who.name));
+            let killed = self.stage.kill(&who).await?;
+            let held = self.stage.record().held_by(&who, killed);
+            self.taken_over(Kind::Crash, &who, &held).await?;
+            self.again(&who.name).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn clean_stops(&mut self) -> Result<(), DemoError> {
+        self.heading(&format!(
+            "2. All run again. SIGTERM, {TIMES} times, to the one that holds most: it passes its locks on at once"
+        ));
+        for _ in 0..TIMES {
+            let (who, count) = self.victim().await?;
+            let name = &who.name;
+            self.say(&format!("SIGTERM to {name}, which holds {count} locks"));
+            let held = self.stage.record().held_by(&who, clock::now());
+            let (took, clean) = self.stage.stop(&who, LEAVES).await?;
+            self.taken_over(Kind::Release, &who, &held).await?;
+            self.check(
+                clean,
+                &format!("{name} left with exit code 0 in time"),
+                format!("{} ms", took.as_millis()),
+            );
+            self.again(name).await?;
+        }
+        Ok(())
+    }
+
+    async fn again(&mut self, name: &str) -> Result<(), DemoError> {
+        let who = self.stage.start_replica(name).await?;
+        self.ready(&who).await
+    }
+
+    pub(super) async fn freeze(&mut self) -> Result<(), DemoError> {
+        let (who, count) = self.victim().await?;
+        let name = &who.name;
+        self.heading(&format!(
+            "5. SIGSTOP {name}, which holds {count} locks, past its leases, and wake it: it must say *lost* first"
+        ));
+        self.stage.signal(&who, Signal::SIGSTOP)?;
+        let held = self.stage.record().held_by(&who, clock::now());
+        self.taken_over(Kind::Pause, &who, &held).await?;
+        let woken = clock::now();
+        self.stage.signal(&who, Signal::SIGCONT)?;
+        let what = format!("{name} says something of each lock that it held");
+        let first = self
+            .stage
+            .wait(SOON, &what, |record, _| {
+                held.iter()
+                    .map(|(lock, _)| first_word(record, &who, lock, woken))
+                    .collect::<Option<Vec<_>>>()
+            })
+            .await?;
+        let lost = |said: &Said, lock: &str, token: u64| {
+            *said
+                == Said::Lost {
+                    lock: lock.to_owned(),
+                    token,
+                }
+        };
+        let wrong: Vec<String> = first
+            .iter()
+            .zip(&held)
+            .filter(|(said, (lock, token))| !lost(said, lock, *token))
+            .map(|(said, _)| format!("{said:?}"))
+            .collect();
+        self.check(
+            wrong.is_empty(),
+            &format!("{name} said *lost* first of each lock, on waking"),
+            if wrong.is_empty() {
+                format!("{} of {}", held.len(), held.len())
+            } else {
+                wrong.join(", ")
+            },
+        );
+        let (smaller, tokens) = {
+            let record = self.stage.record();
+            let later = held
+                .iter()
+                .filter(|(lock, token)| record.claims.successor(lock, *token).is_some());
+            (
+                later.count() == held.len(),
+                held.iter().map(|(_, token)| token).max().copied(),
+            )
+        };
+        self.check(
+            smaller,
+            &format!("the tokens of {name} are smaller than its successors'"),
+            format!("the greatest that it held is {}", tokens.unwrap_or_default()),
+        );
+        Ok(())
+    }
+
+    /// Who holds most, once every lock has a holder.
+    async fn victim(&mut self) -> Result<(Incarnation, usize), DemoError> {
+        self.stage
+            .wait(SOON, "every lock has a holder", |record, now| {
+                record.all_held(now).then_some(())
+            })
+            .await?;
+        self.stage
+            .holds_most()
+            .filter(|(_, count)| *count > 0)
+            .ok_or_else(|| DemoError::Missed {
+                what: "a replica holds a lock".to_owned(),
+                bound: SOON,
+            })
+    }
+}
+
+/// What a replica said first about a lock after `from`.
+fn first_word(record: &Record, who: &Incarnation, lock: &str, from: Moment) -> Option<Said> {
+    let lines = record.replica(who)?.lines.iter();
+    let mut about = lines.filter(|line| line.at >= from && line.said.lock() == Some(lock));
+    about.next().map(|line| line.said.clone())
+}

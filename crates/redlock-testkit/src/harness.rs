@@ -1,0 +1,22 @@
+//! What a test needs around its servers. Panics where the expectation of a test fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+pub mod acl;
+mod child;
+mod connection;
+mod eventually;
+pub mod masters;
+mod proxy;
+mod tls;
+
+pub use child::ChildGuard;
+pub use connection::{admin, kept, patient};
+pub use eventually::{eventually, eventually_blocking};
+pub use proxy::{Mode, Proxy};
+pub use tls::TlsMaterial;

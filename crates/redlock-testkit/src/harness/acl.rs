@@ -1,0 +1,38 @@
+//! The user that docs/redis-acl.md documents.
+
+use redlock_client::masters::{Credentials, MastersConfig, Secret};
+
+use super::masters::config;
+use crate::{RedisServer, RedisServers, ServerOptions};
+
+pub const PASSWORD: &str = "of-the-documented-user";
+const PAGE: &str = include_str!("../../../../docs/redis-acl.md");
+
+/// The words of the documented line behind `user`, with a password.
+pub fn line() -> String {
+    let mut lines = PAGE.lines().filter_map(|line| line.strip_prefix("user "));
+    let line = lines.next().expect("a line that begins with user");
+    assert_eq!(lines.next(), None, "one line");
+    line.replace("PASSWORD", PASSWORD)
+}
+
+/// Three servers with these users.
+pub fn servers(users: Vec<String>) -> RedisServers {
+    let options = ServerOptions {
+        users,
+        ..ServerOptions::default()
+    };
+    RedisServers::start(3, &options).unwrap()
+}
+
+/// The configuration with a user that has the password.
+pub fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
+    let credentials = Credentials {
+        username: Some(user.to_owned()),
+        password: Some(Secret::new(PASSWORD.to_owned())),
+    };
+    MastersConfig {
+        credentials,
+        ..config(servers)
+    }
+}

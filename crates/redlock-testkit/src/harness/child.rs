@@ -1,0 +1,179 @@
+//! A program under test, as a child process that ends with its test.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use crate::eventually_blocking;
+
+/// Of a thread, after the signal.
+const STOPPED: Duration = Duration::from_secs(10);
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+/// Collects what the child says on stdout and stderr; kills and reaps it on drop, and then, when the test has failed,
+/// prints all of it.
+#[derive(Debug)]
+pub struct ChildGuard {
+    name: String,
+    child: Child,
+    stdout: Lines,
+    stderr: Lines,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl ChildGuard {
+    /// Starts the command with no stdin, and `name` in what is printed about it.
+    pub fn spawn(name: &str, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("starting {name} ({command:?}): {error}"));
+        let (stdout, stderr) = (Lines::default(), Lines::default());
+        let readers = vec![
+            collect(child.stdout.take().expect("stdout"), Arc::clone(&stdout)),
+            collect(child.stderr.take().expect("stderr"), Arc::clone(&stderr)),
+        ];
+        Self {
+            name: name.to_owned(),
+            child,
+            stdout,
+            stderr,
+            readers,
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All lines of stdout so far.
+    pub fn stdout(&self) -> Vec<String> {
+        self.stdout.lock().unwrap().clone()
+    }
+
+    /// All lines of stderr so far.
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    /// Waits for a line, on stdout or stderr, that contains `text`, and returns the first such line.
+    pub fn wait_for_line(&mut self, bound: Duration, text: &str) -> String {
+        let what = format!("{} says {text:?}", self.name);
+        eventually_blocking(bound, &what, || {
+            let ended = self.child.try_wait().unwrap();
+            if ended.is_some() {
+                // What it said before it ended counts, and may not have been collected yet.
+                self.join_readers();
+            }
+            let (stdout, stderr) = (self.stdout(), self.stderr());
+            let found = stdout
+                .iter()
+                .chain(&stderr)
+                .find(|line| line.contains(text))
+                .cloned();
+            match (found, ended) {
+                (Some(line), _) => Ok(line),
+                (None, Some(status)) => panic!("{what}: it ended with {status} without"),
+                (None, None) => Err((stdout.last().cloned(), stderr.last().cloned())),
+            }
+        })
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap());
+        signal::kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.name));
+    }
+
+    /// SIGSTOP, and none of its threads runs any more: one may, on another core, for a moment after the signal.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let folder = format!("/proc/{}/task", self.pid());
+        let what = format!("{} stands still", self.name);
+        eventually_blocking(STOPPED, &what, || {
+            let tasks = fs::read_dir(&folder).unwrap();
+            let states: Vec<String> = tasks
+                .filter_map(|task| fs::read_to_string(task.unwrap().path().join("stat")).ok())
+                .collect();
+            // `pid (name) state …`, and a name may hold anything but what follows its last parenthesis.
+            let stopped = |stat: &String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+            if states.iter().all(stopped) {
+                Ok(())
+            } else {
+                Err(states)
+            }
+        });
+    }
+
+    /// How it ended, if it has; reaped then.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// SIGKILL, and reaped.
+    pub fn kill(&mut self) {
+        self.child
+            .kill()
+            .unwrap_or_else(|error| panic!("killing {}: {error}", self.name));
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end; all its lines are collected then. Says how long that took.
+    pub fn wait(&mut self, bound: Duration) -> (ExitStatus, Duration) {
+        let started = Instant::now();
+        let what = format!("{} ends", self.name);
+        let status = eventually_blocking(bound, &what, || {
+            self.child.try_wait().unwrap().ok_or("still running")
+        });
+        let took = started.elapsed();
+        self.join_readers();
+        (status, took)
+    }
+
+    fn join_readers(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            // Not joined: a grandchild may hold the pipes open. `eprintln` because the test harness captures it.
+            for (stream, lines) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+                for line in lines
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .iter()
+                {
+                    eprintln!("[{} {stream}] {line}", self.name);
+                }
+            }
+        }
+    }
+}
+
+fn collect(stream: impl Read + Send + 'static, lines: Lines) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while stream.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            lines
+                .lock()
+                .unwrap()
+                .push(String::from_utf8_lossy(&line).trim_end().to_owned());
+            line.clear();
+        }
+    })
+}

@@ -1,0 +1,44 @@
+//! Connections of somebody who watches from outside.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Connection, FromRedisValue, RedisResult};
+
+use crate::RedisServer;
+
+/// For a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A new one, that waits for its answers: by itself the library gives one up after half a second.
+pub async fn patient(client: &Client) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// One command of the user who may do everything.
+pub async fn admin<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    let client = Client::open(server.url()).unwrap();
+    let mut connection = patient(&client).await.unwrap();
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(&mut connection).await.unwrap()
+}
+
+/// The one that is there, or a new one; neither connecting nor an answer takes longer than `patience`.
+pub fn kept<'a>(
+    client: &Client,
+    connection: &'a mut Option<Connection>,
+    patience: Duration,
+) -> RedisResult<&'a mut Connection> {
+    match connection {
+        Some(connection) => Ok(connection),
+        None => {
+            let new = client.get_connection_with_timeout(patience)?;
+            new.set_read_timeout(Some(patience))?;
+            Ok(connection.insert(new))
+        }
+    }
+}

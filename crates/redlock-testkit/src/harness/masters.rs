@@ -1,0 +1,128 @@
+//! The library on real servers: the configuration of a test, and the masters as it opens them.
+
+use std::ops::Deref;
+use std::sync::Once;
+use std::time::Duration;
+
+use crate::RedisServer;
+use redlock_client::masters::{
+    Acquired, Credentials, Lease, MasterConfig, MasterStatus, Masters, MastersConfig, Notices, Tasks, Tls,
+};
+use redlock_core::{ClusterId, HolderIdentity, LockName};
+
+use crate::eventually;
+
+/// Short enough for a test to wait for a seal (7.08 s), and long enough for a busy machine: nothing is lost and nothing comes
+/// too late because it stands still for a second.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(4);
+pub const ACQUIRE_LIMIT: Duration = Duration::from_millis(1_500);
+pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+/// For a busy machine; nothing that is right comes near it.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Masters m0, m1, … on these servers, which seals are given to; change what a test needs otherwise.
+pub fn config(servers: &[RedisServer]) -> MastersConfig {
+    let master = |(index, server): (usize, &RedisServer)| MasterConfig {
+        name: format!("m{index}"),
+        url: server.url(),
+    };
+    MastersConfig {
+        masters: servers.iter().enumerate().map(master).collect(),
+        key_prefix: "redlock".into(),
+        credentials: Credentials::default(),
+        tls: Tls::default(),
+        cluster: ClusterId::new("test", "test").unwrap(),
+        command_timeout: COMMAND_TIMEOUT,
+        longest_lease: LONGEST_LEASE,
+        acquire_limit: ACQUIRE_LIMIT,
+        quorum: None,
+        reseal: true,
+    }
+}
+
+/// Open masters; reads as [`Masters`]. Dropping it closes the connections.
+#[derive(Debug)]
+pub struct Opened {
+    pub masters: Masters,
+    pub notices: Notices,
+    pub tasks: Tasks,
+}
+
+pub fn open(config: &MastersConfig) -> Opened {
+    // Read by nobody, but what is logged is put together as in the program.
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| {
+        let log = tracing_subscriber::fmt().with_writer(std::io::sink);
+        let _ = log.with_max_level(tracing::Level::TRACE).try_init();
+    });
+    let (masters, notices, tasks) = Masters::open(config, None).unwrap();
+    Opened {
+        masters,
+        notices,
+        tasks,
+    }
+}
+
+impl Deref for Opened {
+    type Target = Masters;
+
+    fn deref(&self) -> &Masters {
+        &self.masters
+    }
+}
+
+impl Opened {
+    /// Waits until exactly so many masters can vote.
+    pub async fn voters(&self, count: usize) {
+        eventually(BOUND, &format!("{count} masters that vote"), async || {
+            let seen = self.masters.voters();
+            if seen == count { Ok(()) } else { Err(self.status()) }
+        })
+        .await;
+    }
+
+    /// How many vote now.
+    pub fn voters_now(&self) -> usize {
+        self.masters.voters()
+    }
+
+    /// Waits until this master's status is as wanted.
+    pub async fn master(
+        &self,
+        index: usize,
+        what: &str,
+        wanted: impl Fn(&MasterStatus) -> bool,
+    ) -> MasterStatus {
+        eventually(BOUND, &format!("master m{index}: {what}"), async || {
+            let status = self.status().swap_remove(index);
+            if wanted(&status) { Ok(status) } else { Err(status) }
+        })
+        .await
+    }
+
+    /// One attempt to get a lease of the longest length; none if it was lost.
+    pub async fn try_acquire(&self, lock: &str, holder: &str) -> Option<Lease> {
+        let (lock, holder) = (lock_name(lock), identity(holder));
+        let acquired = self.masters.acquire(&lock, &holder, LONGEST_LEASE).await;
+        match acquired.unwrap() {
+            Acquired::Won(lease) => Some(lease),
+            Acquired::Lost(_) => None,
+        }
+    }
+
+    /// Tries until it has the lease.
+    pub async fn acquire_soon(&self, lock: &str, holder: &str) -> Lease {
+        eventually(BOUND, &format!("{holder} acquires {lock}"), async || {
+            self.try_acquire(lock, holder).await.ok_or(())
+        })
+        .await
+    }
+}
+
+pub fn lock_name(lock: &str) -> LockName {
+    LockName::parse(lock).unwrap()
+}
+
+pub fn identity(holder: &str) -> HolderIdentity {
+    HolderIdentity::parse(holder).unwrap()
+}
