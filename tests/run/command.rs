@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::program::{admin, redlock, redlock_with};
+use crate::program::{redlock, redlock_with};
 use crate::wrapper::{BOUND, Quorum, kill_hard, runs, wait_gone};
-use redlock_testkit::eventually;
+use redlock_testkit::{admin, eventually};
 
 #[test]
 fn the_exit_code_is_the_commands_own() {

@@ -5,4 +5,4 @@ pub mod elector;
 pub mod masters;
 pub mod trace;
 
-use redlock_core as lease;
+pub use redlock_core as lease;

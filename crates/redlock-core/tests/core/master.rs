@@ -1,5 +1,5 @@
-//! A model of one master: what the scripts under `src/scripts` do, on one lock. `tests/redis/model.rs` holds it
-//! against a real one.
+//! A model of one master: what the Lua scripts do, on one lock. `tests/redis/model.rs` of redlock-client
+//! holds it against a real one.
 
 #[path = "master/op.rs"]
 mod op;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock::lease::{Loss, View};
-use redlock::masters::{Acquired, Answer, Command, Completion, Unknown};
+use redlock_client::lease::{Loss, View};
+use redlock_client::masters::{Acquired, Answer, Command, Completion, Unknown};
 
 use crate::lease::{PATIENT, eventually_values, three, unhurried};
 use crate::seal::{raw, sealed};
@@ -202,14 +202,15 @@ async fn tls_with_a_client_certificate() {
         ..ServerOptions::default()
     };
     let servers = redlock_testkit::RedisServers::start(3, &options).unwrap();
-    let pem =
-        |path: std::path::PathBuf| redlock::masters::Secret::new(std::fs::read_to_string(path).unwrap());
+    let pem = |path: std::path::PathBuf| {
+        redlock_client::masters::Secret::new(std::fs::read_to_string(path).unwrap())
+    };
     let mut with = config(&servers);
     with.tls.ca = Some(pem(material.ca()));
     let without_certificate = open(&with);
     with.tls.client = Some((pem(material.client_certificate()), pem(material.client_key())));
     let masters = open(&with);
-    redlock::masters::init(&masters).await.unwrap();
+    redlock_client::masters::init(&masters).await.unwrap();
     masters.voters(3).await;
     assert!(masters.try_acquire("a/b", "me").await.is_some());
     let status = without_certificate
@@ -234,7 +235,7 @@ async fn user_and_password() {
     .unwrap();
     let mut with = config(&servers);
     with.credentials.username = Some("app".into());
-    with.credentials.password = Some(redlock::masters::Secret::new("wrong-s3cret".into()));
+    with.credentials.password = Some(redlock_client::masters::Secret::new("wrong-s3cret".into()));
     let wrong = open(&with);
     let status = wrong.master(0, "refused", |s| s.trouble.is_some()).await;
     assert!(status.trouble.as_ref().unwrap().is_auth(), "{status:?}");
@@ -242,9 +243,9 @@ async fn user_and_password() {
         !format!("{status:?} {with:?}").contains("s3cret"),
         "a secret was shown"
     );
-    with.credentials.password = Some(redlock::masters::Secret::new("s3cret-of-app".into()));
+    with.credentials.password = Some(redlock_client::masters::Secret::new("s3cret-of-app".into()));
     let masters = open(&with);
-    redlock::masters::init(&masters).await.unwrap();
+    redlock_client::masters::init(&masters).await.unwrap();
     masters.voters(3).await;
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use redlock::masters::{
+use redlock_client::masters::{
     Credentials, InitError, Lease, MasterStatus, MastersConfig, Renewal, Secret, Tls, init,
 };
 use tokio::sync::oneshot;

@@ -111,7 +111,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::O
     // A new seal would be a vote again.
     config.reseal = false;
     let masters = open(&config);
-    redlock::masters::init(&masters).await.unwrap();
+    redlock_client::masters::init(&masters).await.unwrap();
     masters.voters(3).await;
     assert!(masters.acquire_soon("a/b", "h").await.release().await.unwrap());
     servers[2].pause().unwrap();
@@ -125,7 +125,7 @@ async fn no_vote(masters: &redlock_testkit::masters::Opened, server: &RedisServe
     }
     masters
         .master(0, "not sealed", |master| {
-            let of_now = |facts: &redlock::masters::Facts| !facts.sealed() && !facts.seal.is_empty();
+            let of_now = |facts: &redlock_client::masters::Facts| !facts.sealed() && !facts.seal.is_empty();
             master.facts.as_ref().is_some_and(of_now)
         })
         .await;
@@ -178,8 +178,8 @@ async fn server_restarted_from_a_file_that_holds_the_old_seal_has_no_vote_on_the
 /// What a master gives before anybody looks at it again.
 async fn code(server: &RedisServer) -> String {
     let script = redis::Script::new(concat!(
-        include_str!("../../src/masters/scripts/fields_none.lua"),
-        include_str!("../../src/masters/scripts/preamble.lua"),
+        include_str!("../../../redlock-core/src/scripts/fields_none.lua"),
+        include_str!("../../../redlock-core/src/scripts/preamble.lua"),
         "return out",
     ));
     let mut call = script.key("redlock:meta");
@@ -226,7 +226,7 @@ async fn retired_server_keeps_its_replication_id_and_has_no_vote() {
     drop(masters);
     let stamp = register(&servers[0], "fingerprint").await.unwrap();
     let run_id = register(&servers[0], "seal").await.unwrap();
-    let retire = redis::Script::new(include_str!("../../src/masters/scripts/retire.lua"));
+    let retire = redis::Script::new(include_str!("../../../redlock-core/src/scripts/retire.lua"));
     let mut call = retire.key("redlock:meta");
     call.key("redlock:probe")
         .arg(u64::MAX / 4096)

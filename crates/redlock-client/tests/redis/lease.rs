@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use redis::AsyncCommands;
-use redlock::clock;
-use redlock::lease::{Authority, FencingToken, LeaseValue, Loss};
-use redlock::lease::{
+use redlock_client::clock;
+use redlock_client::lease::{Authority, FencingToken, LeaseValue, Loss};
+use redlock_client::lease::{
     command::Item,
     script::{Arguments, Payload},
 };
-use redlock::masters::{
+use redlock_client::masters::{
     Acquired, Command, Completion, Keyspace, Lease, LeaseAttempt, MastersConfig, Renewal, init,
 };
 

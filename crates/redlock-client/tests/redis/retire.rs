@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redlock::masters::{
+use redlock_client::masters::{
     ConfigError, Ineligible, InitError, MasterStatus, MastersConfig, NotDone, OldServer, RetireOutcome, init,
 };
 
@@ -333,14 +333,14 @@ async fn a_seal_that_was_under_way_does_not_bring_a_retired_server_back() {
         .unwrap();
     let probe = format!("{}|x", info.get::<String>("run_id").unwrap());
     command(old, &["SET", "redlock:probe", &probe]).await;
-    let begin = include_str!("../../crates/redlock-core/src/scripts/unsealed.lua");
+    let begin = include_str!("../../../redlock-core/src/scripts/unsealed.lua");
     for (end, third) in [
         (
-            include_str!("../../crates/redlock-core/src/scripts/probe.lua"),
+            include_str!("../../../redlock-core/src/scripts/probe.lua"),
             "keep",
         ),
         (
-            include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
+            include_str!("../../../redlock-core/src/scripts/seal.lua"),
             "v=1 fingerprint",
         ),
     ] {

@@ -2,7 +2,7 @@
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
-use redlock::lease::{DeclaredDelay, Mark};
+use redlock_client::lease::{DeclaredDelay, Mark};
 
 use crate::master::{Answer, Op, Registers};
 use redlock_testkit::patient;
@@ -17,7 +17,7 @@ const LOCK: &str = "L";
 
 macro_rules! script {
     ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../../crates/redlock-core/src/scripts/", $file))),+)
+        concat!($(include_str!(concat!("../../../../redlock-core/src/scripts/", $file))),+)
     };
 }
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redis::{AsyncCommands, aio::MultiplexedConnection};
-use redlock::lease::FencingToken;
-use redlock::masters::{Command, Completion, Lease, Registers, ResealError, init, reseal};
+use redlock_client::lease::FencingToken;
+use redlock_client::masters::{Command, Completion, Lease, Registers, ResealError, init, reseal};
 
 use redlock_testkit::masters::{ACQUIRE_LIMIT, LONGEST_LEASE, Opened, config, lock_name, open};
 use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually, patient};
@@ -48,7 +48,7 @@ pub(crate) async fn sealed(count: usize, options: &ServerOptions) -> (RedisServe
 }
 
 fn token(lease: &Lease) -> FencingToken {
-    lease.authority_at(redlock::clock::now()).unwrap().token
+    lease.authority_at(redlock_client::clock::now()).unwrap().token
 }
 
 async fn claim(masters: &Opened, slot: u64, job: &str) -> bool {
@@ -161,7 +161,7 @@ async fn flushall_takes_the_seal_with_the_registers() {
 /// The lease may be over by now; its release is not what is tested.
 fn token_ever(lease: &Lease) -> u64 {
     lease
-        .authority_at(redlock::lease::Moment::default())
+        .authority_at(redlock_client::lease::Moment::default())
         .unwrap()
         .token
         .0
@@ -262,7 +262,7 @@ async fn equal_slots_with_different_uids_merge_to_nobody() {
 async fn reseal_is_the_way_out_when_a_sealed_master_is_gone_for_good() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let lease = masters.acquire_soon("a/b", "h").await;
-    let tool = open(&redlock::masters::MastersConfig {
+    let tool = open(&redlock_client::masters::MastersConfig {
         reseal: false,
         ..config(&servers)
     });
@@ -313,19 +313,19 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
         .await
         .unwrap();
     let run_id: String = info.get("run_id").unwrap();
-    let begin = include_str!("../../crates/redlock-core/src/scripts/unsealed.lua");
+    let begin = include_str!("../../../redlock-core/src/scripts/unsealed.lua");
     let probe = redis::Script::new(
         &[
             begin,
-            include_str!("../../crates/redlock-core/src/scripts/probe.lua"),
+            include_str!("../../../redlock-core/src/scripts/probe.lua"),
         ]
         .concat(),
     );
     let seal = redis::Script::new(
         &[
             begin,
-            include_str!("../../crates/redlock-core/src/scripts/history.lua"),
-            include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
+            include_str!("../../../redlock-core/src/scripts/history.lua"),
+            include_str!("../../../redlock-core/src/scripts/seal.lua"),
         ]
         .concat(),
     );

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redlock::lease::FencingToken;
-use redlock::masters::{InitError, Remembered, init};
+use redlock_client::lease::FencingToken;
+use redlock_client::masters::{InitError, Remembered, init};
 
 use crate::lease::authority;
 use crate::seal::{BOUND, WAIT, raw, register};
@@ -16,7 +16,7 @@ fn servers() -> RedisServers {
 }
 
 fn unix_seconds() -> u64 {
-    redlock::clock::unix_time().as_secs()
+    redlock_client::clock::unix_time().as_secs()
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
     masters.voters(3).await;
     let lease = masters.acquire_soon("a/b", "h").await;
     let before = lease
-        .authority_at(redlock::lease::Moment::default())
+        .authority_at(redlock_client::lease::Moment::default())
         .unwrap()
         .token;
     servers[0].restart_empty().unwrap();
@@ -66,7 +66,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
     masters.voters(3).await;
     let after = masters.acquire_soon("a/b", "h").await;
     let after = after
-        .authority_at(redlock::lease::Moment::default())
+        .authority_at(redlock_client::lease::Moment::default())
         .unwrap()
         .token;
     assert!(after > before);
@@ -76,7 +76,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
 async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_is() {
     let servers = servers();
     let masters = open(&config(&servers));
-    let now = || u64::try_from(redlock::clock::unix_time().as_millis()).unwrap();
+    let now = || u64::try_from(redlock_client::clock::unix_time().as_millis()).unwrap();
     let (hour, day) = (3_600_000, 86_400_000);
     let remembered = FencingToken(now() + hour);
     assert_eq!(masters.largest_counter().await, None, "not sealed");

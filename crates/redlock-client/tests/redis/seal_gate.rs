@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock::masters::{Ineligible, InitError, MastersConfig, init};
+use redlock_client::masters::{Ineligible, InitError, MastersConfig, init};
 
 use crate::seal::{raw, register, sealed};
 use redlock_testkit::masters::{config, open};
@@ -42,7 +42,7 @@ async fn an_eviction_policy_other_than_noeviction() {
     .unwrap();
     let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
     let mut config = config(&two);
-    config.masters.push(redlock::masters::MasterConfig {
+    config.masters.push(redlock_client::masters::MasterConfig {
         name: "m2".into(),
         url: odd.url(),
     });
@@ -77,7 +77,7 @@ async fn cluster_mode() {
     .unwrap();
     let two = RedisServers::start(2, &ServerOptions::default()).unwrap();
     let mut config = config(&two);
-    config.masters.push(redlock::masters::MasterConfig {
+    config.masters.push(redlock_client::masters::MasterConfig {
         name: "m2".into(),
         url: odd.url(),
     });

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use redis::AsyncCommands;
-use redlock::clock;
-use redlock::lease::timing;
-use redlock::masters::Renewal;
+use redlock_client::clock;
+use redlock_client::lease::timing;
+use redlock_client::masters::Renewal;
 
 use crate::lease::{PATIENT, authority, eventually_values, three, unhurried, value};
 use crate::seal::{raw, sealed};

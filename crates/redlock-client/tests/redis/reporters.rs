@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock::lease::ClusterId;
-use redlock::masters::{Acquired, Lease, MastersConfig, init, reporter_lock};
+use redlock_client::lease::ClusterId;
+use redlock_client::masters::{Acquired, Lease, MastersConfig, init, reporter_lock};
 
 use crate::seal::raw;
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, open};

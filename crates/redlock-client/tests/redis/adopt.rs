@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock::masters::{self, AdoptError, Adopted, Agreement, MasterConfig, MastersConfig, adopt};
+use redlock_client::masters::{self, AdoptError, Adopted, Agreement, MasterConfig, MastersConfig, adopt};
 
 use redlock_testkit::masters::{config, open};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};

@@ -16,17 +16,17 @@ mod lease;
 #[path = "redis/marks.rs"]
 mod marks;
 #[allow(dead_code, reason = "the simulation uses more of it")]
-#[path = "../crates/redlock-core/tests/core/master.rs"]
+#[path = "../../redlock-core/tests/core/master.rs"]
 mod master;
 #[path = "redis/model.rs"]
 mod model;
 #[allow(dead_code, reason = "the simulation has more of them")]
-#[path = "../crates/redlock-core/tests/core/plant.rs"]
+#[path = "../../redlock-core/tests/core/plant.rs"]
 mod plant;
 #[path = "redis/process.rs"]
 mod process;
 #[allow(dead_code, reason = "the simulation uses more of it")]
-#[path = "../crates/redlock-core/tests/core/rate.rs"]
+#[path = "../../redlock-core/tests/core/rate.rs"]
 mod rate;
 #[path = "redis/rekey.rs"]
 mod rekey;

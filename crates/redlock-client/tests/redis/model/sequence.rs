@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
+use redlock_client::lease::{ClusterId, DeclaredDelay, HolderIdentity, LeaseValue, Mark, Nonce, Obstacle};
 
 use super::real::Real;
 use crate::master::{Answer, Master, Op, Registers};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
-use redlock::masters::{Command, Completion, LeaseAttempt};
+use redlock_client::lease::{DeclaredDelay, FencingToken, Mark, Marks, UNDECLARED_DELAY, Won};
+use redlock_client::masters::{Command, Completion, LeaseAttempt};
 
 use crate::lease::{eventually_values, three};
 use crate::seal::register;

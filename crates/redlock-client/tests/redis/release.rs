@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use redis::AsyncCommands;
-use redlock::clock;
-use redlock::elector::{Elector, Silent};
-use redlock::lease::{ClusterId, Farewell, Participation, Terms, Timings};
-use redlock::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
+use redlock_client::clock;
+use redlock_client::elector::{Elector, Silent};
+use redlock_client::lease::{ClusterId, Farewell, Participation, Terms, Timings};
+use redlock_client::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
 
 use crate::lease::{PATIENT, eventually_values, three};
 use crate::seal::{BOUND, raw};
@@ -42,7 +42,7 @@ async fn ask(masters: &Masters, request: Command) -> bool {
 }
 
 async fn of_cluster(servers: &[redlock_testkit::RedisServer], name: &str) -> Opened {
-    let opened = open(&redlock::masters::MastersConfig {
+    let opened = open(&redlock_client::masters::MastersConfig {
         cluster: ClusterId::new(name, name).unwrap(),
         ..config(servers)
     });
@@ -230,12 +230,12 @@ async fn after_a_reserve_only_candidates_of_that_cluster_may_enter() {
 #[tokio::test]
 async fn a_reservation_is_for_the_uid_of_a_cluster_whatever_its_name() {
     let (servers, masters) = three().await;
-    let renamed = open(&redlock::masters::MastersConfig {
+    let renamed = open(&redlock_client::masters::MastersConfig {
         cluster: ClusterId::new("us-west", "us-1").unwrap(),
         ..config(&servers)
     });
     renamed.voters(3).await;
-    let namesake = open(&redlock::masters::MastersConfig {
+    let namesake = open(&redlock_client::masters::MastersConfig {
         cluster: ClusterId::new("us-1", "another").unwrap(),
         ..config(&servers)
     });

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock::lease::Mark;
-use redlock::masters::{
+use redlock_client::lease::Mark;
+use redlock_client::masters::{
     self, Command, Completion, Credentials, LeaseAttempt, MastersConfig, Notice, Renewal, Secret,
 };
 
@@ -62,7 +62,7 @@ async fn the_documented_user_can_do_everything() {
     };
     let claim = Command::Claim {
         object: "t".into(),
-        slot: redlock::clock::unix_time().as_secs() + 3_600,
+        slot: redlock_client::clock::unix_time().as_secs() + 3_600,
         job: "job".into(),
     };
     let reserve = Command::Reserve {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redlock::elector::{Elector, ElectorTask, Silent};
-use redlock::lease::{Claim, Fate, Gone};
-use redlock::masters::{Masters, Tasks};
+use redlock_client::elector::{Elector, ElectorTask, Silent};
+use redlock_client::lease::{Claim, Fate, Gone};
+use redlock_client::masters::{Masters, Tasks};
 
 use crate::seal::{BOUND, SLOT, register, sealed, set_register};
 use redlock_testkit::masters::{Opened, identity, lock_name};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId, init};
+use redlock_client::masters::{Ineligible, MasterStatus, MastersConfig, QuorumId, init};
 
 use crate::seal::{WAIT, raw, register, sealed};
 use redlock_testkit::masters::{Opened, config, open};
@@ -148,9 +148,9 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     // Between the look at this master and its seal.
     replicate(&replica, &server).await;
     let seal = redis::Script::new(concat!(
-        include_str!("../../crates/redlock-core/src/scripts/unsealed.lua"),
-        include_str!("../../crates/redlock-core/src/scripts/history.lua"),
-        include_str!("../../crates/redlock-core/src/scripts/seal.lua"),
+        include_str!("../../../redlock-core/src/scripts/unsealed.lua"),
+        include_str!("../../../redlock-core/src/scripts/history.lua"),
+        include_str!("../../../redlock-core/src/scripts/seal.lua"),
     ));
     let mut call = seal.key("p:meta");
     call.key("p:probe")

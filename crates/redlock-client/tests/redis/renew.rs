@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redis::AsyncCommands;
-use redlock::clock;
-use redlock::masters::{Command, Completion, Renewal};
+use redlock_client::clock;
+use redlock_client::masters::{Command, Completion, Renewal};
 
 use crate::lease::{authority, eventually_values, three, value};
 use crate::seal::{raw, register, sealed};
