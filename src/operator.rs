@@ -15,4 +15,4 @@ pub(crate) mod sibling;
 pub(crate) mod signals;
 pub(crate) mod state;
 
-pub use config::{COMMAND_TIMEOUT, masters_config};
+pub use config::masters_config;

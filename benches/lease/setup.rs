@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use redlock::{
-    demo::redis_server::{RedisServers, ServerOptions},
     elector::{Elector, Standing},
-    lease::{ClusterId, HolderIdentity, LockName, timing},
-    masters::{MasterConfig, Masters, MastersConfig, Notices, Tasks},
+    lease::{HolderIdentity, LockName},
+    masters::{Masters, MastersConfig, Notices, Tasks},
 };
+use redlock_testkit::{RedisServers, ServerOptions};
 use tokio::sync::watch;
 
 pub struct Quorum {
@@ -38,22 +38,9 @@ impl Quorum {
 
 /// Another process, as far as the masters can tell.
 pub fn open(servers: &RedisServers) -> (Masters, Notices, Tasks) {
-    let urls = servers.urls();
-    let masters = urls.into_iter().enumerate().map(|(i, url)| MasterConfig {
-        name: format!("m{i}"),
-        url,
-    });
     let config = MastersConfig {
-        masters: masters.collect(),
-        key_prefix: "redlock".into(),
-        credentials: Default::default(),
-        tls: Default::default(),
-        cluster: ClusterId::default(),
-        command_timeout: Duration::from_millis(500),
-        longest_lease: timing::DEFAULT_LONGEST_LEASE,
-        acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
-        quorum: None,
         reseal: false,
+        ..MastersConfig::new(servers.urls())
     };
     Masters::open(&config, None).expect("the configuration is valid")
 }

@@ -7,9 +7,9 @@ use clap::Args;
 use super::{Exit, Failure};
 use crate::{
     api::validate::check_key_prefix,
-    lease::{ClusterId, timing},
-    masters::{Credentials, MasterConfig, MastersConfig, Secret, Tls},
-    operator::{COMMAND_TIMEOUT, masters_config},
+    lease::ClusterId,
+    masters::{Credentials, MastersConfig, Secret, Tls},
+    operator::masters_config,
     standalone::manifests::load_quorum,
 };
 
@@ -185,21 +185,13 @@ impl QuorumArgs {
             flags => flags.iter().map(String::as_str).collect(),
         };
         let urls = given.into_iter().map(str::trim).filter(|url| !url.is_empty());
-        let masters = urls.enumerate().map(|(i, url)| MasterConfig {
-            name: format!("m{i}"),
-            url: url.to_owned(),
-        });
         let config = MastersConfig {
-            masters: masters.collect(),
             key_prefix: self.key_prefix.clone(),
             credentials,
             tls,
             cluster,
-            command_timeout: COMMAND_TIMEOUT,
-            longest_lease: timing::DEFAULT_LONGEST_LEASE,
-            acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
-            quorum: None,
             reseal: false,
+            ..MastersConfig::new(urls)
         };
         Ok((None, config))
     }

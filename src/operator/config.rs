@@ -1,6 +1,6 @@
 //! From a plan to what the masters and the elector are told.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use crate::{
     api::{
@@ -13,9 +13,6 @@ use crate::{
 
 /// Locks of one quorum by their name on the masters.
 pub(crate) type Locks = BTreeMap<LockName, LockPlan>;
-
-/// Unless told.
-pub const COMMAND_TIMEOUT: Duration = timing::DEFAULT_COMMAND_TIMEOUT;
 
 /// The masters of a quorum. `reseal` for a process that stays.
 #[must_use]

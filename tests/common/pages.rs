@@ -58,7 +58,13 @@ impl Block {
 /// All of the repository, in the order of their names.
 pub fn pages() -> Vec<String> {
     let mut found = Vec::new();
-    for folder in ["", "docs", "docs/runbooks", "charts/redlock-operator"] {
+    for folder in [
+        "",
+        "docs",
+        "docs/runbooks",
+        "charts/redlock-operator",
+        "crates/redlock-client",
+    ] {
         collect(Path::new(folder), &mut found);
     }
     for folder in folders("examples") {

@@ -1,4 +1,4 @@
-//! Locks with fencing tokens on N independent Redis masters.
+#![doc = include_str!("../README.md")]
 
 pub mod clock;
 pub mod elector;

@@ -22,7 +22,10 @@ mod survey;
 mod trial;
 
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
-pub use config::{ConfigError, Credentials, MasterConfig, MastersConfig, Secret, Tls, without_credentials};
+pub use config::{
+    ConfigError, Credentials, DEFAULT_KEY_PREFIX, MasterConfig, MastersConfig, Secret, Tls,
+    without_credentials,
+};
 pub use driver::{Call, Meter};
 pub use link::{MasterStatus, Notice};
 pub use redlock_core::{

@@ -10,8 +10,8 @@ use crate::api::plan::{MasterPlan, QuorumPlan};
 use crate::api::reasons;
 use crate::api::redis_quorum::{Master, RedisQuorum, SecretRef, SharedLockNames};
 use crate::lease::timing::{DEFAULT_COMMAND_TIMEOUT, DEFAULT_LONGEST_LEASE};
+use crate::masters::DEFAULT_KEY_PREFIX;
 
-pub(super) const DEFAULT_KEY_PREFIX: &str = "redlock";
 const KEY_PREFIX_LIMIT: usize = 64;
 /// No longer prefix could begin a lock name.
 const LOCK_NAME_LIMIT: usize = 512;

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::problems::{FieldError, Problems, Quoted};
-use super::quorum::DEFAULT_KEY_PREFIX;
 use crate::api::leader_lock::LeaderLockSpec;
 use crate::api::reasons;
 use crate::api::redis_quorum::RedisQuorumSpec;
 use crate::lease::timing::DEFAULT_LONGEST_LEASE;
+use crate::masters::DEFAULT_KEY_PREFIX;
 
 /// Whether `new` may follow `old`.
 ///

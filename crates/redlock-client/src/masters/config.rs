@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use thiserror::Error;
 
 use super::{Fingerprint, QuorumId, access::Access};
-use crate::lease::{ClusterId, QuorumSize};
+use crate::lease::{ClusterId, QuorumSize, timing};
 
 /// A password or key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -100,7 +100,32 @@ pub enum ConfigError {
     Tls(String),
 }
 
+/// Of the keys on the masters, where no other prefix is given.
+pub const DEFAULT_KEY_PREFIX: &str = "redlock";
+
 impl MastersConfig {
+    /// Masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for a program that stays: it re-seals masters
+    /// that lost their memory. Every candidate must name the same masters in the same order.
+    #[must_use]
+    pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let masters = urls.into_iter().enumerate().map(|(index, url)| MasterConfig {
+            name: format!("m{index}"),
+            url: url.into(),
+        });
+        Self {
+            masters: masters.collect(),
+            key_prefix: DEFAULT_KEY_PREFIX.to_owned(),
+            credentials: Credentials::default(),
+            tls: Tls::default(),
+            cluster: ClusterId::default(),
+            command_timeout: timing::DEFAULT_COMMAND_TIMEOUT,
+            longest_lease: timing::DEFAULT_LONGEST_LEASE,
+            acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
+            quorum: None,
+            reseal: true,
+        }
+    }
+
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let names = self.masters.iter().map(|m| m.name.clone()).collect();

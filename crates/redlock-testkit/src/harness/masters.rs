@@ -5,9 +5,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use crate::RedisServer;
-use redlock_client::masters::{
-    Acquired, Credentials, Lease, MasterConfig, MasterStatus, Masters, MastersConfig, Notices, Tasks, Tls,
-};
+use redlock_client::masters::{Acquired, Lease, MasterStatus, Masters, MastersConfig, Notices, Tasks};
 use redlock_core::{ClusterId, HolderIdentity, LockName};
 
 use crate::eventually;
@@ -22,21 +20,12 @@ const BOUND: Duration = Duration::from_secs(60);
 
 /// Masters m0, m1, … on these servers, which seals are given to; change what a test needs otherwise.
 pub fn config(servers: &[RedisServer]) -> MastersConfig {
-    let master = |(index, server): (usize, &RedisServer)| MasterConfig {
-        name: format!("m{index}"),
-        url: server.url(),
-    };
     MastersConfig {
-        masters: servers.iter().enumerate().map(master).collect(),
-        key_prefix: "redlock".into(),
-        credentials: Credentials::default(),
-        tls: Tls::default(),
         cluster: ClusterId::new("test", "test").unwrap(),
         command_timeout: COMMAND_TIMEOUT,
         longest_lease: LONGEST_LEASE,
         acquire_limit: ACQUIRE_LIMIT,
-        quorum: None,
-        reseal: true,
+        ..MastersConfig::new(servers.iter().map(RedisServer::url))
     }
 }
 

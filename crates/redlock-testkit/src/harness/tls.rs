@@ -18,6 +18,10 @@ pub struct TlsMaterial {
 }
 
 impl TlsMaterial {
+    #[allow(
+        clippy::new_without_default,
+        reason = "each value is a CA of its own, in a folder of its own"
+    )]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("folder for certificates");
         let ca_key = KeyPair::generate().expect("key of the CA");

@@ -1,0 +1,63 @@
+//! The examples, on real servers.
+
+// The lints' leave for tests covers test functions, not the programs.
+#[allow(dead_code, reason = "the program has a main of its own")]
+#[path = "../examples/exactly_one_worker.rs"]
+mod exactly_one_worker;
+#[allow(dead_code, reason = "the program has a main of its own")]
+#[path = "../examples/guarded_write.rs"]
+mod guarded_write;
+
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+
+#[tokio::test]
+async fn one_worker_works_at_a_time_and_the_other_continues_with_a_greater_token() {
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    exactly_one_worker::seal(&servers.urls()).await.unwrap();
+    let steps = exactly_one_worker::relay(&servers.urls()).await.unwrap();
+    let change = steps
+        .iter()
+        .position(|step| step.worker != steps[0].worker)
+        .unwrap();
+    let (before, after) = steps.split_at(change);
+    assert!(
+        before.iter().all(|step| step.token == before[0].token),
+        "{steps:?}"
+    );
+    assert!(
+        after
+            .iter()
+            .all(|step| step.worker == after[0].worker && step.token == after[0].token),
+        "{steps:?}"
+    );
+    assert!(before[0].token < after[0].token, "{steps:?}");
+}
+
+#[tokio::test]
+async fn the_late_write_of_a_former_holder_is_refused() {
+    use guarded_write::Write::{Accepted, Refused};
+    let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
+    let resource = RedisServer::start(&ServerOptions::default()).unwrap();
+    guarded_write::seal(&servers.urls()).await.unwrap();
+    let story = guarded_write::tell(&servers.urls(), &resource.url())
+        .await
+        .unwrap();
+    assert!(story.tokens.0 < story.tokens.1, "{story:?}");
+    assert_eq!(
+        (story.first, story.second, story.late),
+        (Accepted, Accepted, Refused)
+    );
+}
+
+#[test]
+fn the_page_runs_programs_that_are_there() {
+    let page = include_str!("../README.md");
+    let file = "crates/redlock-client/tests/examples.rs";
+    let (_, block) = page
+        .split_once(&format!("<!-- runs: {file} -->\n```sh\n"))
+        .unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    let programs = ["guarded_write", "exactly_one_worker"]
+        .map(|name| format!("cargo run --package redlock-client --example {name}\n"));
+    assert_eq!(block, programs.concat(), "crates/redlock-client/README.md");
+}
