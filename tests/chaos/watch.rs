@@ -1,19 +1,13 @@
-//! Which masters are up and sealed, on connections of its own, with plain commands.
+//! Which masters are up and sealed, as an observer from outside sees it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use redis::{Connection, InfoDict, RedisResult};
 use redlock::clock;
 use redlock::lease::Moment;
-
-use redlock_testkit::kept;
+use redlock_testkit::observer::{Looks, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
-/// A master on the loopback answers in a fraction of a millisecond, one that is frozen not at all.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Each change: when, which master, whether it is up and sealed from then on.
 type Changes = Arc<Mutex<Vec<(Moment, usize, bool)>>>;
@@ -22,35 +16,18 @@ type Changes = Arc<Mutex<Vec<(Moment, usize, bool)>>>;
 pub struct Watch {
     changes: Changes,
     masters: usize,
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    _looks: Looks,
 }
 
 impl Watch {
     pub fn start(urls: &[String]) -> Self {
-        let (changes, stop) = (Changes::default(), Arc::<AtomicBool>::default());
-        let threads = urls.iter().enumerate().map(|(master, url)| {
-            let client = redis::Client::open(url.as_str()).unwrap();
-            let (changes, stop) = (Arc::clone(&changes), Arc::clone(&stop));
-            thread::spawn(move || {
-                let (mut connection, mut before) = (None, false);
-                while !stop.load(Ordering::Relaxed) {
-                    let up = ask(&client, &mut connection).unwrap_or_else(|_| {
-                        connection = None;
-                        false
-                    });
-                    if up != std::mem::replace(&mut before, up) {
-                        changes.lock().unwrap().push((clock::now(), master, up));
-                    }
-                    thread::sleep(EVERY);
-                }
-            })
-        });
+        let changes = Changes::default();
+        let seen = Arc::clone(&changes);
+        let report = move |master, shown: Option<Shown>| enter(&mut seen.lock().unwrap(), master, shown);
         Self {
-            threads: threads.collect(),
-            masters: urls.len(),
             changes,
-            stop,
+            masters: urls.len(),
+            _looks: Looks::start(urls, &[], EVERY, report).unwrap(),
         }
     }
 
@@ -93,24 +70,11 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+fn enter(changes: &mut Vec<(Moment, usize, bool)>, master: usize, shown: Option<Shown>) {
+    let up = shown.as_ref().is_some_and(Shown::sealed);
+    let last = changes.iter().rev().find(|(_, of, _)| *of == master);
+    if up != last.is_some_and(|(_, _, up)| *up) {
+        let at = shown.map_or_else(clock::now, |shown| shown.at);
+        changes.push((at, master, up));
     }
-}
-
-fn ask(client: &redis::Client, connection: &mut Option<Connection>) -> RedisResult<bool> {
-    let connection = kept(client, connection, PATIENCE)?;
-    let (info, seal): (InfoDict, Option<String>) = redis::pipe()
-        .cmd("INFO")
-        .arg("server")
-        .cmd("HGET")
-        .arg("redlock:meta")
-        .arg("seal")
-        .query(connection)?;
-    let run_id: Option<String> = info.get("run_id");
-    Ok(seal.is_some() && seal == run_id)
 }

@@ -22,11 +22,8 @@ pub enum DemoError {
     Masters(#[from] ConfigError),
     #[error("sealing the new masters of the demo")]
     Init(#[from] InitError),
-    #[error("observing master {master}: its url cannot be used")]
-    Observe {
-        master: String,
-        source: redis::RedisError,
-    },
+    #[error("observing the masters of the demo: a url cannot be used")]
+    Observe(#[source] redis::RedisError),
     #[error("running the replicas of the demo")]
     Replica(#[from] ReplicaError),
     #[error("following the log {path:?}")]

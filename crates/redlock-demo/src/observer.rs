@@ -1,6 +1,6 @@
 //! The independent observer: looks at masters and replicas from outside and writes down what it sees.
 //!
-//! Owns its own connections to every master (plain MGET and PTTL) and to every replica (`/locks` and the log). Refuses to
+//! Owns its own connections to every master (plain GET and PTTL) and to every replica (`/locks` and the log). Refuses to
 //! use the code that it observes: nothing here comes from [`redlock_client::masters`] or [`redlock_client::elector`].
 
 mod follow;
@@ -9,13 +9,20 @@ mod record;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{io, net::SocketAddr};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Incarnation;
+use super::error::DemoError;
 pub(super) use record::{MasterView, Record, ReplicaView};
+use redlock_testkit::observer::Looks;
+
+/// Often enough to see a lease that stood for ten milliseconds. The end of a lease is known better than that: it is
+/// shown in advance. More would slow down what is observed, on a machine with two cores.
+const EVERY: Duration = Duration::from_millis(8);
 
 type Shared = Arc<Mutex<Record>>;
 
@@ -23,7 +30,7 @@ type Shared = Arc<Mutex<Record>>;
 #[derive(Debug)]
 pub(super) struct Observer {
     record: Shared,
-    looks: Vec<JoinHandle<()>>,
+    looks: Looks,
     follows: Vec<Follow>,
 }
 
@@ -36,15 +43,18 @@ struct Follow {
 
 impl Observer {
     /// Starts to look at the masters.
-    pub(super) fn start(clients: Vec<redis::Client>, locks: &[String]) -> Self {
-        let record = Arc::new(Mutex::new(Record::new(locks, clients.len())));
-        let look = |(master, client)| tokio::spawn(look::run(master, client, locks.to_vec(), record.clone()));
-        let looks = clients.into_iter().enumerate().map(look).collect();
-        Self {
+    ///
+    /// # Errors
+    /// A url that cannot be used.
+    pub(super) fn start(urls: &[String], locks: &[String]) -> Result<Self, DemoError> {
+        let record = Arc::new(Mutex::new(Record::new(locks, urls.len())));
+        let (of_looks, names) = (record.clone(), locks.to_vec());
+        let report = move |master, shown| look::write_down(master, &names, shown, &of_looks);
+        Ok(Self {
+            looks: Looks::start(urls, locks, EVERY, report).map_err(DemoError::Observe)?,
             record,
-            looks,
             follows: Vec::new(),
-        }
+        })
     }
 
     /// Starts to follow one life of a replica.
@@ -81,14 +91,12 @@ impl Observer {
 
     /// Whether every task still runs: one that ended sees no overlap.
     pub(super) fn watches(&self) -> bool {
-        let looks = self.looks.iter().all(|task| !task.is_finished());
-        looks && self.follows.iter().all(|follow| !follow.task.is_finished())
+        self.looks.all_run() && self.follows.iter().all(|follow| !follow.task.is_finished())
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.looks.iter().for_each(JoinHandle::abort);
         self.follows.iter().for_each(|follow| follow.task.abort());
     }
 }

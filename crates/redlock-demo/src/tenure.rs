@@ -1,35 +1,9 @@
 //! The masters' own account of one lock: which lease stood on how many of them, and when it ends on each.
 //!
-//! Pure. Knows the text of a lease from its documentation, not from the code that writes it.
-
-use std::time::Duration;
+//! Pure.
 
 use redlock_core::Moment;
-
-/// Two looks at an unchanged expiry differ by the round trip and the rounding of PTTL; a renewal moves it by far more.
-const RENEWED: Duration = Duration::from_millis(50);
-
-/// A lease value, `1|<cluster>|<cluster UID>|<identity>|<nonce>|<grant>`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseText {
-    pub identity: String,
-    pub nonce: String,
-    pub grant: u64,
-}
-
-impl LeaseText {
-    pub fn parse(text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.split('|').collect();
-        let ["1", _, _, identity, nonce, grant] = parts[..] else {
-            return None;
-        };
-        Some(Self {
-            identity: identity.to_owned(),
-            nonce: nonce.to_owned(),
-            grant: grant.parse().ok()?,
-        })
-    }
-}
+use redlock_testkit::observer::{LeaseText, nearest_end};
 
 /// One lease, from its first grant to its end.
 #[derive(Clone, Debug)]
@@ -113,9 +87,7 @@ impl Account {
             *barred = false;
         }
         if let Some(end) = tenure.ends.get_mut(master) {
-            // Every look gives an upper bound; the least of them is the nearest, until a renewal moves it all.
-            let renewed = ends > *end + RENEWED;
-            *end = if new || renewed { ends } else { (*end).min(ends) };
+            *end = if new { ends } else { nearest_end(*end, ends) };
         }
         if tenure.seen.is_none() && tenure.ends.iter().filter(|end| **end > at).count() >= majority {
             tenure.seen = Some(at);
@@ -186,15 +158,6 @@ mod tests {
 
     fn ms(n: u64) -> Moment {
         Moment::from_nanos(n * 1_000_000)
-    }
-
-    #[test]
-    fn the_text_is_the_documented_one() {
-        let text = "1|eu-1|uid|replica-a|000000000000000000000000000000ab|42";
-        let lease = LeaseText::parse(text).unwrap();
-        assert_eq!((lease.identity.as_str(), lease.grant), ("replica-a", 42));
-        assert_eq!(LeaseText::parse("2|eu-1|uid|replica-a|ab|42"), None);
-        assert_eq!(LeaseText::parse("nobody"), None);
     }
 
     #[test]

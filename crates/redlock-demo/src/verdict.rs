@@ -111,8 +111,9 @@ fn fallen(mut held: Vec<(&str, u64, u64)>, seen_by: &'static str) -> Vec<TokenFe
 mod tests {
     use super::*;
     use crate::claims::{Claims, Incarnation};
-    use crate::tenure::{Account, LeaseText};
+    use crate::tenure::Account;
     use redlock_core::Moment;
+    use redlock_testkit::observer::LeaseText;
 
     /// Replica, token, from, to, in milliseconds.
     fn claims(held: &[(&str, &str, u64, u64, u64)]) -> Claims {

@@ -16,7 +16,7 @@ mod proxy;
 mod tls;
 
 pub use child::ChildGuard;
-pub use connection::{admin, kept, patient};
+pub use connection::{admin, patient};
 pub use eventually::{eventually, eventually_blocking};
 pub use proxy::{Mode, Proxy};
 pub use tls::TlsMaterial;

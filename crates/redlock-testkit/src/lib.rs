@@ -1,17 +1,18 @@
 //! Real Redis servers that break on demand.
 //!
 //! [`RedisServer`] is a `redis-server` process that can be paused, killed and started empty, and that never outlives the
-//! program that started it. The feature `harness` adds what tests and measurements need around the servers: [`Proxy`], a
+//! program that started it. [`observer`] watches masters from outside. The feature `harness` adds what tests and measurements need around the servers: [`Proxy`], a
 //! network that delays, swallows and resets; [`TlsMaterial`], certificates; [`ChildGuard`] for programs under test;
 //! [`eventually`] for bounded waits; [`masters`], the locks of redlock-client on these servers.
 
 #[cfg(feature = "harness")]
 mod harness;
+pub mod observer;
 mod server;
 
 #[cfg(feature = "harness")]
 pub use harness::{
-    ChildGuard, Mode, Proxy, TlsMaterial, acl, admin, eventually, eventually_blocking, kept, masters, patient,
+    ChildGuard, Mode, Proxy, TlsMaterial, acl, admin, eventually, eventually_blocking, masters, patient,
 };
 pub use server::{
     Persistence, RedisServer, RedisServerError, RedisServers, ServerOptions, TlsFiles, free_port,

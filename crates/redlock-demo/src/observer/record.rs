@@ -15,7 +15,7 @@ pub struct MasterView {
     pub sealed: bool,
     /// A candidate has begun to seal it.
     pub probed: bool,
-    /// Set at each connection.
+    /// Of the run that answered last.
     pub run_id: String,
     /// Leases seen on it while it had no seal. There must be none.
     pub stray_leases: u64,

@@ -11,8 +11,7 @@ use crate::manifests::{LEASE_SECONDS, Manifests, with_masters};
 use crate::observer::Observer;
 use crate::screen::Screen;
 use redlock_client::clock;
-use redlock_client::masters::{Credentials, MasterConfig, Masters, MastersConfig, Tls, init};
-use redlock_core::{ClusterId, timing};
+use redlock_client::masters::{MasterConfig, Masters, MastersConfig, init};
 use redlock_testkit::{RedisServers, ServerOptions};
 
 const MASTERS: usize = 5;
@@ -36,7 +35,7 @@ pub(super) async fn build(screen: Screen) -> Result<Stage, DemoError> {
     let guard = Guard::start(folder.path()).map_err(DemoError::Guard)?;
     seal(&manifests.masters, &urls).await?;
     let mut stage = Stage {
-        observer: Observer::start(clients(&manifests.masters, &urls)?, &manifests.locks),
+        observer: Observer::start(&urls, &manifests.locks)?,
         replicas: Vec::new(),
         servers,
         guard,
@@ -75,15 +74,10 @@ async fn seal(names: &[String], urls: &[String]) -> Result<(), DemoError> {
     });
     let config = MastersConfig {
         masters: masters.collect(),
-        key_prefix: "redlock".to_owned(),
-        credentials: Credentials::default(),
-        tls: Tls::default(),
-        cluster: ClusterId::default(),
         command_timeout: COMMAND_TIMEOUT,
         longest_lease: Duration::from_secs(LEASE_SECONDS),
-        acquire_limit: timing::DEFAULT_ACQUIRE_LIMIT,
-        quorum: None,
         reseal: false,
+        ..MastersConfig::new([""; 0])
     };
     let (masters, _notices, tasks) = Masters::open(&config, None)?;
     let sealed = init(&masters).await;
@@ -91,16 +85,4 @@ async fn seal(names: &[String], urls: &[String]) -> Result<(), DemoError> {
     drop(tasks);
     sealed?;
     Ok(())
-}
-
-fn clients(names: &[String], urls: &[String]) -> Result<Vec<redis::Client>, DemoError> {
-    let pairs = names.iter().zip(urls);
-    pairs
-        .map(|(name, url)| {
-            redis::Client::open(url.as_str()).map_err(|source| DemoError::Observe {
-                master: name.clone(),
-                source,
-            })
-        })
-        .collect()
 }

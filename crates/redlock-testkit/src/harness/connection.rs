@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Connection, FromRedisValue, RedisResult};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult};
 
 use crate::RedisServer;
 
@@ -25,20 +25,4 @@ pub async fn admin<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     command.query_async(&mut connection).await.unwrap()
-}
-
-/// The one that is there, or a new one; neither connecting nor an answer takes longer than `patience`.
-pub fn kept<'a>(
-    client: &Client,
-    connection: &'a mut Option<Connection>,
-    patience: Duration,
-) -> RedisResult<&'a mut Connection> {
-    match connection {
-        Some(connection) => Ok(connection),
-        None => {
-            let new = client.get_connection_with_timeout(patience)?;
-            new.set_read_timeout(Some(patience))?;
-            Ok(connection.insert(new))
-        }
-    }
 }
