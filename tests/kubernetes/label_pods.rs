@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::BOUND;
 use crate::world::{World, condition, lock, message};
-use redlock_testkit::eventually;
 pub use agent::Agent;
+use redlock_testkit::eventually;
 use web::Web;
 
 const ROLE: &str = "redlock.dev/role";

@@ -13,11 +13,11 @@ use redlock::lease::ClusterId;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use redlock_testkit::{Mode, Proxy, eventually};
 use crate::fixture::{BOUND, Operator};
 use crate::label_pods::Agent;
 use crate::targets::{GATE, Gates, guarded, install};
 use crate::world::{World, quorum_of};
+use redlock_testkit::{Mode, Proxy, eventually};
 
 /// More than a start takes after the lock was won.
 const LATER: Duration = Duration::from_millis(100);

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
-use redlock::demo::redis_server::{RedisServers, ServerOptions};
+use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, eventually_blocking};
 use tempfile::TempDir;
 
-use crate::common::{ChildGuard, eventually_blocking, forget_variables};
+use crate::common::forget_variables;
 use crate::program::{Ran, redlock, urls};
 use crate::wrapper::{BOUND, Quorum, Wrapper};
 

@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use redlock_testkit::masters::{config, open};
-use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 use crate::identity::replicate;
 use crate::seal::{raw, register};
+use redlock_testkit::masters::{config, open};
+use redlock_testkit::{Persistence, RedisServer, RedisServers, ServerOptions, eventually};
 
 const BOUND: Duration = Duration::from_secs(20);
 

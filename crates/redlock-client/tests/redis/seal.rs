@@ -314,13 +314,8 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
         .unwrap();
     let run_id: String = info.get("run_id").unwrap();
     let begin = include_str!("../../../redlock-core/src/scripts/unsealed.lua");
-    let probe = redis::Script::new(
-        &[
-            begin,
-            include_str!("../../../redlock-core/src/scripts/probe.lua"),
-        ]
-        .concat(),
-    );
+    let probe =
+        redis::Script::new(&[begin, include_str!("../../../redlock-core/src/scripts/probe.lua")].concat());
     let seal = redis::Script::new(
         &[
             begin,
