@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_client::lease::Mark;
-use redlock_client::masters::{
-    self, Command, Completion, Credentials, LeaseAttempt, MastersConfig, Notice, Renewal, Secret,
-};
+use redlock_client::masters::{self, Command, Completion, LeaseAttempt, MastersConfig, Notice, Renewal};
 
 use redlock_testkit::acl::{as_user, line, servers};
 use redlock_testkit::masters::{LONGEST_LEASE, identity, lock_name, open};
