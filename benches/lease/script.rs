@@ -11,7 +11,7 @@ use crate::{
 
 macro_rules! script {
     ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../src/masters/scripts/", $file))),+)
+        concat!($(include_str!(concat!("../../crates/redlock-core/src/scripts/", $file))),+)
     };
 }
 

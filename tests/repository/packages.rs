@@ -41,7 +41,7 @@ fn the_core_can_do_no_io() {
     for table in ["[dependencies.", "[target.", "[build-dependencies"] {
         assert!(!manifest.contains(table), "{table} would add dependencies");
     }
-    assert_eq!(keys(&manifest, "features"), ["trace"]);
+    assert_eq!(keys(&manifest, "features"), ["planted", "trace"]);
     for name in FOR_TRACES {
         let optional = format!("{name} = {{ workspace = true, optional = true }}");
         assert!(manifest.contains(&optional), "missing: {optional}");

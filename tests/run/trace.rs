@@ -141,7 +141,7 @@ fn a_replay_of_real_processes_returns_what_they_did() {
     // One reply that was another one.
     let lines: Vec<&str> = ended.lines().collect();
     let is_grant = |line: &&str| line.contains("\"granted\"");
-    let place = lines.iter().position(|line| is_grant(&line)).expect("a grant");
+    let place = lines.iter().position(is_grant).expect("a grant");
     let changed = lines[place].replace("\"code\":\"Ok\"", "\"code\":\"Unsealed\"");
     assert_ne!(changed, lines[place]);
     let changed = [&lines[..place], &[&*changed], &lines[place + 1..]]
