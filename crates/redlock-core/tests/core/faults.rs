@@ -210,14 +210,11 @@ impl World {
         }
         self.count("stop amid a round");
         let (at, life) = (self.now + self.rng.u64(..2 * MS), self.candidates[candidate].life);
-        let clock = self.rng.bool();
-        let least = if clock { 500 } else { 1 };
-        let nanos = self.rng.u64(least..2_000) * MS;
+        let nanos = self.rng.u64(1..2_000) * MS;
         let what = What::Stop {
             candidate,
             life,
             nanos,
-            clock,
         };
         self.at(at, what);
     }

@@ -329,12 +329,7 @@ impl World {
                 let out = self.candidates[candidate].on_keep(now, (master, due), rng);
                 self.carry(candidate, out);
             }
-            What::Stop {
-                candidate,
-                nanos,
-                clock,
-                ..
-            } => self.stop(candidate, nanos, clock),
+            What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
             What::ReadFloor { master, probe } => self.read_floor(master, probe),
             What::Seal { master, probe, floor } => {
                 if self.masters[master].probe == probe && !self.masters[master].sealed {

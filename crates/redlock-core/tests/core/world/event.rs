@@ -111,12 +111,11 @@ pub(crate) enum What {
         master: usize,
         due: Moment,
     },
-    /// A process stands still, alone or together with its clock.
+    /// A process stands still; its clock does not.
     Stop {
         candidate: usize,
         life: u32,
         nanos: Instant,
-        clock: bool,
     },
     /// The registers of f+1 other masters are read, after the wait.
     ReadFloor {
