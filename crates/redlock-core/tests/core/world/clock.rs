@@ -110,7 +110,13 @@ impl World {
 
     /// A reply was taken, to what was sent then.
     pub(super) fn heard(&mut self, candidate: usize, master: usize, sent: Instant) {
-        self.heard[candidate][master] = self.now;
+        // What was asked before the end of a stop may show a time amid it: no base for the next stop.
+        if self.stopped[candidate]
+            .as_ref()
+            .is_none_or(|stopped| sent >= stopped.ended)
+        {
+            self.heard[candidate][master] = self.now;
+        }
         let excused = self.is_excused(candidate);
         // An elector that died under a clock that stood still hears nothing: its authority ends by that clock.
         let Some(stopped) = self.stopped[candidate]
