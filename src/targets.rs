@@ -3,6 +3,7 @@
 //! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls gives leave to start or to
 //! stop, and an action asks for it after the last await before each write.
 
+mod attempts;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake_server;

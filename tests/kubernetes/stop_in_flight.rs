@@ -6,16 +6,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::response::Response;
 use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::client::Body as KubeBody;
+use kube::core::GroupVersionKind;
 use redlock::lease::ClusterId;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::fixture::{BOUND, Operator};
 use crate::label_pods::Agent;
-use crate::targets::{GATE, Gates, guarded, install};
+use crate::targets::{self, GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, quorum_of};
 use redlock_testkit::{Mode, Proxy, eventually};
 
@@ -28,6 +32,8 @@ struct Gatekeeper {
     open: watch::Sender<bool>,
     /// Methods of the requests for the scale.
     seen: watch::Sender<Vec<String>>,
+    /// Whose status changes before each write of the scale.
+    busy: Option<Gates>,
 }
 
 async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Response {
@@ -38,6 +44,10 @@ async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Res
         keeper
             .seen
             .send_modify(|seen| seen.push(parts.method.to_string()));
+        if let Some(gates) = keeper.busy.as_ref().filter(|_| parts.method == Method::PATCH) {
+            let count = i64::try_from(keeper.seen().len()).unwrap();
+            gates.count("gate", count).await;
+        }
         let mut open = keeper.open.subscribe();
         open.wait_for(|open| *open).await.unwrap();
     }
@@ -48,11 +58,12 @@ async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Res
 
 impl Gatekeeper {
     /// It, and its URL.
-    async fn start(client: Client) -> (Arc<Self>, String) {
+    async fn start(client: Client, busy: Option<Gates>) -> (Arc<Self>, String) {
         let keeper = Arc::new(Self {
             client,
             open: watch::channel(true).0,
             seen: watch::channel(Vec::new()).0,
+            busy,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -86,7 +97,7 @@ async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
     elsewhere.holds().await;
     elsewhere.mark_clean().await;
     let first = world.operator("replica-1").await;
-    let (keeper, url) = Gatekeeper::start(world.plane.admin()).await;
+    let (keeper, url) = Gatekeeper::start(world.plane.admin(), None).await;
     let kubeconfig = world.kubeconfig(Some(url)).await;
     let second = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-2", |_| {});
     // It hears of a release later than its sibling.
@@ -146,4 +157,51 @@ async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
     assert!(seen.iter().all(|method| method == "GET"), "{seen:?}");
     assert_eq!(gates.generation("gate").await, generation);
     assert_eq!(gates.replicas("gate").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_whose_status_changes_all_the_time_is_stopped() {
+    let world = targets::world().await;
+    let gates = Gates::of(&world);
+    world.apply(GATE);
+    let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
+    let elsewhere = Agent::start(&world, "report", "there", other).await;
+    elsewhere.holds().await;
+    let (keeper, url) = Gatekeeper::start(world.plane.admin(), Some(Gates::of(&world))).await;
+    let kubeconfig = world.kubeconfig(Some(url)).await;
+    let operator = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-1", |_| {});
+    operator.wait_ready();
+    world.apply(&guarded("report", "gate"));
+    gates.until("gate", 0).await;
+    let seen = keeper.seen();
+    let writes = seen.iter().filter(|method| *method == "PATCH").count();
+    assert!(writes > 1, "the first write meets another version: {seen:?}");
+}
+
+/// What the operator relies on where it stops an object in any version.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scale_is_written_only_for_the_uid_in_the_patch() {
+    let world = World::new(0).await;
+    world.apply(GATE_KIND);
+    world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
+    world.apply(GATE);
+    world.kubectl(&["create", "deployment", "gate", "--image=none", "--replicas=1"]);
+    for (group, kind) in [("test.example", "Gate"), ("apps", "Deployment")] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(world.plane.admin(), world.namespace.name(), &resource);
+        let uid = api.get("gate").await.unwrap().metadata.uid;
+        let scale = async |uid| {
+            let change = json!({"metadata": {"uid": uid}, "spec": {"replicas": 0}});
+            let patch = Patch::Merge(&change);
+            let parameters = PatchParams::default();
+            api.patch_scale("gate", &parameters, &patch).await.map(drop)
+        };
+        let refused = scale(Some("another".to_owned())).await.unwrap_err();
+        assert!(
+            matches!(&refused, kube::Error::Api(status) if status.is_conflict()),
+            "{kind}: {refused}"
+        );
+        scale(uid).await.unwrap();
+    }
 }

@@ -10,7 +10,7 @@ use crate::{
     api::lock_status::TargetState,
     clock,
     lease::Moment,
-    targets::{Found, LeaveToStop, Step, TargetError, owner::named},
+    targets::{Found, LeaveToStop, Step, TargetError, attempts::Attempts, owner::named},
 };
 
 /// After the number was written: a controller that acts on what it saw before may still make a pod.
@@ -25,6 +25,7 @@ pub(super) struct Stopping {
     pub(super) written: Option<(Moment, Option<String>)>,
     /// All of it was gone, of this object.
     pub(super) confirmed: Option<Option<String>>,
+    attempts: Attempts,
 }
 
 impl Scale {
@@ -58,6 +59,7 @@ impl Scale {
             }
         };
         self.runs = false;
+        self.stopping.attempts.settle();
         // What was gone stays so while nobody writes.
         let gone = confirmed.as_ref() == Some(&sight.uid);
         self.stopping.confirmed = confirmed.filter(|_| gone);
@@ -110,10 +112,12 @@ impl Scale {
         let again = written.is_some_and(of_it) || self.stopping.confirmed.as_ref().is_some_and(of_it);
         let writer = if again { object.writer(sight).await } else { None };
         if !leave.holds(Found::of(again)) {
+            self.stopping.attempts.settle();
             return Ok(Some(Step::Working(self.state(Some(sight)))));
         }
-        match object.stop(self.standby, sight).await? {
-            Write::Done(_) => {}
+        let precondition = self.stopping.attempts.send();
+        match object.stop(self.standby, sight, precondition).await? {
+            Write::Done(_) => self.stopping.attempts.settle(),
             Write::Missing => return Ok(Some(Step::Working(TargetState::Changing))),
             Write::Late => return Ok(None),
         }

@@ -7,12 +7,14 @@ use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
 };
+use serde_json::{Value, json};
 use tokio::time;
 
 use crate::{
     api::target::TargetRef,
     targets::{
         Leave, Site, TargetError,
+        attempts::Precondition,
         pods::Pods,
         read::Place,
         rights::granted,
@@ -130,7 +132,7 @@ impl Object {
             return Ok(true);
         };
         let seen = object.data.pointer("/status/observedGeneration");
-        Ok(match seen.and_then(serde_json::Value::as_i64) {
+        Ok(match seen.and_then(Value::as_i64) {
             Some(seen) => object.metadata.generation.is_none_or(|asked| seen >= asked),
             None => self.place.resource.group != "apps",
         })
@@ -166,8 +168,17 @@ impl Object {
     }
 
     /// Stops, only if the object is still the one that was seen: takes the field from whoever owns it.
-    pub(super) async fn stop(&self, replicas: i32, sight: &Sight) -> Result<Write, TargetError> {
-        self.patch(replicas, sight.version.as_deref()).await
+    pub(super) async fn stop(
+        &self,
+        replicas: i32,
+        sight: &Sight,
+        precondition: Precondition,
+    ) -> Result<Write, TargetError> {
+        let metadata = match precondition {
+            Precondition::Version => json!({ "resourceVersion": sight.version }),
+            Precondition::Uid => json!({ "uid": sight.uid }),
+        };
+        self.patch(replicas, &metadata).await
     }
 
     /// Starts, only if the object is still the one that was seen.
@@ -180,14 +191,15 @@ impl Object {
         if sight.version.is_none() || !leave.holds() {
             return Ok(Write::Late);
         }
-        self.patch(replicas, sight.version.as_deref()).await
+        self.patch(replicas, &json!({ "resourceVersion": sight.version }))
+            .await
     }
 
     /// A merge patch: the API server cannot apply the scale of a custom resource (it fails to convert the live one), and
-    /// an applied zero is left out of the scale that is sent, which means "not set". With a version, only if the object
-    /// is still that one.
-    async fn patch(&self, replicas: i32, version: Option<&str>) -> Result<Write, TargetError> {
-        let patch = serde_json::json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": replicas } });
+    /// an applied zero is left out of the scale that is sent, which means "not set". Only if the object is still the
+    /// one of this metadata.
+    async fn patch(&self, replicas: i32, metadata: &Value) -> Result<Write, TargetError> {
+        let patch = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
         let parameters = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()

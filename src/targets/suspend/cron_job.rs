@@ -19,8 +19,8 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, in_flight::InFlight,
-        owner::declared_by, pods::Left, read::Place, shared::Index, slim::Job,
+        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, attempts::Attempts,
+        in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index, slim::Job,
     },
 };
 
@@ -49,6 +49,7 @@ pub(super) struct Schedule {
     ran: Option<(FencingToken, Option<String>)>,
     /// The CronJob that was suspended since.
     stopped: Option<String>,
+    attempts: Attempts,
 }
 
 /// What became of the suspension of a CronJob.
@@ -59,8 +60,10 @@ enum Suspended {
     Now,
     /// Another writer had resumed it.
     Again,
-    /// It is another by now, or the leave is gone: look again.
+    /// It is another by now: look again.
     Late,
+    /// The leave is gone.
+    Left,
 }
 
 impl Schedule {
@@ -79,6 +82,7 @@ impl Schedule {
             warned: None,
             ran: None,
             stopped: None,
+            attempts: Attempts::default(),
             site,
         }
     }
@@ -111,6 +115,7 @@ impl Schedule {
         };
         self.warn_of_slots(&found, leave.token());
         self.stopped = None;
+        self.attempts.settle();
         let this = (leave.token(), found.metadata.uid.clone());
         let suspended = is_suspended(&found);
         if suspended || self.returned != Some(leave.token()) {
@@ -199,7 +204,7 @@ impl Schedule {
     async fn try_stop(&mut self, by: Option<Moment>, leave: &LeaveToStop) -> Result<Step, TargetError> {
         self.ran = None;
         let suspended = self.suspend(leave).await;
-        if matches!(suspended, Ok(Suspended::Late)) {
+        if matches!(suspended, Ok(Suspended::Left)) {
             return Ok(Step::Working(TargetState::Active));
         }
         let again = matches!(suspended, Ok(Suspended::Again));
@@ -266,17 +271,22 @@ impl Schedule {
         for _ in 0..TRIES {
             let found = self.read().await?.filter(|found| !is_suspended(found));
             let Some(found) = found else {
+                self.attempts.settle();
                 return Ok(Suspended::Before);
             };
             let again = self.stopped.is_some() && self.stopped == found.metadata.uid;
-            let mut change = suspension();
-            change["metadata"] = json!({ "resourceVersion": found.metadata.resource_version });
             if !leave.holds(Found::of(again)) {
-                return Ok(Suspended::Late);
+                self.attempts.settle();
+                return Ok(Suspended::Left);
             }
+            let mut change = suspension();
+            self.attempts.send().require(&mut change, &found.metadata);
             match patch(&self.api, &self.name, &change, &what).await? {
                 // A start that is still under way was for an earlier version.
-                Write::Done(_) => self.in_flight.settle(),
+                Write::Done(_) => {
+                    self.in_flight.settle();
+                    self.attempts.settle();
+                }
                 Write::Missing => {}
                 Write::Late => continue,
             }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::targets::{
     Found, LeaveToStop, TargetError,
+    attempts::Precondition,
     slim::{Job, OLD_CONDITION},
 };
 
@@ -41,13 +42,15 @@ impl Suspensions {
     }
 
     /// Suspends a Job by this change, only if it is still the one that was seen.
+    ///
+    /// Where any version of it is suspended, an old condition that cannot be removed at once is remembered.
     pub(super) async fn suspend(
         &self,
         api: &Api<Job>,
         job: &Job,
         change: &Value,
         what: &str,
-        (leave, found): (&LeaveToStop, Found),
+        (leave, found, precondition): (&LeaveToStop, Found, Precondition),
     ) -> Result<Write<Job>, TargetError> {
         if !leave.holds(found) {
             return Ok(Write::Late);
@@ -56,10 +59,12 @@ impl Suspensions {
         if !is_suspended(job) && suspended(job).is_some() {
             match time::timeout(BRIEFLY, remove(api, job)).await {
                 // Another version by now: the controller may have seen that it runs.
-                Ok(Ok(Write::Late | Write::Missing)) => return Ok(Write::Late),
+                Ok(Ok(Write::Late | Write::Missing)) if precondition == Precondition::Version => {
+                    return Ok(Write::Late);
+                }
                 Ok(Ok(Write::Done(now))) => removed = Some(now),
                 // Remembered below.
-                Ok(Err(_)) | Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         // Times of conditions are whole seconds: a condition that was removed is not remembered, since the next one may
@@ -70,9 +75,7 @@ impl Suspensions {
         if !is_suspended(job) {
             annotate(&mut change, job);
         }
-        if let Some(version) = &job.metadata.resource_version {
-            change["metadata"]["resourceVersion"] = json!(version);
-        }
+        precondition.require(&mut change, &job.metadata);
         if !leave.holds(found) {
             return Ok(Write::Late);
         }
@@ -222,7 +225,7 @@ mod tests {
         let (api, written) = server_of(running.clone()).await;
         let suspensions = Suspensions::default();
         let change = json!({ "spec": { "suspend": true } });
-        let leave = (&LeaveToStop::new(|_| true), Found::Running);
+        let leave = (&LeaveToStop::new(|_| true), Found::Running, Precondition::Version);
         let end = suspensions
             .suspend(&api, &running, &change, "suspending", leave)
             .await;

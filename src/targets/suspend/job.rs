@@ -15,7 +15,9 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, follow,
+        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError,
+        attempts::Attempts,
+        follow,
         in_flight::InFlight,
         owner::{declared_by, suspends},
         pods::{Left, Pods},
@@ -47,6 +49,7 @@ pub(super) struct OneJob {
     ran: Option<(FencingToken, Option<String>)>,
     /// The Job that was suspended since.
     stopped: Option<String>,
+    attempts: Attempts,
 }
 
 impl OneJob {
@@ -63,6 +66,7 @@ impl OneJob {
             ended: None,
             ran: None,
             stopped: None,
+            attempts: Attempts::default(),
             site,
         }
     }
@@ -93,6 +97,7 @@ impl OneJob {
 
     async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
         self.stopped = None;
+        self.attempts.settle();
         let Some(job) = self.read().await? else {
             return Ok(missing(&self.called));
         };
@@ -175,6 +180,7 @@ impl OneJob {
                 None => return Ok(Step::Working(TargetState::Changing)),
             }
         };
+        self.attempts.settle();
         let left = self.left(job.as_ref()).await?;
         let heeded = job.as_ref().is_none_or(|job| self.suspensions.is_heeded(job));
         if heeded && left.is_empty() && !self.in_flight.is_open() {
@@ -194,15 +200,22 @@ impl OneJob {
         let uid = job.metadata.uid.clone();
         let again = uid.is_some() && self.stopped == uid;
         let (suspensions, found) = (&self.suspensions, Found::of(again));
+        let leave_for = (leave, found, self.attempts.send());
         let written = suspensions
-            .suspend(&self.jobs, job, &suspension(), &what, (leave, found))
+            .suspend(&self.jobs, job, &suspension(), &what, leave_for)
             .await?;
         match written {
             // A start that is still under way was for an earlier version.
-            Write::Done(_) => self.in_flight.settle(),
+            Write::Done(_) => {
+                self.in_flight.settle();
+                self.attempts.settle();
+            }
             Write::Missing => {}
             Write::Late if leave.holds(found) => return Ok(None),
-            Write::Late => return Ok(Some(Step::Working(TargetState::Active))),
+            Write::Late => {
+                self.attempts.settle();
+                return Ok(Some(Step::Working(TargetState::Active)));
+            }
         }
         self.stopped = uid;
         Ok(Some(if again {

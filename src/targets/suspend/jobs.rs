@@ -19,7 +19,9 @@ use crate::{
     clock,
     lease::Moment,
     targets::{
-        Found, Leave, LeaveToStop, Site, TargetError, pages,
+        Found, Leave, LeaveToStop, Site, TargetError,
+        attempts::Precondition,
+        pages,
         pods::{Left, Pods},
         shared::{Index, JobsOf},
         slim::{ABANDONED, Job, cron_job, finished},
@@ -85,6 +87,8 @@ impl Jobs {
         Ok(any)
     }
 
+    /// Whatever version of it the watch shows: one that is behind must not hold up the stop, and no sibling resumes an
+    /// abandoned Job.
     async fn abandon_one(&self, job: &Job, leave: &LeaveToStop) -> Result<(), TargetError> {
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let mut metadata = json!({ "uid": job.metadata.uid });
@@ -93,7 +97,7 @@ impl Jobs {
         }
         let change = json!({ "metadata": metadata, "spec": { "suspend": true } });
         let what = format!("suspending Job {name} of {}", self.called);
-        let leave = (leave, Found::Running);
+        let leave = (leave, Found::Running, Precondition::Uid);
         let written = self
             .suspensions
             .suspend(&self.api, job, &change, &what, leave)

@@ -103,7 +103,7 @@ async fn scale_that_is_not_found_is_unknown_while_its_object_exists() {
         let object = object(&client, deployments.clone());
         let seen = object.look().await;
         assert!(matches!(seen, Err(TargetError::Api { .. })), "{scale}: {seen:?}");
-        let written = object.stop(0, &sight()).await;
+        let written = object.stop(0, &sight(), Precondition::Version).await;
         assert!(
             written.is_err_and(|error| !error.is_refusal()),
             "{scale}: it may be done"
@@ -123,6 +123,10 @@ async fn object_is_gone_when_its_own_404_shows_it() {
         let client = server(&resource, not_found(group, kind), false).await;
         let object = object(&client, resource);
         assert_eq!(object.look().await, Ok(None), "{kind}");
-        assert_eq!(object.stop(0, &sight()).await, Ok(Write::Missing), "{kind}");
+        assert_eq!(
+            object.stop(0, &sight(), Precondition::Version).await,
+            Ok(Write::Missing),
+            "{kind}"
+        );
     }
 }

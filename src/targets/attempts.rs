@@ -1,0 +1,64 @@
+//! The writes of one stop: which version of its object each of them is for.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+/// Which version of an object a write of a stop is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precondition {
+    /// The one that was read: nothing was started since.
+    Version,
+    /// Any version of the same object. Its controller may write to it faster than it is read, and an owed stop must land.
+    Uid,
+}
+
+impl Precondition {
+    /// Adds it to a merge patch of the object that was read.
+    pub(super) fn require(self, patch: &mut Value, read: &ObjectMeta) {
+        let (key, value) = match self {
+            Self::Version => ("resourceVersion", &read.resource_version),
+            Self::Uid => ("uid", &read.uid),
+        };
+        // A null would take a precondition away.
+        if let Some(value) = value {
+            patch["metadata"][key] = json!(value);
+        }
+    }
+}
+
+/// Whether a write of the stop was sent that is not known to be done: refused by a conflict, or not answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Attempts {
+    sent: bool,
+}
+
+impl Attempts {
+    /// Of the write that is sent now.
+    pub(super) const fn send(&mut self) -> Precondition {
+        let before = std::mem::replace(&mut self.sent, true);
+        if before {
+            Precondition::Uid
+        } else {
+            Precondition::Version
+        }
+    }
+
+    /// The stop is written, or nothing is to be stopped, or the leave to stop is gone.
+    pub(super) const fn settle(&mut self) {
+        self.sent = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_after_one_that_is_not_known_to_be_done_is_for_any_version() {
+        let mut attempts = Attempts::default();
+        assert_eq!(attempts.send(), Precondition::Version);
+        assert_eq!([attempts.send(), attempts.send()], [Precondition::Uid; 2]);
+        attempts.settle();
+        assert_eq!(attempts.send(), Precondition::Version);
+    }
+}
