@@ -26,11 +26,19 @@ fn hash(text: &str) -> String {
     format!("{hash:016x}")
 }
 
+/// What is known of the finalizers of a release, where one is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Release {
+    /// What they begin with, whatever the release watches.
+    prefix: String,
+    /// That of a build that did not name the release: no other release may watch these namespaces.
+    unnamed: String,
+}
+
 /// The finalizers of one replica's release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InUseFinalizer {
-    /// What those of the release begin with, whatever it watches; none where no release is known.
-    release: Option<String>,
+    release: Option<Release>,
     /// That of the namespaces that are watched now.
     pub(crate) own: String,
 }
@@ -38,17 +46,26 @@ pub(crate) struct InUseFinalizer {
 impl InUseFinalizer {
     /// Of the replicas with these labels in this namespace, which watch these namespaces.
     pub(crate) fn new(release: Option<(&str, &str)>, namespaces: &[String]) -> Self {
-        let release = release.map(|(namespace, labels)| {
-            let hash = hash(&format!("{namespace}/{labels}"));
-            format!("{PREFIX}{hash}.")
-        });
-        let own = format!("{}{}", release.as_deref().unwrap_or(PREFIX), scope(namespaces));
-        Self { release, own }
+        let scope = scope(namespaces);
+        let unnamed = format!("{PREFIX}{scope}");
+        let Some((namespace, labels)) = release else {
+            return Self {
+                release: None,
+                own: unnamed,
+            };
+        };
+        let hash = hash(&format!("{namespace}/{labels}"));
+        let prefix = format!("{PREFIX}{hash}.");
+        Self {
+            own: format!("{prefix}{scope}"),
+            release: Some(Release { prefix, unnamed }),
+        }
     }
 
-    /// Whether it is one of the same release for other namespaces.
+    /// Whether it is one of the same release for other namespaces, or of a build that did not name the release.
     pub(crate) fn is_stale(&self, finalizer: &str) -> bool {
-        let of_release = |release: &String| finalizer.starts_with(release.as_str());
+        let of_release =
+            |release: &Release| finalizer.starts_with(&release.prefix) || finalizer == release.unnamed;
         finalizer != self.own && self.release.as_ref().is_some_and(of_release)
     }
 }
@@ -94,6 +111,12 @@ mod tests {
         let other = of("app=b", &["a"]);
         assert!(!now.is_stale(&other.own) && is_of(&other.own, &owned(&["a"])));
         assert!(!now.is_stale(&InUseFinalizer::new(None, &owned(&["a"])).own));
+        let unnamed = InUseFinalizer::new(None, &owned(&["b", "a"]));
+        assert!(
+            now.is_stale(&unnamed.own),
+            "of a build that did not name the release"
+        );
+        assert!(!unnamed.is_stale(&unnamed.own) && !unnamed.is_stale(&now.own));
         let name = now.own.strip_prefix("redlock.dev/").unwrap();
         assert!(name.len() <= 63, "{name}");
     }

@@ -75,10 +75,12 @@ impl Round {
         self.silent
     }
 
-    /// Whether a sibling keeps this quorum by this finalizer. One that should have answered may.
+    /// Whether a sibling keeps this quorum by this finalizer. One that should have answered may, and one of a build that
+    /// does not name its finalizer.
     pub(super) fn needs(&self, quorum: &str, finalizer: &str) -> bool {
         let uses = |answer: &Answer| answer.quorums.get(quorum).is_some_and(|quorum| quorum.used);
-        let needs = |answer: &Answer| answer.finalizer == finalizer && uses(answer);
+        let needs =
+            |answer: &Answer| answer.finalizer.is_empty() || (answer.finalizer == finalizer && uses(answer));
         self.silent || self.answers.iter().any(needs)
     }
 
@@ -246,6 +248,13 @@ mod tests {
             "one is silent"
         );
         assert!(!round(Vec::new(), false).needs("q", "redlock.dev/in-use-all"));
+        let mut earlier = answer("a", true, free(true));
+        earlier.finalizer.clear();
+        earlier.quorums.get_mut("q").unwrap().used = false;
+        assert!(
+            round(vec![earlier], false).needs("q", "redlock.dev/in-use-all"),
+            "of a build that says neither"
+        );
     }
 
     #[test]
