@@ -5,6 +5,23 @@ use tokio::sync::oneshot;
 use super::handle::Halt;
 use crate::lease::{FencingToken, Moment};
 
+/// An order as it was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub(super) halt: Halt,
+    /// It was carried out: it cannot be taken back.
+    pub(super) marked: bool,
+}
+
+impl Given {
+    /// One that is about a lease ends with it, and with its time. Pure.
+    pub(super) fn holds(self, held: Option<FencingToken>, now: Moment) -> bool {
+        self.halt
+            .lease
+            .is_none_or(|lease| held == Some(lease) && (self.marked || now < self.halt.by))
+    }
+}
+
 /// While there is one, nothing is started: the lock is still held until whoever asked gives it up.
 #[derive(Debug, Default)]
 pub(super) struct Halts {
@@ -28,8 +45,9 @@ impl Halts {
     }
 
     /// The order that holds now.
-    pub(super) const fn order(&self) -> Option<Halt> {
-        self.halt
+    pub(super) fn order(&self) -> Option<Given> {
+        let marked = self.marked;
+        self.halt.map(|halt| Given { halt, marked })
     }
 
     /// The order does not hold any more: unless it is for good, or is carried out.
@@ -39,19 +57,10 @@ impl Halts {
         }
     }
 
-    /// One that is about a lease ends with it, and with its time.
+    /// Forgets an order that does not hold any more.
     pub(super) fn expire(&mut self, held: Option<FencingToken>, now: Moment) {
-        let Some(Halt {
-            lease: Some(lease),
-            by,
-        }) = self.halt
-        else {
-            return;
-        };
-        if held != Some(lease) {
+        if self.order().is_some_and(|order| !order.holds(held, now)) {
             *self = Self::default();
-        } else if now >= by {
-            self.lift();
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
     blind::{Blind, Said, has_majority},
     facts::other_at,
     goal::{Facts, Goal, Other, Siblings, goal},
-    handle::Halt,
+    halt::Given,
 };
 use crate::{
     api::plan::LockPlan,
@@ -30,7 +30,7 @@ struct Decided {
     facts: Facts,
     /// The lease of this process.
     held: Option<FencingToken>,
-    order: Option<Halt>,
+    order: Option<Given>,
 }
 
 /// What is known when the write is about to be sent.
@@ -46,9 +46,7 @@ impl Decided {
     /// Whether the same would be decided now. Pure.
     fn stands(&self, seen: Now, now: Moment) -> bool {
         let held = seen.held.map(|(token, _)| token);
-        let order = self
-            .order
-            .filter(|order| order.lease.is_none() || order.lease == held);
+        let order = self.order.filter(|order| order.holds(held, now));
         if order.is_none() && held.is_some() && held != self.held {
             // Won since then: what runs is adopted.
             return false;
@@ -58,7 +56,7 @@ impl Decided {
             other: seen.other,
             siblings: seen.siblings,
             lost: self.facts.lost.filter(|_| seen.other != Some(Other::Sibling)),
-            ordered: order.map(|order| order.by),
+            ordered: order.map(|order| order.halt.by),
             ..self.facts
         };
         matches!(goal(&facts, now), Goal::Stop(_))

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::api::leader_lock::OnQuorumLoss;
+use crate::{api::leader_lock::OnQuorumLoss, controller::warden::handle::Halt};
 
 const OWN: FencingToken = FencingToken(7);
 
@@ -54,6 +54,12 @@ fn held(token: FencingToken) -> Now {
     }
 }
 
+fn ordered(lease: Option<FencingToken>) -> Given {
+    let halt = Halt { by: at(120), lease };
+    let marked = false;
+    Given { halt, marked }
+}
+
 #[test]
 fn a_stop_ends_when_this_cluster_has_won_the_lock() {
     for on_quorum_loss in [OnQuorumLoss::Stop, OnQuorumLoss::KeepRunning] {
@@ -92,24 +98,25 @@ fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
 fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
     let mut stop = standby();
     (stop.held, stop.facts.held_until) = (Some(OWN), Some(at(130)));
-    stop.order = Some(Halt {
-        by: at(120),
-        lease: Some(OWN),
-    });
+    stop.order = Some(ordered(Some(OWN)));
     stop.facts.ordered = Some(at(120));
     assert!(stop.stands(held(OWN), at(100)));
     assert!(!stop.stands(held(FencingToken(8)), at(100)));
     assert!(!stop.stands(SIBLING, at(100)));
     assert!(stop.stands(ELSEWHERE, at(100)));
+    assert!(stop.stands(held(OWN), at(119)));
+    assert!(!stop.stands(held(OWN), at(120)), "its time is over");
+    stop.order = Some(Given {
+        marked: true,
+        ..ordered(Some(OWN))
+    });
+    assert!(stop.stands(held(OWN), at(120)), "what is carried out stays so");
 }
 
 #[test]
 fn an_order_for_good_is_carried_out_whoever_holds_the_lock() {
     let mut stop = standby();
-    stop.order = Some(Halt {
-        by: at(120),
-        lease: None,
-    });
+    stop.order = Some(ordered(None));
     for seen in [ELSEWHERE, NOBODY, SIBLING, held(OWN)] {
         assert!(stop.stands(seen, at(100)), "{seen:?}");
     }
