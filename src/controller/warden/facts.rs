@@ -10,7 +10,7 @@ use crate::{
     api::leader_lock::{Candidates, LockState, OnQuorumLoss},
     clock,
     elector::Standing,
-    lease::{ClusterId, Holder, Moment},
+    lease::{ClusterId, FencingToken, Holder, Moment},
     targets::Leave,
 };
 
@@ -24,6 +24,18 @@ pub(super) fn other_at(standing: &Standing, cluster: &ClusterId, now: Moment) ->
     } else {
         Other::Elsewhere
     })
+}
+
+/// The end of the own lease by which all must be gone still, after the word of the siblings: none where a sibling took
+/// over, or where there is time to leave it to the sibling. Pure.
+pub(super) fn still_owed(
+    lost: Option<Moment>,
+    (siblings, proven): (Siblings, Option<FencingToken>),
+    last: Option<FencingToken>,
+    has_room: bool,
+) -> Option<Moment> {
+    let held = matches!(siblings, Siblings::Held(_));
+    lost.filter(|_| !(held && (proven > last || has_room)))
 }
 
 impl Warden {
@@ -84,11 +96,9 @@ impl Warden {
         let (siblings, token) = self.siblings(standing, now);
         if let Siblings::Held(until) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));
-            let taken_over = token > self.seen_token;
-            if taken_over || has_room(self.takeover_delay(), self.post.plan.timings.stop) {
-                self.lost = None;
-            }
         }
+        let room = has_room(self.takeover_delay(), self.post.plan.timings.stop);
+        self.lost = still_owed(self.lost, (siblings, token), self.seen_token, room);
         siblings
     }
 

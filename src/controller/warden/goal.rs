@@ -81,6 +81,12 @@ pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
     takeover_delay >= stop + MARGIN
 }
 
+impl Facts {
+    pub(super) fn has_room(&self) -> bool {
+        has_room(self.takeover_delay, self.stop)
+    }
+}
+
 pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     if let Some(by) = facts.ordered {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
@@ -88,7 +94,7 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     if facts.held_until.is_some() {
         return alone(facts, now);
     }
-    let leaves = facts.lost.is_none() || has_room(facts.takeover_delay, facts.stop);
+    let leaves = facts.lost.is_none() || facts.has_room();
     match facts.siblings {
         Siblings::Held(until) if leaves && now < until => Goal::Keep(Some(until)),
         Siblings::Free(asked) if leaves && now < asked + RELIED_UPON => Goal::Keep(Some(asked + RELIED_UPON)),

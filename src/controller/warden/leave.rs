@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::{
     Warden,
     blind::{Blind, Said, has_majority},
-    facts::other_at,
+    facts::{other_at, still_owed},
     goal::{Facts, Goal, Other, Siblings, goal},
     halt::Given,
 };
@@ -30,6 +30,8 @@ struct Decided {
     facts: Facts,
     /// The lease of this process.
     held: Option<FencingToken>,
+    /// The last lease of this process.
+    last: Option<FencingToken>,
     order: Option<Given>,
 }
 
@@ -40,6 +42,8 @@ struct Now {
     held: Option<(FencingToken, Moment)>,
     other: Option<Other>,
     siblings: Siblings,
+    /// The lease that a sibling proves.
+    proven: Option<FencingToken>,
 }
 
 impl Decided {
@@ -51,11 +55,17 @@ impl Decided {
             // Won since then: what runs is adopted.
             return false;
         }
+        let lost = self.facts.lost.filter(|_| seen.other != Some(Other::Sibling));
         let facts = Facts {
             held_until: seen.held.map(|(_, until)| until),
             other: seen.other,
             siblings: seen.siblings,
-            lost: self.facts.lost.filter(|_| seen.other != Some(Other::Sibling)),
+            lost: still_owed(
+                lost,
+                (seen.siblings, seen.proven),
+                self.last,
+                self.facts.has_room(),
+            ),
             ordered: order.map(|order| order.halt.by),
             ..self.facts
         };
@@ -85,12 +95,13 @@ impl Watched {
         let lock = (&*self.plan.quorum, &self.plan.lock_name);
         let said = Said::of(&round, lock, &standing, &self.cluster, now);
         let majority = has_majority(self.masters.as_ref());
-        let (siblings, _) = self.blind.clone().siblings(majority, said, now);
+        let (siblings, proven) = self.blind.clone().siblings(majority, said, now);
         let authority = standing.authority_at(now);
         let seen = Now {
             held: authority.map(|authority| (authority.token, authority.valid_until)),
             other: other_at(&standing, &self.cluster, now),
             siblings,
+            proven,
         };
         let stands = self.decided.stands(seen, now);
         if stands {
@@ -106,6 +117,7 @@ impl Warden {
             decided: Decided {
                 facts: *facts,
                 held: self.seen_token.filter(|_| facts.held_until.is_some()),
+                last: self.seen_token,
                 order: self.halts.order(),
             },
             blind: self.blind.clone(),

@@ -29,6 +29,7 @@ fn standby() -> Decided {
             on_quorum_loss: OnQuorumLoss::Stop,
         },
         held: None,
+        last: Some(OWN),
         order: None,
     }
 }
@@ -37,6 +38,7 @@ const ELSEWHERE: Now = Now {
     held: None,
     other: Some(Other::Elsewhere),
     siblings: Siblings::Unasked,
+    proven: None,
 };
 const NOBODY: Now = Now {
     other: None,
@@ -78,6 +80,21 @@ fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_has_won_the_lock() {
     stop.facts.lost = Some(at(120));
     assert!(stop.stands(ELSEWHERE, at(100)) && stop.stands(NOBODY, at(100)));
     assert!(!stop.stands(SIBLING, at(100)));
+}
+
+#[test]
+fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_proves_a_later_lease() {
+    let mut stop = standby();
+    (stop.facts.other, stop.facts.lost) = (None, Some(at(120)));
+    // No time is left for a stop after the end of the lease.
+    stop.facts.takeover_delay = Duration::ZERO;
+    let says = |token| Now {
+        siblings: Siblings::Held(at(110)),
+        proven: Some(FencingToken(token)),
+        ..NOBODY
+    };
+    assert!(stop.stands(says(7), at(100)), "the sibling saw the lost lease");
+    assert!(!stop.stands(says(8), at(100)), "the sibling took over");
 }
 
 #[test]
