@@ -371,6 +371,8 @@ impl Warden {
         self.readiness.forget();
         if outcome.settled {
             (self.lost, self.stop_began, self.stopping) = (None, None, None);
+            // Another replica may have stopped what was found running.
+            self.blind.forget_started();
             if self.post.hands.unreadable {
                 self.halts.refuse();
             } else if self.halts.begin_answer() {

@@ -77,7 +77,7 @@ impl Blind {
         self.found().get_or_insert(now);
     }
 
-    /// It is stopped now.
+    /// It is stopped now, or left to the sibling that holds the lock.
     pub(super) fn forget_started(&self) {
         *self.found() = None;
     }
@@ -107,6 +107,15 @@ impl Blind {
         let answered = fresh.filter(|sent| *sent >= since);
         if answered.is_some_and(|sent| self.changed.is_some_and(|changed| changed <= sent)) {
             self.changed = None;
+        }
+        let leaves = match said.word {
+            Some(Word::Held(until, _)) => now < until,
+            Some(Word::Free) => true,
+            Some(Word::Elsewhere(_)) | None => false,
+        };
+        if leaves && answered.is_some_and(|sent| found.is_some_and(|found| found <= sent)) {
+            // What is found later is asked after anew. Under any other word the stop is still to be carried out.
+            self.forget_started();
         }
         let awaited = self.changed.unwrap_or(since).max(since) + PATIENCE;
         let current = answered.is_some() && self.changed.is_none();
@@ -144,5 +153,73 @@ impl Warden {
         );
         self.blind
             .siblings(has_majority(self.post.masters.as_ref()), said, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment::from_nanos(milliseconds * 1_000_000)
+    }
+
+    fn said(sent: Moment, word: Word) -> Said {
+        Said {
+            sent: Some(sent),
+            word: Some(word),
+        }
+    }
+
+    const ELSEWHERE: Word = Word::Elsewhere(FencingToken(8));
+
+    /// Blind for a while, and it has found at 1000 ms that what it had stopped runs again.
+    fn found() -> Blind {
+        let mut blind = Blind::default();
+        let (siblings, _) = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
+        assert_eq!(siblings, Siblings::Elsewhere);
+        blind.note_started(at(1_000));
+        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_000)).0;
+        assert_eq!(awaited, Siblings::Awaited(at(2_500)));
+        blind
+    }
+
+    #[test]
+    fn a_start_is_asked_after_once_until_it_is_stopped() {
+        let mut blind = found();
+        let asked = said(at(1_100), ELSEWHERE);
+        assert_eq!(blind.siblings(false, asked, at(1_200)).0, Siblings::Elsewhere);
+        // The step that is to stop it finds it, too.
+        blind.note_started(at(1_300));
+        assert_eq!(blind.siblings(false, asked, at(1_300)).0, Siblings::Elsewhere);
+        blind.forget_started();
+        blind.note_started(at(1_400));
+        let later = blind.siblings(false, asked, at(1_400)).0;
+        assert_eq!(later, Siblings::Awaited(at(2_900)), "started again");
+    }
+
+    #[test]
+    fn a_start_after_one_that_was_left_to_a_sibling_is_asked_after() {
+        for (word, left) in [
+            (Word::Held(at(4_000), FencingToken(7)), Siblings::Held(at(4_000))),
+            (Word::Free, Siblings::Free(at(1_100))),
+        ] {
+            let mut blind = found();
+            assert_eq!(blind.siblings(false, said(at(1_100), word), at(1_200)).0, left);
+            let asked = said(at(5_000), ELSEWHERE);
+            assert_eq!(blind.siblings(false, asked, at(5_100)).0, Siblings::Elsewhere);
+            blind.note_started(at(5_200));
+            let later = blind.siblings(false, asked, at(5_200)).0;
+            assert_eq!(later, Siblings::Awaited(at(6_700)), "{word:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_from_before_the_start_leaves_it_to_be_asked_after() {
+        let mut blind = found();
+        let held = Word::Held(at(1_050), FencingToken(7));
+        blind.siblings(false, said(at(900), held), at(1_010));
+        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_060)).0;
+        assert_eq!(awaited, Siblings::Awaited(at(2_500)));
     }
 }
