@@ -9,6 +9,7 @@ pub(super) enum Precondition {
     /// The one that was read: nothing was started since.
     Version,
     /// Any version of the same object. Its controller may write to it faster than it is read, and an owed stop must land.
+    /// The API server ignores a UID in the scale of a custom resource: there it is any object of the name.
     Uid,
 }
 
