@@ -378,6 +378,7 @@ impl Core {
             awaited: Vec::new(),
             stopping,
             finalizer: self.in_use.own.clone(),
+            named: self.named_quorums(),
         }
     }
 }

@@ -78,9 +78,10 @@ impl Round {
     /// Whether a sibling keeps this quorum by this finalizer. One that should have answered may, and one of a build that
     /// does not name its finalizer.
     pub(super) fn needs(&self, quorum: &str, finalizer: &str) -> bool {
-        let uses = |answer: &Answer| answer.quorums.get(quorum).is_some_and(|quorum| quorum.used);
-        let needs =
-            |answer: &Answer| answer.finalizer.is_empty() || (answer.finalizer == finalizer && uses(answer));
+        let needs = |answer: &Answer| {
+            let uses = answer.finalizer == finalizer && answer.uses.contains(quorum);
+            answer.finalizer.is_empty() || uses
+        };
         self.silent || self.answers.iter().any(needs)
     }
 
@@ -214,15 +215,12 @@ mod tests {
 
     fn answer(identity: &str, majority: bool, lock: LockAnswer) -> Answer {
         let locks = BTreeMap::from([("n/l".to_owned(), lock)]);
-        let quorum = QuorumAnswer {
-            majority,
-            used: true,
-            locks,
-        };
+        let quorum = QuorumAnswer { majority, locks };
         Answer {
             cluster: "here".into(),
             identity: identity.into(),
             finalizer: "redlock.dev/in-use-all".into(),
+            uses: BTreeSet::from(["q".to_owned()]),
             quorums: BTreeMap::from([("q".to_owned(), quorum)]),
         }
     }
@@ -241,7 +239,7 @@ mod tests {
         assert!(used.needs("q", "redlock.dev/in-use-all"));
         assert!(!used.needs("q", "redlock.dev/in-use-other") && !used.needs("p", "redlock.dev/in-use-all"));
         let mut left = sibling;
-        left.quorums.get_mut("q").unwrap().used = false;
+        left.uses.clear();
         assert!(!round(vec![left.clone()], false).needs("q", "redlock.dev/in-use-all"));
         assert!(
             round(vec![left], true).needs("q", "redlock.dev/in-use-all"),
@@ -250,7 +248,7 @@ mod tests {
         assert!(!round(Vec::new(), false).needs("q", "redlock.dev/in-use-all"));
         let mut earlier = answer("a", true, free(true));
         earlier.finalizer.clear();
-        earlier.quorums.get_mut("q").unwrap().used = false;
+        earlier.uses.clear();
         assert!(
             round(vec![earlier], false).needs("q", "redlock.dev/in-use-all"),
             "of a build that says neither"

@@ -55,6 +55,9 @@ pub(crate) struct Answer {
     /// The finalizer of the RedisQuorums that locks of the replica name.
     #[serde(default)]
     pub(crate) finalizer: String,
+    /// Of the quorums asked about, those that locks of the replica name, also while their masters are not reached.
+    #[serde(default)]
+    pub(crate) uses: BTreeSet<String>,
     /// Of the quorums asked about, those in use.
     pub(crate) quorums: BTreeMap<String, QuorumAnswer>,
 }
@@ -63,9 +66,6 @@ pub(crate) struct Answer {
 pub(crate) struct QuorumAnswer {
     /// A majority of the masters votes, the elector answers, and the replica is not shutting down.
     pub(crate) majority: bool,
-    /// The replica contends for locks there, or watches some.
-    #[serde(default)]
-    pub(crate) used: bool,
     /// Of the locks asked about, those that the replica contends for or watches.
     pub(crate) locks: BTreeMap<String, LockAnswer>,
 }
@@ -108,6 +108,7 @@ pub(crate) async fn answer(Shared(state): Shared<Arc<State>>, Json(question): Js
         cluster: state.cluster.uid().to_owned(),
         identity: state.identity.to_string(),
         finalizer: in_use.finalizer.clone(),
+        uses: in_use.uses(question.quorums.keys()),
         quorums,
     };
     Json(answer).into_response()
@@ -134,7 +135,6 @@ async fn answer_quorum(
     };
     QuorumAnswer {
         majority: majority && answers && !stopping,
-        used: !quorum.locks.is_empty(),
         locks: locks.iter().filter_map(known).collect(),
     }
 }
@@ -206,11 +206,11 @@ mod tests {
             cluster: "u".into(),
             identity: "replica-1".into(),
             finalizer: "redlock.dev/in-use-all".into(),
+            uses: BTreeSet::from(["default".into()]),
             quorums: BTreeMap::from([(
                 "default".into(),
                 QuorumAnswer {
                     majority: true,
-                    used: true,
                     locks: BTreeMap::from([(
                         "billing/report".into(),
                         LockAnswer {

@@ -111,9 +111,22 @@ pub(crate) struct InUse {
     pub(crate) stopping: bool,
     /// The finalizer of the RedisQuorums that locks of this process name; empty where there is none.
     pub(crate) finalizer: String,
+    /// The RedisQuorums that locks of this process name, open or not.
+    pub(crate) named: BTreeSet<String>,
 }
 
 impl InUse {
+    /// Those of the quorums that this process uses.
+    pub(crate) fn uses<'a>(&self, of: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
+        let runs = |name: &str| {
+            let mut open = self.quorums.iter();
+            open.any(|quorum| quorum.name == name && quorum.is_used())
+        };
+        of.filter(|name| self.named.contains(*name) || runs(name))
+            .cloned()
+            .collect()
+    }
+
     /// Of an operator that has just started in a cluster.
     pub(crate) fn awaiting_caches() -> Self {
         Self {
@@ -121,6 +134,13 @@ impl InUse {
             awaited: vec!["LeaderLock", "RedisQuorum"],
             ..Self::default()
         }
+    }
+}
+
+impl InUseQuorum {
+    /// Whether the process contends for locks there, or watches some.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.locks.is_empty()
     }
 }
 
@@ -149,7 +169,7 @@ impl Names {
         names.insert(lock.clone(), named)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
         names.is_empty()
     }

@@ -148,6 +148,14 @@ impl Core {
         }
     }
 
+    /// The RedisQuorums that locks name, whether or not their masters are reached.
+    pub(super) fn named_quorums(&self) -> BTreeSet<String> {
+        let names = self.quorums.names().into_iter();
+        names
+            .filter(|name| self.locks.users_of(name).next().is_some())
+            .collect()
+    }
+
     fn change_of(&self, name: &str) -> Change {
         let Some(entry) = self.quorums.get(name) else {
             return Change::Nothing;

@@ -9,7 +9,9 @@ use redlock_client::masters::{Acquired, Answer, Command, Completion, Unknown};
 use crate::lease::{PATIENT, eventually_values, three, unhurried};
 use crate::seal::{raw, sealed};
 use redlock_testkit::masters::{LONGEST_LEASE, Opened, config, identity, lock_name, open};
-use redlock_testkit::{RedisServer, ServerOptions, TlsMaterial};
+use redlock_testkit::{Mode, Proxy, RedisServer, ServerOptions, TlsMaterial, eventually};
+
+const BOUND: Duration = Duration::from_secs(30);
 
 async fn command(server: &RedisServer, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
@@ -262,4 +264,25 @@ async fn a_clock_step_of_a_master_is_seen_and_nothing_is_written() {
         }
     }
     assert_eq!(masters.voters_now(), 3, "{:?}", masters.status());
+}
+
+/// The client library keeps a connection for as long as a call waits on it, and this master never answers.
+#[tokio::test]
+async fn connection_that_was_given_up_is_closed_although_calls_wait_on_it() {
+    let (servers, _sealed) = sealed(3, &ServerOptions::default()).await;
+    let proxy = Proxy::to_port(servers[0].port()).await;
+    let mut through = config(&servers);
+    through.masters[0].url = proxy.url();
+    let masters = open(&through);
+    masters.voters(3).await;
+    let lease = masters.acquire_soon("a/b", "me").await;
+    assert_eq!(proxy.open(), 1);
+    proxy.set(Mode::BlackHole);
+    drop(lease);
+    // Each further try to connect stands for a second at most, with a pause before the next one.
+    eventually(BOUND, "no connection is left", async || match proxy.open() {
+        0 => Ok(()),
+        open => Err(open),
+    })
+    .await;
 }

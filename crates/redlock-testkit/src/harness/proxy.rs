@@ -82,6 +82,8 @@ pub struct Proxy {
     address: SocketAddr,
     modes: watch::Sender<Modes>,
     accepted: Arc<AtomicUsize>,
+    /// Held by each connection for as long as it stands.
+    open: Arc<()>,
     listener: JoinHandle<()>,
 }
 
@@ -96,11 +98,14 @@ impl Proxy {
             stranded: 0,
         });
         let accepted = Arc::new(AtomicUsize::new(0));
-        let listener = tokio::spawn(accept(listener, target, followed, Arc::clone(&accepted)));
+        let open = Arc::default();
+        let counted = (Arc::clone(&accepted), Arc::clone(&open));
+        let listener = tokio::spawn(accept(listener, target, followed, counted));
         Self {
             address,
             modes,
             accepted,
+            open,
             listener,
         }
     }
@@ -150,6 +155,12 @@ impl Proxy {
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
+
+    /// Connections that neither side has closed.
+    pub fn open(&self) -> usize {
+        // One is held by this value and one by the task that accepts.
+        Arc::strong_count(&self.open) - 2
+    }
 }
 
 impl Drop for Proxy {
@@ -163,7 +174,7 @@ async fn accept(
     listener: TcpListener,
     target: SocketAddr,
     modes: watch::Receiver<Modes>,
-    accepted: Arc<AtomicUsize>,
+    (accepted, open): (Arc<AtomicUsize>, Arc<()>),
 ) {
     let mut connections = JoinSet::new();
     let proxy = listener.local_addr().expect("own address").port();
@@ -172,7 +183,9 @@ async fn accept(
         let number = accepted.fetch_add(1, Ordering::Relaxed);
         while connections.try_join_next().is_some() {}
         let mut modes = modes.clone();
+        let stands = Arc::clone(&open);
         connections.spawn(async move {
+            let _stands = stands;
             let (own, mode) = watch::channel(modes.borrow_and_update().of(number, from, proxy));
             let following = async {
                 while modes.changed().await.is_ok() {
