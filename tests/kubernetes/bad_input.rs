@@ -164,7 +164,7 @@ async fn servers_that_are_one(world: &World, case: &Case<'_>) {
     ];
     world.apply(&quorum_of(case.name, &urls, "  firstStart: Immediate\n"));
     case.shows("Ready", "SameServer", "same server").await;
-    let status = case.shows("Safe", "Ineligible", "same server").await;
+    let status = case.shows("Safe", "Unfit", "same server").await;
     assert_eq!(condition(&status, "Safe").0, "False");
     for (index, server) in servers.iter().enumerate().skip(1) {
         urls[index] = server.url();

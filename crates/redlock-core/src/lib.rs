@@ -20,6 +20,7 @@ pub mod obstacle;
 pub mod planted;
 pub mod quorum_id;
 pub mod reply;
+mod round;
 pub mod script;
 pub mod seal;
 pub mod slot;

@@ -19,7 +19,7 @@ use crate::{
     masters::{self, Call, Closed, Completion, LeaseAttempt, Masters, Notice, Notices},
     trace,
 };
-use slot::{Slot, outcome};
+use slot::Slot;
 
 /// Deliveries taken in one turn; between turns, timers and orders get their chance.
 const AT_ONCE: usize = 1024;
@@ -282,7 +282,7 @@ impl Driver {
             // Masters lose their votes also by the time that passes, which no notice says.
             self.voting &= self.masters.voters() >= self.masters.size().majority();
         }
-        let Some(outcome) = outcome(delivery, slot.ending_by_reserve) else {
+        let Some(outcome) = delivery.outcome(slot.ending_by_reserve) else {
             return Ok(());
         };
         self.event(place, Event::RoundFinished { id: round, outcome })
@@ -352,36 +352,14 @@ impl Driver {
             return Ok(());
         };
         slot.ending_by_reserve = matches!(round, Round::Reserve { .. });
-        let command = match (round, slot.attempt.clone()) {
-            (Round::Acquire { lease_duration }, _) => {
-                let longest = self.masters.fingerprint().longest_lease();
-                let attempt = Arc::new(LeaseAttempt::new(self.masters.stem(&self.holder), longest));
-                slot.attempt = Some(attempt.clone());
-                masters::Command::Acquire {
-                    attempt,
-                    lease_duration,
-                }
-            }
-            (
-                Round::Renew {
-                    lease_duration,
-                    token,
-                },
-                Some(attempt),
-            ) => masters::Command::Renew {
-                attempt,
-                token,
-                lease_duration,
-            },
-            (Round::Release, Some(attempt)) => masters::Command::Release { attempt },
-            (Round::Undo, Some(attempt)) => masters::Command::Undo {
-                attempt,
-                publish: true,
-            },
-            (Round::Reserve { cluster }, Some(attempt)) => masters::Command::Reserve { attempt, cluster },
-            // Without a attempt nothing was ever sent: looking is all that is left to do.
-            (Round::Observe, _) | (_, None) => masters::Command::Observe,
-        };
+        if let Round::Acquire { .. } = round {
+            let longest = self.masters.fingerprint().longest_lease();
+            slot.attempt = Some(Arc::new(LeaseAttempt::new(
+                self.masters.stem(&self.holder),
+                longest,
+            )));
+        }
+        let command = round.command(slot.attempt.clone());
         self.next_tag += 1;
         let pending = Pending {
             place,

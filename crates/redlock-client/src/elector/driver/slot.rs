@@ -8,7 +8,7 @@ use crate::{
     clock,
     elector::{AcquireResult, RenewResult, Standing, Watcher},
     lease::{
-        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Outcome, Takeover, Terms, Won, timing,
+        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Takeover, Terms, Won, timing,
         trace::Recorded,
     },
     masters::{Completion, LeaseAttempt, LockKeys},
@@ -145,19 +145,4 @@ impl Slot {
             .map_or(Duration::ZERO, |a| a.valid_until.left(now));
         left.as_secs_f64() / whole.as_secs_f64()
     }
-}
-
-/// A delivery in the machine's words; `None` for what it never asks for.
-pub(super) fn outcome(delivery: Completion, reserved: bool) -> Option<Outcome> {
-    Some(match delivery {
-        Completion::Won(won) => Outcome::Won(won),
-        Completion::NotWon(loss) => Outcome::NotWon(loss),
-        Completion::Renewed { started } => Outcome::Renewed { started },
-        Completion::RenewalRefused => Outcome::RenewalRefused,
-        Completion::RenewalUndecided => Outcome::RenewalUndecided,
-        Completion::Observed(view) => Outcome::Observed(view),
-        Completion::Done { majority, .. } if reserved => Outcome::Reserved { majority },
-        Completion::Done { .. } => Outcome::Released,
-        Completion::Slots(_) => return None,
-    })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redlock_core::{
     ClusterId, Command, Completion, Event, Input, LeaseAttempt, LeaseStem, Loss, Mark, Moment, Nonce,
-    Outcome, Request, RequestId, Round, planted::Plant,
+    Request, RequestId, Round, planted::Plant,
 };
 
 use super::{Candidate, Out};
@@ -31,44 +31,18 @@ pub(super) enum Wanted {
 impl Candidate {
     pub(super) fn start_round(&mut self, now: Moment, id: u64, round: Round, out: &mut Vec<Out>) {
         let mut reserve = None;
-        let command = match (round, self.attempt.clone()) {
-            (Round::Acquire { lease_duration }, _) => {
-                let attempt = self.new_attempt();
-                self.attempt = Some(attempt.clone());
-                Command::Acquire {
-                    attempt,
-                    lease_duration,
-                }
-            }
-            (
-                Round::Renew {
-                    lease_duration,
-                    token,
-                },
-                Some(attempt),
-            ) => {
+        match &round {
+            Round::Acquire { .. } => self.attempt = Some(self.new_attempt()),
+            Round::Renew { .. } => {
                 let held = self.published.and_then(|authority| authority.at(now));
                 if held.is_none() && self.planted.code != Plant::HealAfterTheEnd {
                     out.push(Out::WithoutAuthority);
                 }
-                Command::Renew {
-                    attempt,
-                    token,
-                    lease_duration,
-                }
             }
-            (Round::Release, Some(attempt)) => Command::Release { attempt },
-            (Round::Undo, Some(attempt)) => Command::Undo {
-                attempt,
-                publish: true,
-            },
-            (Round::Reserve { cluster }, Some(attempt)) => {
-                reserve = Some((cluster.clone(), now));
-                Command::Reserve { attempt, cluster }
-            }
-            // Without an attempt nothing was ever sent.
-            (Round::Observe, _) | (_, None) => Command::Observe,
-        };
+            Round::Reserve { cluster } if self.attempt.is_some() => reserve = Some((cluster.clone(), now)),
+            _ => {}
+        }
+        let command = round.command(self.attempt.clone());
         self.request(now, command, Some(Wanted::Round { id, reserve }));
     }
 
@@ -149,8 +123,9 @@ impl Candidate {
                         until: ended.valid_until,
                     });
                 }
-                let outcome = outcome(completion, reserves);
-                self.feed(at, Event::RoundFinished { id, outcome }, rng, out);
+                if let Some(outcome) = completion.outcome(reserves) {
+                    self.feed(at, Event::RoundFinished { id, outcome }, rng, out);
+                }
             }
             Some(Wanted::Round { .. }) => {
                 // Its elector is gone: the lease was won for nobody.
@@ -163,20 +138,5 @@ impl Candidate {
             Some(Wanted::Claim { slot, job }) if majority => out.push(Out::Claimed { slot, job }),
             Some(Wanted::Mark { .. } | Wanted::Claim { .. }) | None => {}
         }
-    }
-}
-
-/// A completion in the machine's words.
-fn outcome(completion: Completion, reserves: bool) -> Outcome {
-    match completion {
-        Completion::Won(won) => Outcome::Won(won),
-        Completion::NotWon(loss) => Outcome::NotWon(loss),
-        Completion::Renewed { started } => Outcome::Renewed { started },
-        Completion::RenewalRefused => Outcome::RenewalRefused,
-        Completion::RenewalUndecided => Outcome::RenewalUndecided,
-        Completion::Observed(view) => Outcome::Observed(view),
-        Completion::Done { majority, .. } if reserves => Outcome::Reserved { majority },
-        Completion::Done { .. } => Outcome::Released,
-        Completion::Slots(_) => unreachable!("no round reads slots"),
     }
 }

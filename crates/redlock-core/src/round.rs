@@ -1,0 +1,56 @@
+//! Between the state machine of a lock and the engine of a quorum: a round as a command, a completion as an outcome.
+
+use std::sync::Arc;
+
+use crate::{Command, Completion, LeaseAttempt, Outcome, Round};
+
+impl Round {
+    /// The command of this round. `attempt`: the lease that an acquire is to create, or the last one.
+    #[must_use]
+    pub fn command(self, attempt: Option<Arc<LeaseAttempt>>) -> Command {
+        match (self, attempt) {
+            (Self::Acquire { lease_duration }, Some(attempt)) => Command::Acquire {
+                attempt,
+                lease_duration,
+            },
+            (
+                Self::Renew {
+                    lease_duration,
+                    token,
+                },
+                Some(attempt),
+            ) => Command::Renew {
+                attempt,
+                token,
+                lease_duration,
+            },
+            (Self::Release, Some(attempt)) => Command::Release { attempt },
+            (Self::Undo, Some(attempt)) => Command::Undo {
+                attempt,
+                publish: true,
+            },
+            (Self::Reserve { cluster }, Some(attempt)) => Command::Reserve { attempt, cluster },
+            // Without an attempt nothing was ever sent.
+            (Self::Observe, _) | (_, None) => Command::Observe,
+        }
+    }
+}
+
+impl Completion {
+    /// The outcome of the round that was completed; `None` of a command that no round asks for. `reserves`: the round
+    /// was a reserve.
+    #[must_use]
+    pub fn outcome(self, reserves: bool) -> Option<Outcome> {
+        Some(match self {
+            Self::Won(won) => Outcome::Won(won),
+            Self::NotWon(loss) => Outcome::NotWon(loss),
+            Self::Renewed { started } => Outcome::Renewed { started },
+            Self::RenewalRefused => Outcome::RenewalRefused,
+            Self::RenewalUndecided => Outcome::RenewalUndecided,
+            Self::Observed(view) => Outcome::Observed(view),
+            Self::Done { majority, .. } if reserves => Outcome::Reserved { majority },
+            Self::Done { .. } => Outcome::Released,
+            Self::Slots(_) => return None,
+        })
+    }
+}
