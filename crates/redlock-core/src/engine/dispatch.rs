@@ -88,6 +88,9 @@ impl Engine {
         if operation != Operation::Undo {
             self.last_sent = now;
         }
+        // The members of each master that the batch is for.
+        let all = (0..self.size.masters()).map(|master| (master, payload.members(master)));
+        let all: Vec<_> = all.filter(|(_, members)| !members.is_empty()).collect();
         self.next_batch += 1;
         let id = self.next_batch;
         let undecided = if operation == Operation::Undo {
@@ -100,46 +103,53 @@ impl Engine {
             Batch {
                 operation,
                 undecided,
-                outstanding: (0..self.size.masters())
-                    .filter(|master| !payload.members(*master).is_empty())
-                    .count(),
+                outstanding: all.len(),
                 entries,
                 calls: [const { None }; MAX_MASTERS],
                 deadline: now + timeout,
             },
         );
-        let mut refused = Vec::new();
-        for master in 0..self.size.masters() {
-            let members = payload.members(master);
-            if members.is_empty() {
-                continue;
-            }
-            if matches!(operation, Operation::Grant | Operation::Renew) {
-                let attempts = members.iter().filter_map(|i| payload.items[*i].1.attempt());
-                attempts.for_each(|attempt| attempt.sending(master));
-            }
-            match self.begin_batch_call(master, operation.admission(), timeout, now) {
-                Ok(call) => {
-                    self.outputs.push_back(Output::Transmit(Transmit {
-                        id: TransmitId { batch: id, master },
-                        connection: call.connection,
-                        not_after: call.not_after,
-                        deadline: now + timeout,
-                        payload: payload.clone(),
-                        members: members.clone(),
-                        stamp: self.identity.stamp(),
-                    }));
-                    if let Some(batch) = self.batches.get_mut(&id) {
-                        batch.calls[master] = Some((call, members));
-                    }
-                }
-                Err(unknown) => refused.push((master, members, unknown)),
-            }
-        }
+        let refused: Vec<_> = all
+            .into_iter()
+            .filter_map(|of_one| self.send_to(id, &payload, of_one, timeout, now))
+            .collect();
         // After the last call was entered: a batch ends with the last of its answers.
-        for (master, members, unknown) in refused {
-            self.answer_batch(id, (master, members), Err(unknown), now);
+        for (of_one, unknown) in refused {
+            self.answer_batch(id, of_one, Err(unknown), now);
         }
+    }
+
+    /// Sends a batch to one master. Returns the members where it is not asked, and why.
+    fn send_to(
+        &mut self,
+        id: u64,
+        payload: &Payload,
+        (master, members): (usize, Vec<usize>),
+        timeout: Duration,
+        now: Moment,
+    ) -> Option<((usize, Vec<usize>), Unknown)> {
+        let operation = payload.operation;
+        if matches!(operation, Operation::Grant | Operation::Renew) {
+            let attempts = members.iter().filter_map(|i| payload.items[*i].1.attempt());
+            attempts.for_each(|attempt| attempt.sending(master));
+        }
+        let call = match self.begin_batch_call(master, operation.admission(), timeout, now) {
+            Ok(call) => call,
+            Err(unknown) => return Some(((master, members), unknown)),
+        };
+        self.outputs.push_back(Output::Transmit(Transmit {
+            id: TransmitId { batch: id, master },
+            connection: call.connection,
+            not_after: call.not_after,
+            deadline: now + timeout,
+            payload: payload.clone(),
+            members: members.clone(),
+            stamp: self.identity.stamp(),
+        }));
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.calls[master] = Some((call, members));
+        }
+        None
     }
 
     /// Ends the batches whose deadline has passed: a master that has not answered is unknown. Repeats what is due.
