@@ -1,7 +1,8 @@
 //! The clocks of the masters against the own boot-time clock: `not_after`, and whose clock stepped.
 //!
-//! One reply tells that two clocks moved against each other, not which of them did. When a majority of the masters moves
-//! by the same amount at the same time, it was the local clock: a virtual machine was paused and its clock stood still.
+//! One reply shows that two clocks moved against each other, not which of them did. When a majority of the masters moves
+//! in the same direction at the same time, it was the local clock: a virtual machine was paused and its clock stood still.
+//! The amounts need not agree: a reply whose time was read amid the pause hides a part of the step from the next one.
 
 mod offset;
 
@@ -62,7 +63,7 @@ impl Clocks {
         }
         // A reply that was under way meanwhile hides it until the next one.
         let explained = self.local.is_some_and(|local| offset.absolve(&local));
-        let Some(local) = self.common_step() else {
+        let Some(local) = self.local_step() else {
             return if explained {
                 Judgement::Explained
             } else {
@@ -80,8 +81,13 @@ impl Clocks {
         Judgement::LocalStepped
     }
 
+    /// The last step of the local clock, if the last steps of a majority show one.
+    fn local_step(&self) -> Option<Step> {
+        self.agreed_step().or_else(|| self.step_in_parts())
+    }
+
     /// One step, by its amount and its time, that explains the last steps of a majority.
-    fn common_step(&self) -> Option<Step> {
+    fn agreed_step(&self) -> Option<Step> {
         let steps: Vec<&Step> = self.masters.iter().flat_map(Offset::steps).collect();
         // Intervals that share a point share the lower end of one of them.
         let points = steps
@@ -98,6 +104,16 @@ impl Clocks {
                 .reduce(|a, b| common(a?, b?))
                 .filter(|_| enough)?
         })
+    }
+
+    /// The greatest of the last steps, if a majority moved in its direction at one time.
+    fn step_in_parts(&self) -> Option<Step> {
+        let last = || self.masters.iter().filter_map(|offset| offset.steps().next());
+        let moved = |(direction, time)| last().filter(move |step| step.moved(direction, time));
+        let common = last()
+            .map(|step| (step.direction(), step.since))
+            .find(|common| moved(*common).count() >= self.majority)?;
+        moved(common).max_by_key(|step| step.least.abs()).copied()
     }
 
     /// Another server answers from now on: its clock is no witness of a step. A step that was seen still counts.

@@ -62,6 +62,13 @@ impl Sample {
     }
 }
 
+/// Where the master's clock went, by the local one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Ahead,
+    Back,
+}
+
 /// The master's clock and the local one moved against each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -99,6 +106,18 @@ impl Step {
         (common.least <= common.most && common.since <= common.until).then_some(common)
     }
 
+    pub(super) const fn direction(&self) -> Direction {
+        if self.least > 0 {
+            Direction::Ahead
+        } else {
+            Direction::Back
+        }
+    }
+
+    pub(super) fn moved(&self, direction: Direction, time: Moment) -> bool {
+        self.direction() == direction && (self.since..=self.until).contains(&time)
+    }
+
     pub(super) fn covers(&self, amount: i128, time: Moment) -> bool {
         (self.least..=self.most).contains(&amount) && (self.since..=self.until).contains(&time)
     }
@@ -112,7 +131,7 @@ pub(super) struct Offset {
     best: Option<Sample>,
     /// Of about the last second, oldest first, each with the beginning of its span.
     kept: VecDeque<(Moment, Sample)>,
-    /// What the last step may have been: one for each earlier sample that witnesses it; and, since a master may answer while
+    /// What the last step may have been: one for each earlier sample that witnesses it, the latest sample first; and, since a master may answer while
     /// the local clock stands still, together with the one before that it may have been a part of.
     steps: Vec<Step>,
     distrusted_until: Moment,
