@@ -23,7 +23,7 @@ use crate::{
     plant::Plant,
     planted::Planted,
     rate::{Instant, Rate},
-    scripts::{self, FINGERPRINT},
+    scripts,
     world::{ACQUIRE_LIMIT, COMMAND_TIMEOUT, LONGEST},
 };
 
@@ -321,7 +321,7 @@ impl Candidate {
 fn engine(size: QuorumSize, keys: &Keyspace, cluster: &ClusterId, index: u32) -> Engine {
     Engine::new(Config {
         size,
-        fingerprint: FINGERPRINT.to_owned(),
+        fingerprint: scripts::fingerprint(size.masters()).to_string(),
         quorum: index.is_multiple_of(2).then(scripts::quorum),
         keys: keys.clone(),
         cluster: cluster.clone(),

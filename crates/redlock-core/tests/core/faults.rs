@@ -79,8 +79,8 @@ impl World {
                             self.reset(candidate, master);
                         }
                     }
-                    let (at, probe) = (self.now + later(&mut self.rng, 2_000), self.masters[master].probe);
-                    self.at(at, What::Back { master, probe });
+                    let (at, run) = (self.now + later(&mut self.rng, 2_000), self.runs[master]);
+                    self.at(at, What::Back { master, run });
                 }
             },
             7 if self.candidates[candidate].alive() => {
@@ -293,7 +293,7 @@ impl World {
         self.run_until(resumed);
         for master in 0..self.masters.len() {
             if self.down[master] {
-                self.back(master, self.masters[master].probe);
+                self.back(master, self.runs[master]);
             }
             self.resume(master);
         }

@@ -20,8 +20,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Master {
     pub(crate) clock: Rate,
-    /// The probe of its quarantine, the last one if it is sealed.
-    pub(crate) probe: u64,
+    /// The probe of its quarantine.
+    pub(crate) probe: String,
     pub(crate) sealed: bool,
     pub(crate) registers: Registers,
     /// With the millisecond of the own clock in which the key is alive for the last time.
@@ -44,7 +44,7 @@ impl Master {
     pub(crate) fn new(clock: Rate, plant: Plant) -> Self {
         Self {
             clock,
-            probe: 0,
+            probe: String::new(),
             sealed: true,
             registers: Registers::default(),
             lease: None,
@@ -55,13 +55,13 @@ impl Master {
 
     /// Another process, with the same data: it has no vote until it is sealed again.
     pub(crate) fn restart(&mut self) {
-        self.probe += 1;
         self.sealed = self.plant == Plant::NoSeal;
     }
 
     /// Loses all that it knew.
     pub(crate) fn forget(&mut self) {
         self.restart();
+        self.probe.clear();
         (self.registers, self.lease, self.reserved) = (Registers::default(), None, None);
     }
 

@@ -1,17 +1,18 @@
 //! Between the engine and the model of a master: script calls become operations, and answers what the scripts return.
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use redlock_core::{
-    Command, Facts, LeaseAttempt, LeaseValue, Obstacle, QuorumId, Transmit,
+    Command, Facts, Fingerprint, LeaseAttempt, LeaseValue, Obstacle, QuorumId, Transmit,
     command::Item,
     reply::{Code, Reply, Value},
+    seal,
 };
 
-use crate::master::{self, Answer, Job, Op};
-
-/// The text of the fingerprint and the id of the quorum of every world.
-pub(crate) const FINGERPRINT: &str = "f";
+use crate::{
+    master::{self, Answer, Job, Op},
+    world::{ACQUIRE_LIMIT, LONGEST},
+};
 
 static QUORUM: LazyLock<QuorumId> = LazyLock::new(|| QuorumId::from_bits(7));
 
@@ -168,23 +169,56 @@ fn item(reply: &master::Reply) -> Option<Value> {
     })
 }
 
-/// The account of itself that a master gives to a poll. `stamped`: it knows the fingerprint, sealed or not.
-pub(crate) fn facts(run_id: String, sealed: bool, stamped: bool, counter: u64) -> Facts {
+/// The account of itself that a master gives to a poll. `fingerprint`: what it knows, sealed or not.
+pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, counter: u64) -> Facts {
     Facts {
         seal: if sealed { run_id.clone() } else { String::new() },
         run_id,
         version: "7.0".into(),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
-        fingerprint: if stamped {
-            FINGERPRINT.into()
-        } else {
-            String::new()
-        },
-        quorum: stamped.then(quorum),
+        quorum: fingerprint.is_some().then(quorum),
+        fingerprint: fingerprint.unwrap_or_default(),
         counter,
         replication_id: "b".into(),
         replication_at_seal: "b|0".into(),
         ..Facts::default()
+    }
+}
+
+/// What all candidates of a world with so many masters agree on.
+pub(crate) fn fingerprint(masters: usize) -> Fingerprint {
+    let names = (0..masters).map(|master| format!("m{master}")).collect();
+    Fingerprint::new(names, LONGEST, ACQUIRE_LIMIT)
+}
+
+const FLOORS: [&str; 5] = ["counter", "slotFloor", "heldFloor", "held:l", "clean:l"];
+const SLOT: &str = "slot:l/t";
+const DELAY: &str = "delay:l";
+
+/// The registers of a master as the program reads them.
+pub(crate) fn shipped(of: &master::Registers) -> seal::Registers {
+    let numbers = [of.counter, of.slot_floor, of.held_floor, of.held, of.clean];
+    let (slot, job) = of.slot;
+    let uid = job_text(job);
+    seal::Registers {
+        numbers: FLOORS.map(str::to_owned).into_iter().zip(numbers).collect(),
+        slots: BTreeMap::from([(SLOT.to_owned(), seal::Slot { slot, uid })]),
+        delays: BTreeMap::from([(DELAY.to_owned(), of.delay)]),
+    }
+}
+
+/// The registers that the program writes, as the model of a master keeps them.
+pub(crate) fn of_shipped(floor: &seal::Registers) -> master::Registers {
+    let [counter, slot_floor, held_floor, held, clean] = FLOORS.map(|field| floor.number(field));
+    let slot = floor.slots.get(SLOT);
+    master::Registers {
+        counter,
+        slot: slot.map_or((0, None), |slot| (slot.slot, parse_job(&slot.uid))),
+        slot_floor,
+        held,
+        clean,
+        held_floor,
+        delay: floor.delays.get(DELAY).copied().unwrap_or_default(),
     }
 }

@@ -23,6 +23,7 @@ pub(crate) use self::event::What;
 use self::{
     clock::Stopped,
     event::{Answer, Answered, Call, Request},
+    seal::Sealer,
 };
 use crate::{
     candidate::Candidate,
@@ -31,6 +32,7 @@ use crate::{
     plant::Plant,
     planted::Planted,
     rate::{Instant, MS, Rate, SECOND},
+    scripts,
 };
 
 pub(crate) const SHORT: Timings = timings(2_000, 1_000, 200);
@@ -80,6 +82,8 @@ pub(crate) struct World {
     delays: fastrand::Rng,
     pub(crate) planted: Planted,
     pub(crate) size: QuorumSize,
+    /// Its text, as a sealed master shows it.
+    fingerprint: String,
     pub(crate) masters: Vec<Master>,
     /// The planted second server of the first master's name, by the same clock.
     twin: Option<Master>,
@@ -105,8 +109,8 @@ pub(crate) struct World {
     pub(crate) stamped: Vec<bool>,
     /// The run that the present connection of each candidate was opened to.
     opened: Vec<Vec<u64>>,
-    /// When each master was put under quarantine last.
-    pub(crate) probed: Vec<Instant>,
+    /// The process that seals masters again.
+    sealer: Sealer,
     /// A clock is beyond the drift that the protocol assumes.
     pub(crate) beyond: bool,
     /// Clocks of masters are set. Two may hold it then, but tokens rise.
@@ -147,6 +151,7 @@ impl World {
             .map(|_| Master::new(clock(1_700_000_000), planted.model))
             .collect();
         let mut clocks: Vec<_> = (0..5).map(|_| clock(1_000)).collect();
+        let sealer_clock = clock(1_000);
         let count = rng.usize(2..=5);
         let beyond = rng.u32(..16) == 0;
         let steps = rng.u32(..16) == 0;
@@ -168,6 +173,7 @@ impl World {
             now: MS,
             planted,
             size,
+            fingerprint: scripts::fingerprint(n).to_string(),
             twin: (planted.model == Plant::TwoServersOfOneName).then(|| masters[0].clone()),
             masters,
             candidates,
@@ -177,7 +183,7 @@ impl World {
             total_losses: rng.u32(..8) == 0,
             guards: rng.bool(),
             hand_overs: hands_over(seed),
-            probed: vec![0; n],
+            sealer: Sealer::new(sealer_clock, scripts::fingerprint(n)),
             weather: CALM,
             queue: BinaryHeap::new(),
             events: Vec::new(),
@@ -330,15 +336,9 @@ impl World {
                 self.carry(candidate, out);
             }
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
-            What::ReadFloor { master, probe } => self.read_floor(master, probe),
-            What::Seal { master, probe, floor } => {
-                if self.masters[master].probe == probe && !self.masters[master].sealed {
-                    self.masters[master].seal(&floor);
-                    self.stamped[master] = true;
-                }
-            }
+            What::Sealer(step) => self.sealer(step),
             What::Resume { master } => self.resume(master),
-            What::Back { master, probe } => self.back(master, probe),
+            What::Back { master, run } => self.back(master, run),
             What::Fault => self.fault(),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),

@@ -4,7 +4,8 @@ use std::fmt;
 
 use redlock_core::{Event, Moment, Reply, Transmit, TransmitId};
 
-use crate::{candidate::Polled, master::Registers, rate::Instant};
+use super::seal::Sealing;
+use crate::{candidate::Polled, rate::Instant};
 
 /// Bytes on their way to a master.
 #[derive(Clone, Debug)]
@@ -117,23 +118,15 @@ pub(crate) enum What {
         life: u32,
         nanos: Instant,
     },
-    /// The registers of f+1 other masters are read, after the wait.
-    ReadFloor {
-        master: usize,
-        probe: u64,
-    },
-    Seal {
-        master: usize,
-        probe: u64,
-        floor: Registers,
-    },
+    /// The process that seals masters acts.
+    Sealer(Sealing),
     Resume {
         master: usize,
     },
     /// A crashed master is there again, with what it knew.
     Back {
         master: usize,
-        probe: u64,
+        run: u64,
     },
     Fault,
     /// A candidate shuts down.

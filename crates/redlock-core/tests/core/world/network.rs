@@ -187,16 +187,28 @@ impl World {
     /// What the server that this candidate reaches under the name of the master shows of itself.
     pub(crate) fn facts(&self, candidate: usize, master: usize) -> Facts {
         if let (Some(twin), 0, true) = (&self.twin, master, self.candidates[candidate].reaches_twin()) {
-            return scripts::facts("twin".into(), twin.sealed, true, twin.registers.counter);
+            return scripts::facts(
+                "twin".into(),
+                twin.sealed,
+                Some(self.fingerprint.clone()),
+                twin.registers.counter,
+            );
         }
+        self.facts_of(master)
+    }
+
+    pub(super) fn facts_of(&self, master: usize) -> Facts {
         let (server, run) = (&self.masters[master], self.runs[master]);
-        let run_id = format!("{master}.{run}");
-        scripts::facts(
-            run_id,
+        let facts = scripts::facts(
+            format!("{master}.{run}"),
             server.sealed,
-            self.stamped[master],
+            self.stamped[master].then(|| self.fingerprint.clone()),
             server.registers.counter,
-        )
+        );
+        Facts {
+            probe: server.probe.clone(),
+            ..facts
+        }
     }
 
     /// Runs one script call: its members at once, each for itself.

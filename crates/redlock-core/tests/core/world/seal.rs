@@ -1,26 +1,79 @@
-//! A master that lost its memory, until it is sealed again.
+//! A master that lost its memory, until it is sealed again by what [`Quarantine`] decides.
 
-use redlock_core::timing;
+use std::time::Duration;
 
-use super::{ACQUIRE_LIMIT, EPOCH, LONGEST, What, World, nanos};
-use crate::{
-    master::Registers,
-    plant::Plant,
-    rate::{Instant, MS, SECOND},
+use redlock_core::{
+    Facts, Fingerprint, Identity, Moment,
+    seal::{Look, Past, Plan, Quarantine, Read, Registers, Step},
 };
 
-/// Beyond the wall clock, so that no slot that is due can have been claimed before.
-const SLOTS_AFTER: u64 = 60;
+use super::{ACQUIRE_LIMIT, EPOCH, What, World, nanos};
+use crate::{
+    master,
+    plant::Plant,
+    rate::{Instant, MS, Rate},
+    scripts,
+};
 
-/// The observer's clock may be the fastest that is allowed.
-fn wait() -> u64 {
-    nanos(timing::seal_wait(LONGEST, ACQUIRE_LIMIT)) * 1_000 / 1_005
+/// Between two reads of all masters, while one of them has no seal.
+const SURVEY_EVERY: Instant = 100 * MS;
+
+/// The process that seals masters.
+#[derive(Debug)]
+pub(crate) struct Sealer {
+    clock: Rate,
+    identity: Identity,
+    quarantine: Quarantine,
+    /// It surveys the masters until all have their seals.
+    awake: bool,
+    /// Counts the probes that it drew.
+    drawn: u64,
+}
+
+impl Sealer {
+    pub(super) fn new(clock: Rate, fingerprint: Fingerprint) -> Self {
+        let size = fingerprint.size().unwrap();
+        Self {
+            clock,
+            identity: Identity::new(fingerprint.to_string(), Some(scripts::quorum())),
+            quarantine: Quarantine::new(size, fingerprint),
+            awake: false,
+            drawn: 0,
+        }
+    }
+}
+
+/// What the process that seals does next.
+#[derive(Clone, Debug)]
+pub(crate) enum Sealing {
+    /// All masters are asked.
+    Ask,
+    /// They have answered what was asked then.
+    Answers {
+        sent: Moment,
+    },
+    Probe {
+        master: usize,
+        run: u64,
+        probe: String,
+    },
+    /// The registers of these masters are read, to seal others, each under the probe that it was seen to carry.
+    Floor {
+        of: Vec<usize>,
+        fallback: bool,
+        masters: Vec<(usize, String)>,
+    },
+    Seal {
+        master: usize,
+        probe: String,
+        floor: Registers,
+    },
 }
 
 impl World {
     pub(crate) fn lose_memory(&mut self, master: usize) {
         self.forget(master);
-        self.quarantine(master);
+        self.wake_sealer();
     }
 
     pub(crate) fn forget(&mut self, master: usize) {
@@ -36,7 +89,7 @@ impl World {
         self.runs[master] += 1;
         self.masters[master].clock.offset += self.rng.u64(..100_000 * MS);
         self.masters[master].clock.parts_per_million = self.rng.i64(-4_500..=4_500);
-        self.quarantine(master);
+        self.wake_sealer();
         for candidate in 0..self.candidates.len() {
             self.no_witness(candidate, master);
             let (at, life) = (
@@ -52,46 +105,156 @@ impl World {
         }
     }
 
-    pub(crate) fn back(&mut self, master: usize, probe: u64) {
-        if self.masters[master].probe == probe {
+    pub(crate) fn back(&mut self, master: usize, run: u64) {
+        if self.runs[master] == run && self.down[master] {
             self.down[master] = false;
             self.masters[master].restart();
-            self.quarantine(master);
+            self.wake_sealer();
         }
     }
 
-    fn quarantine(&mut self, master: usize) {
-        let probe = self.masters[master].probe;
-        self.probed[master] = self.now;
-        let wait = match self.planted.model {
-            Plant::FloorWithoutWait => MS,
-            _ => wait(),
-        };
-        self.at(self.now + wait, What::ReadFloor { master, probe });
+    fn wake_sealer(&mut self) {
+        if !std::mem::replace(&mut self.sealer.awake, true) {
+            self.at(self.now, What::Sealer(Sealing::Ask));
+        }
     }
 
-    pub(super) fn read_floor(&mut self, master: usize, probe: u64) {
-        if self.masters[master].probe != probe || self.masters[master].sealed {
+    pub(super) fn sealer(&mut self, step: Sealing) {
+        match step {
+            Sealing::Ask => {
+                let sent = self.sealer.clock.moment(self.now);
+                let at = self.now + self.delay() * 2;
+                self.at(at, What::Sealer(Sealing::Answers { sent }));
+            }
+            Sealing::Answers { sent } => self.survey(sent),
+            Sealing::Probe { master, run, probe } => self.write_probe(master, run, probe),
+            Sealing::Floor {
+                of,
+                fallback,
+                masters,
+            } => self.read_floor(&of, fallback, masters),
+            Sealing::Seal { master, probe, floor } => self.write_seal(master, &probe, &floor),
+        }
+    }
+
+    fn survey(&mut self, sent: Moment) {
+        let received = self.sealer.clock.moment(self.now);
+        let looks = (0..self.masters.len())
+            .map(|master| self.look(master, received))
+            .collect();
+        // A wait that is not waited for is over before every read.
+        let waited = match self.planted.model {
+            Plant::FloorWithoutWait => Duration::from_secs(3_600),
+            _ => Duration::ZERO,
+        };
+        let read = Read {
+            sent: sent + waited,
+            looks,
+        };
+        let plan = self.sealer.quarantine.decide(&read, &self.sealer.identity);
+        self.carry_out(&plan);
+        self.sealer.awake = self.masters.iter().any(|master| !master.sealed);
+        if self.sealer.awake {
+            self.at(self.now + SURVEY_EVERY, What::Sealer(Sealing::Ask));
+        }
+    }
+
+    /// A master that does not answer shows nothing; unless its silence is planted to be taken for a loss of its memory.
+    fn look(&self, master: usize, received: Moment) -> Option<Look> {
+        let facts = self.facts_of(master);
+        if self.reachable(master) {
+            return Some(Look { facts, received });
+        }
+        (self.planted.model == Plant::FallbackWhenUnreachable).then(|| Look {
+            facts: Facts {
+                seal: String::new(),
+                probe: format!("{}|silent", facts.run_id),
+                ..facts
+            },
+            received: Moment::default(),
+        })
+    }
+
+    fn carry_out(&mut self, plan: &Plan) {
+        for master in plan.of(&Step::Probe) {
+            self.sealer.drawn += 1;
+            let run = self.runs[master];
+            let probe = format!("{master}.{run}|{}", self.sealer.drawn);
+            let at = self.now + self.delay();
+            self.at(at, What::Sealer(Sealing::Probe { master, run, probe }));
+        }
+        let quarantine = &self.sealer.quarantine;
+        let under_probe = |masters: Vec<usize>| -> Vec<(usize, String)> {
+            let probe = |master: usize| Some((master, quarantine.probe(master)?.to_owned()));
+            masters.into_iter().filter_map(probe).collect()
+        };
+        let (ripe, lost) = (
+            under_probe(plan.of(&Step::Seal)),
+            under_probe(plan.of(&Step::Fallback)),
+        );
+        let all = plan.steps.iter().map(|(master, _)| *master);
+        let all: Vec<usize> = plan.sources.iter().copied().chain(all).collect();
+        for (masters, of, fallback) in [(ripe, plan.sources.clone(), false), (lost, all, true)] {
+            if !masters.is_empty() {
+                let at = self.now + self.delay();
+                self.at(
+                    at,
+                    What::Sealer(Sealing::Floor {
+                        of,
+                        fallback,
+                        masters,
+                    }),
+                );
+            }
+        }
+    }
+
+    fn write_probe(&mut self, master: usize, run: u64, probe: String) {
+        if !self.reachable(master) || self.runs[master] != run || self.masters[master].sealed {
             return;
         }
-        if let Some(floor) = self.registers_of_others(master) {
-            let at = self.now + self.rng.u64(..nanos(ACQUIRE_LIMIT));
-            return self.at(at, What::Seal { master, probe, floor });
+        let stands = &mut self.masters[master].probe;
+        if !stands.starts_with(&format!("{master}.{run}|")) {
+            *stands = probe;
         }
-        self.fall_back();
-        self.at(self.now + 100 * MS, What::ReadFloor { master, probe });
+        let (stands, received) = (stands.clone(), self.sealer.clock.moment(self.now));
+        self.sealer.quarantine.note(master, &stands, received);
     }
 
-    /// Of a majority of sealed masters.
-    fn registers_of_others(&mut self, master: usize) -> Option<Registers> {
-        let mut others: Vec<usize> = (0..self.masters.len())
-            .filter(|m| *m != master && self.masters[*m].sealed && self.reachable(*m))
-            .collect();
-        if others.len() < self.size.majority() {
-            return None;
+    fn read_floor(&mut self, of: &[usize], fallback: bool, masters: Vec<(usize, String)>) {
+        let reached: Vec<usize> = of.iter().copied().filter(|m| self.reachable(*m)).collect();
+        let floor = if fallback {
+            // All that answered before must answer again.
+            if reached.len() < of.len() && self.planted.model != Plant::FallbackWhenUnreachable {
+                return;
+            }
+            self.count("total loss");
+            self.floor(&reached)
+                .fallback(Duration::from_nanos(self.wall()), Past::MayHaveHeld)
+        } else {
+            let mut sealed: Vec<usize> = reached.into_iter().filter(|m| self.masters[*m].sealed).collect();
+            if sealed.len() < self.size.majority() {
+                return;
+            }
+            self.rng.shuffle(&mut sealed);
+            self.floor(&sealed[..self.size.majority()])
+        };
+        for (master, probe) in masters {
+            let at = self.now + self.rng.u64(..nanos(ACQUIRE_LIMIT));
+            let floor = floor.clone();
+            self.at(at, What::Sealer(Sealing::Seal { master, probe, floor }));
         }
-        self.rng.shuffle(&mut others);
-        Some(self.floor(&others[..self.size.majority()]))
+    }
+
+    fn write_seal(&mut self, master: usize, probe: &str, floor: &Registers) {
+        let run = format!("{master}.{}|", self.runs[master]);
+        let server = &mut self.masters[master];
+        if self.down[master] || server.sealed || server.probe != probe || !probe.starts_with(&run) {
+            return;
+        }
+        server.seal(&scripts::of_shipped(floor));
+        server.probe.clear();
+        self.stamped[master] = true;
     }
 
     pub(crate) fn reachable(&self, master: usize) -> bool {
@@ -99,43 +262,20 @@ impl World {
     }
 
     fn floor(&self, of: &[usize]) -> Registers {
-        of.iter().fold(Registers::default(), |floor, m| {
-            floor.merged(&self.masters[*m].registers, self.planted.model)
+        let registers = of.iter().map(|master| &self.masters[*master].registers);
+        if self.planted.model == Plant::TieToOne {
+            let merged = registers.fold(master::Registers::default(), |floor, of| {
+                floor.merged(of, Plant::TieToOne)
+            });
+            return scripts::shipped(&merged);
+        }
+        registers.fold(Registers::default(), |floor, of| {
+            floor.merged(scripts::shipped(of))
         })
     }
 
-    /// A majority carried its probes for the whole wait, and shows them at once: nobody is left to ask.
-    fn fall_back(&mut self) {
-        let unsealed: Vec<usize> = (0..self.masters.len())
-            .filter(|m| {
-                !self.masters[*m].sealed && self.reachable(*m) && self.probed[*m] + wait() <= self.now
-            })
-            .collect();
-        let silent = (0..self.masters.len()).filter(|m| !self.reachable(*m)).count();
-        let counted = match self.planted.model {
-            Plant::FallbackWhenUnreachable => unsealed.len() + silent,
-            _ => unsealed.len(),
-        };
-        if counted < self.size.majority() {
-            return;
-        }
-        self.count("total loss");
-        let known: Vec<usize> = (0..self.masters.len()).filter(|m| self.reachable(*m)).collect();
-        let mut floor = self.floor(&known);
-        let wall = self.wall();
-        floor.counter = floor.counter.max(wall / MS);
-        floor.held_floor = floor.counter;
-        floor.slot_floor = floor.slot_floor.max(wall / SECOND + SLOTS_AFTER);
-        for master in unsealed {
-            let probe = self.masters[master].probe;
-            let at = self.now + self.rng.u64(..nanos(ACQUIRE_LIMIT));
-            let floor = floor.clone();
-            self.at(at, What::Seal { master, probe, floor });
-        }
-    }
-
-    /// The wall clock of whoever seals. It only has to be right where a majority may lose its memory at once.
-    pub(crate) fn wall(&self) -> Instant {
+    /// The wall clock of the process that seals. It only has to be right where a majority may lose its memory at once.
+    fn wall(&self) -> Instant {
         if self.total_losses { EPOCH + self.now } else { 0 }
     }
 }
