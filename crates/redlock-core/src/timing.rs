@@ -123,7 +123,6 @@ impl Timings {
             needed: self.lease_that_would_do(deadline_derived, needed_deadline),
             longest,
         };
-
         if lease < MIN_LEASE {
             return Err(TimingError::LeaseTooShort { lease });
         }
@@ -146,19 +145,8 @@ impl Timings {
                 stop_too_long()
             });
         }
-        // One that is derived is only too short where the renew deadline is.
-        if given.retry_period.is_some() && self.retry_period < MIN_RETRY_PERIOD {
-            return Err(TimingError::RetryPeriodTooShort {
-                retry_period: self.retry_period,
-            });
-        }
-        // Before the renew deadline, which may be too short only because a long retry period allows slow commands.
-        if given.retry_period.is_some() && self.renew_deadline <= self.retry_period.saturating_mul(2) {
-            return Err(TimingError::RetryPeriodTooLong {
-                retry_period: self.retry_period,
-                renew_deadline: self.renew_deadline,
-                lease,
-            });
+        if given.retry_period.is_some() {
+            self.check_retry_period()?;
         }
         if self.renew_deadline < needed_deadline {
             return Err(if deadline_derived && !self.stop.is_zero() {
@@ -168,6 +156,24 @@ impl Timings {
                     renew_deadline: self.renew_deadline,
                     command_timeout,
                 }
+            });
+        }
+        Ok(())
+    }
+
+    /// A derived retry period is only too short where the renew deadline is. This comes before the check of the renew
+    /// deadline, which may be too short only because a long retry period allows slow commands.
+    fn check_retry_period(&self) -> Result<(), TimingError> {
+        if self.retry_period < MIN_RETRY_PERIOD {
+            return Err(TimingError::RetryPeriodTooShort {
+                retry_period: self.retry_period,
+            });
+        }
+        if self.renew_deadline <= self.retry_period.saturating_mul(2) {
+            return Err(TimingError::RetryPeriodTooLong {
+                retry_period: self.retry_period,
+                renew_deadline: self.renew_deadline,
+                lease: self.lease_duration,
             });
         }
         Ok(())

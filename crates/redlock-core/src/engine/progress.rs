@@ -127,59 +127,68 @@ impl Progress {
                 };
                 self.over(completion)
             }
+            Self::Look { .. } | Self::Slots { .. } => self.on_view(size, master, answer),
+            Self::Round { .. } => self.on_round(master, answer, now),
+        }
+    }
+
+    /// Ends a look at a lock or its slots once the masters that answered agree, or all have answered.
+    fn on_view(&mut self, size: QuorumSize, master: usize, answer: Answer) -> Change {
+        let completion = match self {
             Self::Look { view, answered } => {
                 *answered += 1;
                 if let Some(sighting) = sighting(answer) {
                     view.record(master, sighting);
                 }
-                if *answered < size.masters() && !view.free() && !view.blocked() {
-                    return Change::None;
-                }
-                let view = (**view).clone();
-                self.over(Completion::Observed(view))
+                let ends = *answered == size.masters() || view.free() || view.blocked();
+                ends.then(|| Completion::Observed((**view).clone()))
             }
             Self::Slots { view, answered } => {
                 *answered += 1;
                 if let Answer::Slot(register) = answer {
                     view.record(register);
                 }
-                if *answered < size.masters() && !view.agreed() {
-                    return Change::None;
-                }
-                let view = (**view).clone();
-                self.over(Completion::Slots(view))
+                let ends = *answered == size.masters() || view.agreed();
+                ends.then(|| Completion::Slots((**view).clone()))
             }
-            Self::Round {
-                tally,
-                answers,
-                all,
-                limit,
-            } => {
-                let counts = if now < *limit {
-                    vote(&answer)
-                } else {
-                    Vote::Unknown
-                };
-                tally.record(master, counts);
-                answers[master] = Some(answer);
-                let certain = if *all {
-                    tally.outstanding() == 0
-                } else {
-                    tally.settled()
-                };
-                if !certain {
-                    return Change::None;
-                }
-                let majority = tally.verdict() == Verdict::Won;
-                let refused = tally.refused_by_too_many();
-                let answers = std::mem::replace(answers, Box::new([const { None }; MAX_MASTERS]));
-                self.over(Completion::Done {
-                    majority,
-                    refused,
-                    answers,
-                })
-            }
+            _ => None,
+        };
+        completion.map_or(Change::None, |completion| self.over(completion))
+    }
+
+    fn on_round(&mut self, master: usize, answer: Answer, now: Moment) -> Change {
+        let Self::Round {
+            tally,
+            answers,
+            all,
+            limit,
+        } = self
+        else {
+            return Change::None;
+        };
+        let counts = if now < *limit {
+            vote(&answer)
+        } else {
+            Vote::Unknown
+        };
+        tally.record(master, counts);
+        answers[master] = Some(answer);
+        let certain = if *all {
+            tally.outstanding() == 0
+        } else {
+            tally.settled()
+        };
+        if !certain {
+            return Change::None;
         }
+        let majority = tally.verdict() == Verdict::Won;
+        let refused = tally.refused_by_too_many();
+        let answers = std::mem::replace(answers, Box::new([const { None }; MAX_MASTERS]));
+        self.over(Completion::Done {
+            majority,
+            refused,
+            answers,
+        })
     }
 
     fn on_attempt(&mut self, item: &Item, master: usize, answer: Answer, now: Moment) -> Change {

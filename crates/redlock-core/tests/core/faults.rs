@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_core::{ClusterId, Event, Farewell, Mark, Participation};
 
 use crate::{
-    rate::{MS, SECOND},
+    rate::{Instant, MS, SECOND},
     world::{CALM, EPOCH, LONG, LONGEST, SHORT, STOPPING, Weather, What, World},
 };
 
@@ -29,12 +29,26 @@ impl World {
             self.rng.usize(..self.candidates.len()),
             self.rng.usize(..self.masters.len()),
         );
-        let later = |rng: &mut fastrand::Rng, ms: u64| rng.u64(1..ms) * MS;
         let fault = if self.hand_overs {
             [0, 1, 2, 8, 10, 10, 10, 10, 15, 8][self.rng.usize(..10)]
         } else {
             self.rng.u32(..20)
         };
+        match fault {
+            0 | 1 | 2 | 12 | 18 => self.network_fault(fault, candidate, master),
+            4 | 5 | 6 | 13 | 14 | 19 => self.server_fault(fault, master),
+            11 if self.rng.u32(..4) == 0 => {
+                self.count("break");
+                self.break_lock();
+            }
+            _ => self.process_fault(fault, candidate),
+        }
+        let at = self.now + later(&mut self.rng, 300);
+        self.at(at, What::Fault);
+    }
+
+    /// Between a candidate and a master.
+    fn network_fault(&mut self, fault: u32, candidate: usize, master: usize) {
         match fault {
             0 => {
                 self.count("partition");
@@ -49,10 +63,18 @@ impl World {
                 self.count("lost connection");
                 self.reset(candidate, master);
             }
-            3 => {
-                let nanos = later(&mut self.rng, 4_000);
-                self.stop(candidate, nanos, false);
+            12 => {
+                self.count("partition of replies alone");
+                self.deaf[candidate][master] ^= true;
             }
+            18 if self.paused[candidate] <= self.now => self.renew_connection(candidate, master),
+            _ => {}
+        }
+    }
+
+    /// Of a master.
+    fn server_fault(&mut self, fault: u32, master: usize) {
+        match fault {
             4 if self.hung[master].is_none() && !self.down[master] => {
                 self.count("hung master");
                 self.hung[master] = Some(Vec::new());
@@ -83,6 +105,35 @@ impl World {
                     self.at(at, What::Back { master, run });
                 }
             },
+            13 if self.steps => {
+                self.count("clock step of a master");
+                let clock = &mut self.masters[master].clock;
+                let step = self.rng.u64(..5_000) * MS;
+                clock.offset = if self.rng.bool() {
+                    clock.offset + step
+                } else {
+                    clock.offset - step
+                };
+            }
+            14 if self.total_losses && self.rng.u32(..4) == 0 => {
+                for master in 0..self.masters.len() {
+                    if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
+                        self.lose_memory(master);
+                    }
+                }
+            }
+            19 if self.may_lose(master) && self.rng.bool() => self.replace_server(master),
+            _ => {}
+        }
+    }
+
+    /// Of a candidate, or an order to it.
+    fn process_fault(&mut self, fault: u32, candidate: usize) {
+        match fault {
+            3 => {
+                let nanos = later(&mut self.rng, 4_000);
+                self.stop(candidate, nanos, false);
+            }
             7 if self.candidates[candidate].alive() => {
                 if self.rng.bool() {
                     self.count("crash of a candidate");
@@ -128,42 +179,13 @@ impl World {
                 };
                 self.tell(candidate, event);
             }
-            11 if self.rng.u32(..4) == 0 => {
-                self.count("break");
-                self.break_lock();
-            }
-            12 => {
-                self.count("partition of replies alone");
-                self.deaf[candidate][master] ^= true;
-            }
-            13 if self.steps => {
-                self.count("clock step of a master");
-                let clock = &mut self.masters[master].clock;
-                let step = self.rng.u64(..5_000) * MS;
-                clock.offset = if self.rng.bool() {
-                    clock.offset + step
-                } else {
-                    clock.offset - step
-                };
-            }
             15 => self.shut_down(candidate),
             17 => {
                 let nanos = 500 * MS + later(&mut self.rng, 4_000);
                 self.stop(candidate, nanos, true);
             }
-            18 if self.paused[candidate] <= self.now => self.renew_connection(candidate, master),
-            19 if self.may_lose(master) && self.rng.bool() => self.replace_server(master),
-            14 if self.total_losses && self.rng.u32(..4) == 0 => {
-                for master in 0..self.masters.len() {
-                    if self.rng.u32(..4) != 0 && self.hung[master].is_none() && !self.down[master] {
-                        self.lose_memory(master);
-                    }
-                }
-            }
             _ => {}
         }
-        let at = self.now + later(&mut self.rng, 300);
-        self.at(at, What::Fault);
     }
 
     /// A renewal under way may be interrupted by other timings.
@@ -323,6 +345,11 @@ impl World {
             }
         }
     }
+}
+
+/// An instant within so many milliseconds.
+fn later(rng: &mut fastrand::Rng, ms: u64) -> Instant {
+    rng.u64(1..ms) * MS
 }
 
 /// The fault that a shutdown in this state of the machine counts as.

@@ -156,95 +156,19 @@ impl Master {
     }
 
     fn execute(&mut self, at: Instant, op: &Op, published: &mut bool) -> Answer {
-        let now = self.millis(at);
-        let found = self.lease(at).cloned();
-        let reservation = self.reservation(at).map(str::to_owned);
-        let foreign = |cluster: &str| reservation.as_deref().filter(|hold| !same_cluster(hold, cluster));
         match op {
-            Op::Grant {
-                stem,
-                floor,
-                lease_ms,
-            } => {
-                if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
-                    return Answer::Granted(value.grant);
-                }
-                if let Some(obstacle) = self.obstacle(at, foreign(&stem.cluster.to_string())) {
-                    return obstacle;
-                }
-                self.registers.counter = self.registers.counter.max(*floor) + 1;
-                let value = LeaseValue {
-                    grant: self.registers.counter,
-                    ..stem.clone()
-                };
-                self.lease = Some((value, now + lease_ms));
-                Answer::Granted(self.registers.counter)
-            }
+            Op::Grant { .. } | Op::Renew { .. } => self.extend(at, op),
+            Op::Release { .. } | Op::Reserve { .. } => self.end(at, op, published),
             Op::Confirm { value, token } => {
-                if found.as_ref() != Some(value) {
+                if self.lease(at) != Some(value) {
                     return Answer::NotDone;
                 }
                 self.registers.counter = self.registers.counter.max(*token);
                 Answer::Done
             }
-            Op::Renew {
-                stem,
-                token,
-                lease_ms,
-            } => {
-                let hold = foreign(&stem.cluster.to_string()).map(str::to_owned);
-                if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
-                    return self.obstacle(at, hold.as_deref()).unwrap();
-                }
-                match (&mut self.lease, found) {
-                    (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
-                    _ => {
-                        self.registers.counter = self.registers.counter.max(*token);
-                        self.lease = Some((
-                            LeaseValue {
-                                grant: *token,
-                                ..stem.clone()
-                            },
-                            now + lease_ms,
-                        ));
-                    }
-                }
-                Answer::Done
-            }
-            Op::Release {
-                stem,
-                publish,
-                keep_reservation,
-            } => {
-                let Some(value) = found else {
-                    return Answer::NotDone;
-                };
-                if !mine(&value, stem) && self.plant != Plant::UndoOfOthers {
-                    return Answer::NotDone;
-                }
-                self.lease = None;
-                *published = *publish;
-                if !keep_reservation
-                    && reservation.is_some_and(|hold| same_cluster(&hold, &stem.cluster.to_string()))
-                {
-                    self.reserved = None;
-                }
-                Answer::Done
-            }
-            Op::Reserve { stem, cluster } => {
-                // One for the own cluster is the one by which the lock came here: it is replaced.
-                let theirs = foreign(cluster).and(foreign(&stem.cluster.to_string()));
-                if !found.as_ref().is_some_and(|value| mine(value, stem)) || theirs.is_some() {
-                    return Answer::NotDone;
-                }
-                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
-                self.reserved = Some((cluster.clone(), last));
-                *published = true;
-                Answer::Done
-            }
-            Op::Observe { cluster } => match self.obstacle(at, foreign(cluster)) {
+            Op::Observe { cluster } => match self.obstacle(at, self.foreign(at, cluster).as_deref()) {
                 Some(obstacle) => obstacle,
-                None if reservation.is_some() => Answer::Ours,
+                None if self.reservation(at).is_some() => Answer::Ours,
                 None => Answer::Done,
             },
             Op::Break { longest_ms } => {
@@ -252,11 +176,11 @@ impl Master {
                     self.lease = None;
                     return Answer::Done;
                 }
-                self.reserved = Some(("nobody".to_owned(), now + longest_ms));
+                self.reserved = Some(("nobody".to_owned(), self.millis(at) + longest_ms));
                 Answer::Done
             }
             Op::Mark { stem, token, mark } => {
-                if !found.as_ref().is_some_and(|value| mine(value, stem)) {
+                if !self.lease(at).is_some_and(|value| mine(value, stem)) {
                     return Answer::NotDone;
                 }
                 self.registers.mark(*token, *mark, self.plant);
@@ -267,5 +191,98 @@ impl Master {
                 false => Answer::NotDone,
             },
         }
+    }
+
+    /// A reservation for another cluster than this.
+    fn foreign(&self, at: Instant, cluster: &str) -> Option<String> {
+        let other = |hold: &&str| !same_cluster(hold, cluster);
+        self.reservation(at).filter(other).map(str::to_owned)
+    }
+
+    fn extend(&mut self, at: Instant, op: &Op) -> Answer {
+        let (now, found) = (self.millis(at), self.lease(at).cloned());
+        match op {
+            Op::Grant {
+                stem,
+                floor,
+                lease_ms,
+            } => {
+                if let Some(value) = found.as_ref().filter(|value| mine(value, stem)) {
+                    return Answer::Granted(value.grant);
+                }
+                let hold = self.foreign(at, &stem.cluster.to_string());
+                if let Some(obstacle) = self.obstacle(at, hold.as_deref()) {
+                    return obstacle;
+                }
+                self.registers.counter = self.registers.counter.max(*floor) + 1;
+                let value = granted(stem, self.registers.counter);
+                self.lease = Some((value, now + lease_ms));
+                Answer::Granted(self.registers.counter)
+            }
+            Op::Renew {
+                stem,
+                token,
+                lease_ms,
+            } => {
+                let hold = self.foreign(at, &stem.cluster.to_string());
+                if hold.is_some() || found.as_ref().is_some_and(|value| !mine(value, stem)) {
+                    return self.obstacle(at, hold.as_deref()).unwrap();
+                }
+                match (&mut self.lease, found) {
+                    (Some((_, last)), Some(_)) => *last = (*last).max(now + lease_ms),
+                    _ => {
+                        self.registers.counter = self.registers.counter.max(*token);
+                        self.lease = Some((granted(stem, *token), now + lease_ms));
+                    }
+                }
+                Answer::Done
+            }
+            _ => Answer::NotDone,
+        }
+    }
+
+    fn end(&mut self, at: Instant, op: &Op, published: &mut bool) -> Answer {
+        let Some(value) = self.lease(at).cloned() else {
+            return Answer::NotDone;
+        };
+        match op {
+            Op::Release {
+                stem,
+                publish,
+                keep_reservation,
+            } => {
+                if !mine(&value, stem) && self.plant != Plant::UndoOfOthers {
+                    return Answer::NotDone;
+                }
+                let own = |hold: &str| same_cluster(hold, &stem.cluster.to_string());
+                if !keep_reservation && self.reservation(at).is_some_and(own) {
+                    self.reserved = None;
+                }
+                self.lease = None;
+                *published = *publish;
+                Answer::Done
+            }
+            Op::Reserve { stem, cluster } => {
+                // One for the own cluster is the one by which the lock came here: it is replaced.
+                let own = stem.cluster.to_string();
+                let theirs = self.foreign(at, cluster).is_some() && self.foreign(at, &own).is_some();
+                if !mine(&value, stem) || theirs {
+                    return Answer::NotDone;
+                }
+                let now = self.millis(at);
+                let last = self.lease.take().map_or(now, |(_, last)| last.max(now + 1));
+                self.reserved = Some((cluster.clone(), last));
+                *published = true;
+                Answer::Done
+            }
+            _ => Answer::NotDone,
+        }
+    }
+}
+
+fn granted(stem: &LeaseValue, grant: u64) -> LeaseValue {
+    LeaseValue {
+        grant,
+        ..stem.clone()
     }
 }

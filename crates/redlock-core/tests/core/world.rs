@@ -158,16 +158,9 @@ impl World {
         if beyond {
             clocks[0].parts_per_million = if rng.bool() { 80_000 } else { -80_000 };
         }
+        let cluster = |i: usize| ["east", "west"][i % 2];
         let candidates: Vec<_> = (0..count)
-            .map(|i| {
-                Candidate::new(
-                    i,
-                    if i % 2 == 0 { "east" } else { "west" },
-                    clocks[i],
-                    size,
-                    planted,
-                )
-            })
+            .map(|i| Candidate::new(i, cluster(i), clocks[i], size, planted))
             .collect();
         Self {
             now: MS,
@@ -284,7 +277,6 @@ impl World {
                 return self.at(self.paused[candidate], what);
             }
         }
-        let (now, rng) = (self.now, &mut self.rng);
         match what {
             What::Arrives { master, request } => self.arrive(master, request),
             What::Answers(answered) => self.answered(*answered),
@@ -294,47 +286,7 @@ impl World {
                 run,
                 ..
             } => self.opened(candidate, master, run),
-            What::Reset {
-                candidate,
-                master,
-                connection,
-                ..
-            } => {
-                let out = self.candidates[candidate].lose_connection(now, (master, connection), rng);
-                self.carry(candidate, out);
-            }
-            What::ServerChanged {
-                candidate, master, ..
-            } => {
-                let out = self.candidates[candidate].change_server(now, master, rng);
-                self.no_witness(candidate, master);
-                self.carry(candidate, out);
-            }
-            What::Tell { candidate, event, .. } => {
-                let renews = self.candidates[candidate].state() == Some("renewing");
-                if renews && matches!(event, Event::SpecChanged(_)) {
-                    self.count("timings changed during a renewal");
-                }
-                let out = self.candidates[candidate].event(now, event, &mut self.rng);
-                self.carry(candidate, out);
-            }
-            What::Timer { candidate, due, .. } => {
-                let out = self.candidates[candidate].on_timer(now, due, rng);
-                self.carry(candidate, out);
-            }
-            What::Timeout { candidate, due, .. } => {
-                let out = self.candidates[candidate].on_timeout(now, due, rng);
-                self.carry(candidate, out);
-            }
-            What::Keep {
-                candidate,
-                master,
-                due,
-                ..
-            } => {
-                let out = self.candidates[candidate].on_keep(now, (master, due), rng);
-                self.carry(candidate, out);
-            }
+            What::Tell { candidate, event, .. } => self.happens_to(candidate, event),
             What::Stop { candidate, nanos, .. } => self.stop(candidate, nanos, false),
             What::Sealer(step) => self.sealer(step),
             What::Resume { master } => self.resume(master),
@@ -342,6 +294,60 @@ impl World {
             What::Fault => self.fault(),
             What::ShutDown { candidate, .. } => self.shut_down(candidate),
             What::Slot => self.slot(),
+            What::Reset { .. }
+            | What::ServerChanged { .. }
+            | What::Timer { .. }
+            | What::Timeout { .. }
+            | What::Keep { .. } => self.wake(&what),
         }
+    }
+
+    fn happens_to(&mut self, candidate: usize, event: Event) {
+        let renews = self.candidates[candidate].state() == Some("renewing");
+        if renews && matches!(event, Event::SpecChanged(_)) {
+            self.count("timings changed during a renewal");
+        }
+        let out = self.candidates[candidate].event(self.now, event, &mut self.rng);
+        self.carry(candidate, out);
+    }
+
+    /// A timer or a connection of a candidate.
+    fn wake(&mut self, what: &What) {
+        let (now, rng) = (self.now, &mut self.rng);
+        let (candidate, out) = match *what {
+            What::Reset {
+                candidate,
+                master,
+                connection,
+                ..
+            } => {
+                let by = &mut self.candidates[candidate];
+                (candidate, by.lose_connection(now, (master, connection), rng))
+            }
+            What::ServerChanged {
+                candidate, master, ..
+            } => {
+                let out = self.candidates[candidate].change_server(now, master, rng);
+                self.no_witness(candidate, master);
+                (candidate, out)
+            }
+            What::Timer { candidate, due, .. } => {
+                (candidate, self.candidates[candidate].on_timer(now, due, rng))
+            }
+            What::Timeout { candidate, due, .. } => {
+                (candidate, self.candidates[candidate].on_timeout(now, due, rng))
+            }
+            What::Keep {
+                candidate,
+                master,
+                due,
+                ..
+            } => (
+                candidate,
+                self.candidates[candidate].on_keep(now, (master, due), rng),
+            ),
+            _ => return,
+        };
+        self.carry(candidate, out);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Event, Mark};
+use redlock_core::{Event, FencingToken, Mark, Marks};
 
 use super::{Call, What, World};
 use crate::candidate::Out;
@@ -45,35 +45,8 @@ impl World {
                     };
                     self.at(clock.instant(due), what);
                 }
-                Out::Active { token, won } => {
-                    let late = self.begun_before_the_stop(candidate, token, won);
-                    let cluster = &self.candidates[candidate].cluster;
-                    if late {
-                        self.checks
-                            .active_late(token.0, won.is_some(), (candidate, cluster), self.now);
-                        continue;
-                    }
-                    self.checks.active(token.0, won, (candidate, cluster), self.now);
-                    if won.is_some() && self.rng.bool() {
-                        self.declare(candidate);
-                    }
-                }
-                Out::Marked {
-                    token,
-                    mark: Mark::Held { delay },
-                } => {
-                    self.checks.held(token, delay);
-                    // What runs changes, and with it the time that it needs.
-                    if self.delays.u32(..3) == 0 {
-                        self.declare(candidate);
-                    }
-                }
-                Out::Marked {
-                    mark: Mark::Clean, ..
-                } => {
-                    let abstain = Duration::from_millis(self.rng.u64(..500));
-                    self.tell(candidate, Event::StepDown { abstain });
-                }
+                Out::Active { token, won } => self.on_active(candidate, token, won),
+                Out::Marked { token, mark } => self.on_marked(candidate, token, mark),
                 Out::Claimed { slot, job } => self.checks.claimed(slot, job, self.now),
                 Out::Reserved {
                     cluster,
@@ -95,6 +68,36 @@ impl World {
                         "a renewal was sent after the local end".to_owned(),
                     );
                 }
+            }
+        }
+    }
+    fn on_active(&mut self, candidate: usize, token: FencingToken, won: Option<(Marks, Duration)>) {
+        let late = self.begun_before_the_stop(candidate, token, won);
+        let cluster = &self.candidates[candidate].cluster;
+        if late {
+            let won = won.is_some();
+            self.checks
+                .active_late(token.0, won, (candidate, cluster), self.now);
+            return;
+        }
+        self.checks.active(token.0, won, (candidate, cluster), self.now);
+        if won.is_some() && self.rng.bool() {
+            self.declare(candidate);
+        }
+    }
+
+    fn on_marked(&mut self, candidate: usize, token: u64, mark: Mark) {
+        match mark {
+            Mark::Held { delay } => {
+                self.checks.held(token, delay);
+                // What runs changes, and with it the time that it needs.
+                if self.delays.u32(..3) == 0 {
+                    self.declare(candidate);
+                }
+            }
+            Mark::Clean => {
+                let abstain = Duration::from_millis(self.rng.u64(..500));
+                self.tell(candidate, Event::StepDown { abstain });
             }
         }
     }
