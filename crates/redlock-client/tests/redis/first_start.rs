@@ -1,4 +1,4 @@
-//! Design §3, "The seal": masters that are new, by the fallback and by `init`.
+//! docs/protocol.md, P-74 to P-76: masters that are new, by the fallback and by `init`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Design §3, "Acquire", "Validity" and "Lost, cancelled or timed-out round", on real servers.
+//! docs/protocol.md, sections 5, 6 and 8, on real servers: acquire, validity, undo.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Design §3, "Clean or unclean" and "Registers and slots": what the registers of a lock say of its last holder.
+//! docs/protocol.md, section 12.1: what the registers of a lock say of its last holder.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Design §3, "Release" and "Reserve", and what a standby observes.
+//! docs/protocol.md, sections 8 and 9: release, undo and reserve; and section 10: what a standby observes.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

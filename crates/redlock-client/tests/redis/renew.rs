@@ -1,4 +1,4 @@
-//! Design §3, "Renew".
+//! docs/protocol.md, section 7: renew.
 
 use std::time::Duration;
 

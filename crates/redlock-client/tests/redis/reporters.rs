@@ -1,4 +1,4 @@
-//! Design §5, `reporters[]`: which clusters are alive on a quorum.
+//! docs/protocol.md, section 2.1, `_reporter/…`: which clusters are alive on a quorum.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Design §5, "The url of a master may change": another server, or another name for the same one.
+//! docs/protocol.md, P-28: another server, or another name for the same one.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Design §3, "The seal (amnesia)": a master that lost its memory, from the loss to its vote.
+//! docs/protocol.md, section 11: a master that lost its memory, from the loss to its vote.
 
 use std::time::{Duration, Instant};
 
@@ -355,6 +355,6 @@ async fn a_probe_or_a_seal_that_arrives_too_late_writes_nothing() {
 }
 
 #[test]
-fn the_wait_of_these_tests_is_the_one_of_the_design() {
+fn the_wait_of_these_tests_is_the_one_of_the_protocol() {
     assert_eq!(LONGEST_LEASE * 102 / 100 + 2 * ACQUIRE_LIMIT, WAIT);
 }

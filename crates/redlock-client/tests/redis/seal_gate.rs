@@ -1,4 +1,4 @@
-//! Design §3, "The same gate refuses, each by name in the status": such masters are never sealed and never a source.
+//! docs/protocol.md, section 4.3: such masters are never sealed and never a source.
 
 use std::time::Duration;
 

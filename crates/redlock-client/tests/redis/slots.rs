@@ -1,4 +1,4 @@
-//! Design §3, "Registers and slots", as the elector asks: a slot is one job's, by a majority in one round.
+//! docs/protocol.md, section 12.3, as the elector asks: a slot is one job's, by a majority in one round.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Design §3, "Votes": every class of error is a vote of unknown, never a refusal and never a grant.
+//! docs/protocol.md, P-4: every class of error is a vote of unknown, never a refusal and never a grant.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ fn given(lease: Option<Duration>, deadline: Option<Duration>, retry: Option<Dura
     }
 }
 
-/// The rules of the design, written a second time, as whole numbers without any rounding.
+/// The rules of docs/protocol.md, section 14, written a second time, as whole numbers without any rounding.
 fn rules_hold(t: &Timings, command_timeout: Duration) -> bool {
     let lease = t.lease_duration.as_millis();
     let deadline = t.renew_deadline.as_millis();
@@ -235,7 +235,7 @@ fn every_error_names_field_and_value() {
 }
 
 #[test]
-fn drift_and_seal_wait_follow_the_design() {
+fn drift_and_seal_wait_follow_the_protocol() {
     assert_eq!(drift(s(15)), ms(152));
     assert_eq!(drift(s(0)), ms(2));
     assert_eq!(

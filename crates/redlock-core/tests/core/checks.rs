@@ -14,7 +14,7 @@ use crate::{
     world::ACQUIRE_LIMIT,
 };
 
-/// A broken invariant, by its name in the design.
+/// A broken invariant, by its name in docs/safety.md where it has one there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) invariant: &'static str,
