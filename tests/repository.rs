@@ -32,5 +32,7 @@ mod pages;
 mod pages_of_commands;
 #[path = "repository/programs.rs"]
 mod programs;
+#[path = "repository/protocol.rs"]
+mod protocol;
 #[path = "repository/source.rs"]
 mod source;

@@ -77,7 +77,7 @@ pub fn sources() -> Vec<Source> {
         .collect()
 }
 
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+pub fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

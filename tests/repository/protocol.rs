@@ -1,0 +1,90 @@
+//! `docs/protocol.md` has a trace and a check for each rule, and every check that it names exists.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::source::{ROOT, collect};
+
+struct Rule<'a> {
+    number: &'a str,
+    text: &'a str,
+}
+
+impl Rule<'_> {
+    /// What stands in backticks behind `Held by`.
+    fn checks(&self) -> Vec<&str> {
+        let held = self.text.split_once("Held by:").map_or("", |(_, held)| held);
+        held.split('`').skip(1).step_by(2).collect()
+    }
+}
+
+fn rules(page: &str) -> Vec<Rule<'_>> {
+    let rule = |part| -> Option<Rule<'_>> {
+        let (number, rest): (&str, &str) = str::split_once(part, "**")?;
+        let end = rest.find("\n\n").unwrap_or(rest.len());
+        Some(Rule {
+            number,
+            text: &rest[..end],
+        })
+    };
+    page.split("\n- **P-").skip(1).filter_map(rule).collect()
+}
+
+/// The source of all tests, those inside the packages among them.
+fn tests() -> String {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for folder in ["src", "crates", "tests"] {
+        collect(&Path::new(ROOT).join(folder), &mut paths);
+    }
+    let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn exists(check: &str, tests: &str) -> bool {
+    if check.contains('/') {
+        return Path::new(ROOT).join(check).exists();
+    }
+    let function = tests.contains(&format!("fn {check}("));
+    // Entries of the macro that declares the tests of planted faults.
+    function || tests.contains(&format!("    {check}: "))
+}
+
+#[test]
+fn every_rule_of_the_protocol_has_a_trace_and_checks_that_exist() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/protocol.md")).unwrap();
+    let (rules, tests) = (rules(&page), tests());
+    assert!(rules.len() > 80, "{} rules", rules.len());
+    for (index, rule) in rules.iter().enumerate() {
+        let number = rule.number;
+        assert_eq!(
+            number,
+            (index + 1).to_string(),
+            "rules are numbered in their order"
+        );
+        assert!(rule.text.contains("Trace:"), "P-{number} names no trace");
+        let checks = rule.checks();
+        assert!(!checks.is_empty(), "P-{number} names no check");
+        let missing: Vec<_> = checks
+            .into_iter()
+            .filter(|check| !exists(check, &tests))
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "P-{number} names checks that do not exist: {missing:?}"
+        );
+    }
+}
+
+#[test]
+fn a_check_that_was_renamed_is_found() {
+    let page = "\n- **P-1** One.\n  - Trace: x.\n  - Held by: `old_name`, `there`;\n    planted `row`.\n\n## `other`\n";
+    let rules = rules(page);
+    assert_eq!(rules[0].checks(), ["old_name", "there", "row"]);
+    let tests = "fn there() {}\n    row: Code X by \"S1\";\n";
+    let missing: Vec<_> = rules[0]
+        .checks()
+        .into_iter()
+        .filter(|check| !exists(check, tests))
+        .collect();
+    assert_eq!(missing, ["old_name"]);
+}
