@@ -72,9 +72,20 @@ pub(super) struct Seen<'a> {
     pub(super) command_timeout: Duration,
 }
 
+impl Seen<'_> {
+    /// A poll that timed out is one slow sample. The requests of the doctor decide whether the master answers.
+    fn answers(&self) -> bool {
+        let status = self.status;
+        let late = status.trouble.as_ref().is_some_and(Unknown::is_late);
+        let answered = self.round_trips.iter().flatten().count();
+        let mostly = status.connected && late && answered * 2 > self.round_trips.len();
+        status.facts.is_some() && (status.answers() || mostly)
+    }
+}
+
 pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
-    let facts = seen.status.facts.as_ref().filter(|_| seen.status.answers());
-    let mut checks = reached(seen.status, seen.trial);
+    let facts = seen.status.facts.as_ref().filter(|_| seen.answers());
+    let mut checks = reached(seen);
     let Some(facts) = facts else {
         return checks;
     };
@@ -92,13 +103,15 @@ pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
     checks
 }
 
-fn reached(status: &MasterStatus, trial: Result<&(), &TrialError>) -> Vec<Check> {
+fn reached(seen: &Seen<'_>) -> Vec<Check> {
     let connected = || Check::good("reachable", "connected");
-    match &status.trouble {
-        None if status.answers() => vec![
+    if seen.answers() {
+        return vec![
             connected(),
             Check::good("authenticated", "user and password accepted"),
-        ],
+        ];
+    }
+    match &seen.status.trouble {
         None => vec![Check::but("reachable", Level::Bad, "no answer", UNREACHABLE)],
         Some(trouble @ Unknown::Server { code, .. }) if code == "NOPERM" => vec![
             connected(),
@@ -106,7 +119,7 @@ fn reached(status: &MasterStatus, trial: Result<&(), &TrialError>) -> Vec<Check>
                 "authenticated",
                 Level::Bad,
                 // The trial's own first look failed in the same way, and says at which command.
-                trial
+                seen.trial
                     .err()
                     .map_or_else(|| trouble.to_string(), ToString::to_string),
                 "the user lacks permissions: give it the line of docs/redis-acl.md",
@@ -337,6 +350,45 @@ mod tests {
         let took = milliseconds.iter().map(|took| took.map(Duration::from_millis));
         let round_trips: Vec<_> = took.collect();
         latency(&round_trips, Duration::from_millis(500), Duration::from_secs(15)).level
+    }
+
+    fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
+        let status = MasterStatus {
+            name: "m0".into(),
+            url: "redis://m0".into(),
+            connected: true,
+            facts: Some(Facts::default()),
+            ineligible: None,
+            trouble,
+            not_permitted: None,
+            not_renewed: None,
+            sealing_left: None,
+            seal_blocked: None,
+            latency: Duration::ZERO,
+            clock_offset_seconds: None,
+            no_vote: None,
+        };
+        let round_trips: Vec<_> = (0..9).map(|n| (n < answered).then_some(Duration::ZERO)).collect();
+        let seen = Seen {
+            status: &status,
+            round_trips: &round_trips,
+            trial: Ok(&()),
+            seal_wait: Duration::ZERO,
+            unix_now: Duration::ZERO,
+            lease_duration: Duration::from_secs(15),
+            command_timeout: Duration::from_millis(500),
+        };
+        of(&seen)[0].level
+    }
+
+    #[test]
+    fn one_poll_that_timed_out_does_not_make_a_master_unreachable() {
+        let late = || Some(Unknown::TimedOut(500));
+        assert_eq!(reachable(None, 0), Level::Good);
+        assert_eq!(reachable(late(), 8), Level::Good);
+        assert_eq!(reachable(late(), 5), Level::Good);
+        assert_eq!(reachable(late(), 4), Level::Bad);
+        assert_eq!(reachable(Some(Unknown::Silent), 9), Level::Bad);
     }
 
     #[test]
