@@ -40,6 +40,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use leave::{Found, Leave, LeaveToStop};
+pub(crate) use pages::{PAGE, all as list_all};
 pub(crate) use pause::Pause;
 pub(crate) use rollout::{Rollout, is_judged};
 pub(crate) use shared::Shared;

@@ -2,17 +2,14 @@
 
 use std::fmt::Debug;
 
-use kube::{
-    Api,
-    api::{ListParams, PartialObjectMeta},
-};
+use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
 /// Objects in one page.
-pub(super) const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 
 /// What `keep` makes of each object of a list.
-pub(super) async fn all<K, T>(
+pub(crate) async fn all<K, T>(
     api: &Api<K>,
     which: ListParams,
     mut keep: impl FnMut(K) -> Option<T>,
@@ -23,26 +20,6 @@ where
     let (mut which, mut kept) = (which.limit(PAGE), Vec::new());
     loop {
         let page = api.list(&which).await?;
-        kept.extend(page.items.into_iter().filter_map(&mut keep));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => which.continue_token = Some(token),
-            None => return Ok(kept),
-        }
-    }
-}
-
-/// The same of their metadata alone.
-pub(super) async fn all_metadata<K, T>(
-    api: &Api<K>,
-    which: ListParams,
-    mut keep: impl FnMut(PartialObjectMeta<K>) -> Option<T>,
-) -> kube::Result<Vec<T>>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let (mut which, mut kept) = (which.limit(PAGE), Vec::new());
-    loop {
-        let page = api.list_metadata(&which).await?;
         kept.extend(page.items.into_iter().filter_map(&mut keep));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => which.continue_token = Some(token),

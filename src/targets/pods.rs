@@ -45,6 +45,8 @@ impl Left {
 #[derive(Clone)]
 pub(super) struct Pods {
     api: Api<Pod>,
+    /// The same pods without what they hold.
+    metadata: Api<PartialObjectMeta<Pod>>,
     /// As in `Deployment billing/report`.
     of: String,
     /// Those that were given less time: once, since what was left for them is theirs.
@@ -60,6 +62,7 @@ impl Pods {
     pub(super) fn new(client: &Client, namespace: &str, of: &str) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
+            metadata: Api::namespaced(client.clone(), namespace),
             of: of.to_owned(),
             hurried: Arc::default(),
             late: Arc::default(),
@@ -134,7 +137,7 @@ impl Pods {
                 going: metadata.deletion_timestamp.map(|_| period),
             })
         };
-        let left = pages::all_metadata(&self.api, alive(selector), left).await;
+        let left = pages::all(&self.metadata, alive(selector), left).await;
         left.map_err(|error| self.failed(&error))
     }
 

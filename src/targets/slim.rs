@@ -1,7 +1,7 @@
 //! Jobs and Pods as the API server has them, without what the operator does not read: a list of thousands of them must fit
 //! into its memory.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::{batch::v1::JobCondition, core::v1::PodCondition},
@@ -9,7 +9,7 @@ use k8s_openapi::{
         FieldsV1, LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
     },
 };
-use kube::core::NamespaceResourceScope;
+use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -24,7 +24,8 @@ pub(super) const OLD_CONDITION: &str = "redlock.dev/old-suspended-condition";
 pub(super) const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// A Job of `batch/v1`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Resource, Serialize, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::batch::v1::Job")]
 #[serde(default)]
 pub(super) struct Job {
     pub(super) metadata: ObjectMeta,
@@ -49,7 +50,8 @@ pub(super) struct JobStatus {
 }
 
 /// A Pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Resource, Serialize, Deserialize)]
+#[resource(inherit = "k8s_openapi::api::core::v1::Pod")]
 #[serde(default)]
 pub(super) struct Pod {
     pub(super) metadata: ObjectMeta,
@@ -68,42 +70,6 @@ pub(super) struct PodSpec {
 pub(super) struct PodStatus {
     pub(super) conditions: Option<Vec<PodCondition>>,
 }
-
-macro_rules! resource {
-    ($name:ident, $kind:literal, $plural:literal, $group:literal) => {
-        impl kube::Resource for $name {
-            type DynamicType = ();
-            type Scope = NamespaceResourceScope;
-
-            fn kind(&(): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group(&(): &()) -> Cow<'_, str> {
-                $group.into()
-            }
-
-            fn version(&(): &()) -> Cow<'_, str> {
-                "v1".into()
-            }
-
-            fn plural(&(): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-resource!(Job, "Job", "jobs", "batch");
-resource!(Pod, "Pod", "pods", "");
 
 /// Its true condition `Complete` or `Failed`, once it has one of them.
 pub(super) fn finished(job: &Job) -> Option<&str> {

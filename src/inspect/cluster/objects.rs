@@ -6,7 +6,7 @@ use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicyBindi
 use kube::{
     Api, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
-    core::DeserializeGuard,
+    core::{DeserializeGuard, error_boundary::InvalidObject},
 };
 use serde::de::DeserializeOwned;
 
@@ -18,10 +18,9 @@ use crate::{
         validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
     lease::LockName,
+    targets::list_all,
 };
 
-/// As many as the API server gives in a few megabytes.
-const PAGE: u32 = 500;
 const LOCK_NAME: &str = "spec.lockName";
 
 /// A lock as it is declared, and its name on the masters.
@@ -245,25 +244,23 @@ async fn list<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let mut parameters = ListParams::default().limit(PAGE);
-    parameters.field_selector = selector;
-    let (mut found, mut unread) = (Vec::new(), Vec::new());
-    loop {
-        let page = api.list(&parameters).await;
-        let page = page.map_err(|error| ClusterError::asked(doing, None, &error))?;
-        for guard in page.items {
-            match guard.0 {
-                Ok(object) => found.push(object),
-                Err(invalid) => unread.push(Unread {
-                    namespace: invalid.metadata.namespace.unwrap_or_default(),
-                    name: invalid.metadata.name.unwrap_or_default(),
-                    reason: invalid.error,
-                }),
-            }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters.continue_token = Some(token),
-            None => return Ok((found, unread)),
-        }
-    }
+    let which = ListParams {
+        field_selector: selector,
+        ..ListParams::default()
+    };
+    let mut unread = Vec::new();
+    let found = list_all(api, which, |guard| {
+        let invalid = |invalid: InvalidObject| {
+            unread.push(Unread {
+                namespace: invalid.metadata.namespace.unwrap_or_default(),
+                name: invalid.metadata.name.unwrap_or_default(),
+                reason: invalid.error,
+            });
+        };
+        guard.0.map_err(invalid).ok()
+    });
+    let found = found
+        .await
+        .map_err(|error| ClusterError::asked(doing, None, &error))?;
+    Ok((found, unread))
 }

@@ -13,9 +13,9 @@ use super::Wish;
 use crate::{
     api::{FINALIZER, LeaderLock, RedisQuorum, in_use},
     inspect::cluster::{Cluster, ClusterError},
+    targets::list_all,
 };
 
-const PAGE: u32 = 500;
 const MANAGER: &str = "redlock-drain";
 /// Whoever else writes the object is done by then: nobody is left to do it for long.
 const TRIES: usize = 10;
@@ -134,38 +134,15 @@ impl Objects {
     pub(super) async fn unfinished(&self) -> Result<Vec<Unfinished>, ClusterError> {
         let mut all = Vec::new();
         for api in &self.locks {
-            let mut parameters = ListParams::default().limit(PAGE);
-            loop {
-                let page = match api.list(&parameters).await {
-                    Ok(page) => page,
-                    // Without the definition there are no locks.
-                    Err(kube::Error::Api(status)) if status.is_not_found() => break,
-                    Err(error) => return Err(ClusterError::asked("listing LeaderLocks", None, &error)),
-                };
-                let found = page.items.iter().filter(|lock| has(lock, FINALIZER));
-                all.extend(found.map(|lock| self.unfinished_of(lock, api)));
-                match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                    Some(token) => parameters.continue_token = Some(token),
-                    None => break,
-                }
+            let unfinished = |lock| has(&lock, FINALIZER).then(|| unfinished_of(&lock, api));
+            match list_all(api, ListParams::default(), unfinished).await {
+                Ok(found) => all.extend(found),
+                // Without the definition there are no locks.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(error) => return Err(ClusterError::asked("listing LeaderLocks", None, &error)),
             }
         }
         Ok(all)
-    }
-
-    fn unfinished_of(&self, lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {
-        let namespace = lock.namespace().unwrap_or_default();
-        let kind = ApiResource::erase::<LeaderLock>(&());
-        let holder = lock
-            .data
-            .pointer("/status/holderIdentity")
-            .and_then(|holder| holder.as_str());
-        Unfinished {
-            api: Api::namespaced_with(api.clone().into_client(), &namespace, &kind),
-            name: lock.name_any(),
-            holder: holder.unwrap_or_default().to_owned(),
-            namespace,
-        }
     }
 
     pub(super) async fn remove_finalizer(&self, lock: &Unfinished) -> Result<(), ClusterError> {
@@ -175,29 +152,36 @@ impl Objects {
 
     /// No operator is there that would take it off the quorums.
     pub(super) async fn leave_quorums(&self) -> Result<(), ClusterError> {
-        let mut parameters = ListParams::default().limit(PAGE);
-        loop {
-            let page = match self.quorums.list(&parameters).await {
-                Ok(page) => page,
-                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-                Err(error) => return Err(ClusterError::asked("listing RedisQuorums", None, &error)),
-            };
-            for quorum in &page.items {
-                let (name, object) = (quorum.name_any(), format!("RedisQuorum {}", quorum.name_any()));
-                let finalizers = quorum.metadata.finalizers.iter().flatten();
-                for own in finalizers.filter(|one| in_use::is_of(one, &self.namespaces)) {
-                    remove(&self.quorums, &name, own, &object).await?;
-                }
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters.continue_token = Some(token),
-                None => return Ok(()),
+        let quorums = match list_all(&self.quorums, ListParams::default(), Some).await {
+            Ok(quorums) => quorums,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(error) => return Err(ClusterError::asked("listing RedisQuorums", None, &error)),
+        };
+        for quorum in quorums {
+            let (name, object) = (quorum.name_any(), format!("RedisQuorum {}", quorum.name_any()));
+            let finalizers = quorum.metadata.finalizers.iter().flatten();
+            for own in finalizers.filter(|one| in_use::is_of(one, &self.namespaces)) {
+                remove(&self.quorums, &name, own, &object).await?;
             }
         }
+        Ok(())
     }
 
     pub(super) fn called(&self) -> String {
         format!("Deployment {}", self.name)
+    }
+}
+
+fn unfinished_of(lock: &DynamicObject, api: &Api<DynamicObject>) -> Unfinished {
+    let namespace = lock.namespace().unwrap_or_default();
+    let kind = ApiResource::erase::<LeaderLock>(&());
+    let holder = lock.data.pointer("/status/holderIdentity");
+    let holder = holder.and_then(|holder| holder.as_str());
+    Unfinished {
+        api: Api::namespaced_with(api.clone().into_client(), &namespace, &kind),
+        name: lock.name_any(),
+        holder: holder.unwrap_or_default().to_owned(),
+        namespace,
     }
 }
 
