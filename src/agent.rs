@@ -12,11 +12,7 @@ mod watch;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{
-    net::TcpListener,
-    task::{JoinError, JoinHandle},
-    time::{self, MissedTickBehavior},
-};
+use tokio::{task::JoinError, time};
 
 pub use error::AgentError;
 
@@ -27,6 +23,7 @@ use crate::{
     masters::MastersConfig,
     operator::{
         error::{ProcessError, listen},
+        process::Process,
         quorum::QuorumEnded,
         signals::Signals,
         state::{InUse, State},
@@ -38,8 +35,6 @@ use post::{Phase, Post};
 /// Whatever happens, the process has ended so long after the stop grace: releasing takes 1.5 s at most, where masters
 /// hang.
 const ENDING: Duration = Duration::from_millis(1_800);
-/// How often the lock is looked at for what passes between two scrapes.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
@@ -91,10 +86,10 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
         listen = %listener.local_addr().unwrap_or(options.listen),
         "agent started"
     );
+    let mut process = Process::new(signals, state.clone());
     let post = Arc::new(Post::new(state, options.lock.clone(), options.stop_grace));
-    let mut agent = Agent::start(signals, listener, post);
-    let end = agent.contend(&options).await;
-    agent.serving.abort();
+    process.spawn("serves HTTP", http::serve(listener, post.clone()));
+    let end = Agent { process, post }.contend(&options).await;
     if end.is_ok() {
         tracing::info!("agent ended");
     }
@@ -108,20 +103,11 @@ enum Waited<T> {
 }
 
 struct Agent {
-    signals: Signals,
+    process: Process,
     post: Arc<Post>,
-    serving: JoinHandle<std::io::Result<()>>,
 }
 
 impl Agent {
-    fn start(signals: Signals, listener: TcpListener, post: Arc<Post>) -> Self {
-        Self {
-            signals,
-            serving: tokio::spawn(http::serve(listener, post.clone())),
-            post,
-        }
-    }
-
     async fn contend(&mut self, options: &Options) -> Result<(), AgentError> {
         let post = self.post.clone();
         let opened = match self.meanwhile(open::open(options, &post)).await? {
@@ -171,19 +157,13 @@ impl Agent {
 
     /// Does this until it is done, a signal comes, or HTTP is not served any more.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<Waited<T>, AgentError> {
-        let mut work = std::pin::pin!(work);
-        let mut look = time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                name = self.signals.next() => {
-                    tracing::info!(signal = name, "agent stops: gives the lock back");
-                    return Ok(Waited::Told);
-                }
-                done = &mut work => return Ok(Waited::Done(done)),
-                _ = look.tick() => self.post.state.look(),
-                end = &mut self.serving => return Err(stopped_serving(end).into()),
+        tokio::select! {
+            end = self.process.stopped() => {
+                let name = end?;
+                tracing::info!(signal = name, "agent stops: gives the lock back");
+                Ok(Waited::Told)
             }
+            done = work => Ok(Waited::Done(done)),
         }
     }
 }
@@ -208,17 +188,5 @@ fn ended(end: Result<Result<String, QuorumEnded>, JoinError>) -> Option<ProcessE
         Ok(Ok(_)) => None,
         Ok(Err(ended)) => Some(ended.into()),
         Err(broken) => Some(QuorumEnded::keeper(&broken).into()),
-    }
-}
-
-fn stopped_serving(end: Result<std::io::Result<()>, JoinError>) -> ProcessError {
-    let reason = match end {
-        Ok(Ok(())) => "it returned".to_owned(),
-        Ok(Err(cause)) => cause.to_string(),
-        Err(broken) => broken.to_string(),
-    };
-    ProcessError::Task {
-        task: "serves HTTP",
-        reason,
     }
 }

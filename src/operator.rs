@@ -8,6 +8,7 @@ pub mod error;
 pub(crate) mod fleet;
 pub(crate) mod guarded;
 pub(crate) mod http;
+pub(crate) mod process;
 pub(crate) mod quorum;
 pub(crate) mod readiness;
 pub(crate) mod relay;

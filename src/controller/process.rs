@@ -1,16 +1,12 @@
 //! The process: its clients, watches and HTTP side; ends when any of them does, or on a signal.
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
+use futures_util::FutureExt;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::{
-    net::TcpListener,
-    sync::mpsc,
-    task::{JoinError, JoinSet},
-    time,
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
 use super::{
     clients::Clients,
@@ -32,18 +28,16 @@ use crate::{
         fleet::Fleet,
         guarded::{Details, Reviewer},
         http,
+        process::Process,
         quorum::Candidate,
         signals::Signals,
         state::{InUse, State},
     },
+    targets::PAGE,
 };
 
-/// How often the locks are looked at for what passes between two scrapes.
-const LOOK: Duration = Duration::from_secs(1);
 /// A watch that brings ten thousand objects waits for the core, not in its memory.
 const INBOX: usize = 1_024;
-/// Objects in one page of a list: of the size of a few megabytes.
-const PAGE: u32 = 500;
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
@@ -145,17 +139,22 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         "operator started"
     );
     let client = clients.work.clone();
-    let mut operator = Operator::start(&options, clients, (listener, details), cluster, state);
-    operator.work("asks the API server whether it answers", contact);
+    let process = Process::new(signals, state);
+    let mut operator = Operator::start(&options, clients, (listener, details), cluster, process);
+    let process = &mut operator.process;
+    process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
-        operator.work("makes a password", password::make(client.clone(), wanted));
+        process.spawn("makes a password", password::make(client.clone(), wanted).map(Ok));
     }
     if let Some(declared) = declared {
         let (tell, gone) = mpsc::unbounded_channel();
         operator.core.tell_gone(tell);
-        operator.work("applies declared RedisQuorums", declared.apply(client, gone));
+        process.spawn(
+            "applies declared RedisQuorums",
+            declared.apply(client, gone).map(Ok),
+        );
     }
-    let end = operator.run(&mut signals).await;
+    let end = operator.run().await;
     operator.stop().await;
     if end.is_ok() {
         tracing::info!("operator ended");
@@ -165,11 +164,9 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
 
 struct Operator {
     core: Core,
-    state: Arc<State>,
     seen: mpsc::Receiver<Seen>,
     changes: mpsc::UnboundedReceiver<crate::operator::relay::Change>,
-    /// Each returns what it did, when it ends.
-    tasks: JoinSet<(&'static str, io::Result<()>)>,
+    process: Process,
 }
 
 impl Operator {
@@ -178,8 +175,9 @@ impl Operator {
         clients: Clients,
         (listener, details): (TcpListener, Details),
         cluster: ClusterId,
-        state: Arc<State>,
+        mut process: Process,
     ) -> Self {
+        let state = process.state.clone();
         let (inbox, seen) = mpsc::channel(INBOX);
         let (changed, changes) = mpsc::unbounded_channel();
         let candidate = Candidate {
@@ -190,9 +188,14 @@ impl Operator {
         let pace = Arc::new(Pace::new(options.api_requests_per_second));
         let (events, recording) =
             events::recorder(clients.work.clone(), options.identity.to_string(), pace.clone());
-        let mut tasks = JoinSet::new();
         let quorums = Api::all(clients.work.clone());
-        watch(&mut tasks, "follows RedisQuorums", quorums, &inbox, Seen::Quorum);
+        watch(
+            &mut process,
+            "follows RedisQuorums",
+            quorums,
+            &inbox,
+            Seen::Quorum,
+        );
         let scopes = scopes(&options.namespaces);
         for scope in &scopes {
             let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
@@ -202,7 +205,7 @@ impl Operator {
             };
             let scope = scope.clone();
             let tell = move |observation| Seen::Lock(scope.clone(), observation);
-            watch(&mut tasks, "follows LeaderLocks", locks, &inbox, tell);
+            watch(&mut process, "follows LeaderLocks", locks, &inbox, tell);
         }
         if let Some(siblings) = &options.siblings {
             let following = follow(
@@ -211,22 +214,15 @@ impl Operator {
                 inbox.clone(),
                 Seen::Sibling,
             );
-            tasks.spawn(async move {
-                following.await;
-                ("follows the other replicas", Ok(()))
-            });
+            process.spawn("follows the other replicas", following.map(Ok));
         }
-        let serving = http::serve(listener, state.clone(), details);
-        tasks.spawn(async move { ("serves HTTP", serving.await) });
-        tasks.spawn(async move {
-            recording.await;
-            ("writes events", Ok(()))
-        });
+        process.spawn("serves HTTP", http::serve(listener, state.clone(), details));
+        process.spawn("writes events", recording.map(Ok));
         let me = (options.identity.clone(), cluster);
         let core = Core::new(
             me,
             (clients, pace),
-            state.clone(),
+            state,
             fleet,
             events,
             inbox,
@@ -234,41 +230,22 @@ impl Operator {
         );
         Self {
             core,
-            state,
             seen,
             changes,
-            tasks,
+            process,
         }
     }
 
-    /// Beside the rest, for as long as it.
-    fn work(&mut self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(async move {
-            work.await;
-            (task, Ok(()))
-        });
-    }
-
-    async fn run(&mut self, signals: &mut Signals) -> Result<(), OperatorError> {
-        let mut look = time::interval(LOOK);
-        look.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-        let state = self.state.clone();
-        let looking = async {
-            loop {
-                look.tick().await;
-                state.look();
-            }
-        };
+    async fn run(&mut self) -> Result<(), OperatorError> {
         tokio::select! {
-            name = signals.next() => {
+            end = self.process.stopped() => {
+                let name = end?;
                 tracing::info!(signal = name, "operator stops: gives every lock back");
                 Ok(())
             }
             end = self.core.run(&mut self.seen, &mut self.changes) => Err(end.map_or_else(ProcessError::from, |()| {
                 ProcessError::Task { task: "decides", reason: "it returned".into() }
             }).into()),
-            Some(end) = self.tasks.join_next() => Err(ended(end).into()),
-            () = looking => Ok(()),
         }
     }
 
@@ -278,7 +255,7 @@ impl Operator {
         let Self {
             mut core,
             mut seen,
-            mut tasks,
+            process,
             ..
         } = self;
         // Nobody decides on what comes in any more, but a warden that waits for its report to be taken stops nothing.
@@ -296,7 +273,7 @@ impl Operator {
             () = core.stop(&mut kept) => {}
             () = taking => {}
         }
-        tasks.shutdown().await;
+        process.shut_down().await;
     }
 }
 
@@ -317,7 +294,7 @@ fn scopes(namespaces: &[String]) -> Vec<String> {
 
 /// Follows all objects of one kind.
 fn watch<K>(
-    tasks: &mut JoinSet<(&'static str, io::Result<()>)>,
+    process: &mut Process,
     task: &'static str,
     api: Api<DeserializeGuard<K>>,
     inbox: &mpsc::Sender<Seen>,
@@ -327,17 +304,5 @@ fn watch<K>(
 {
     let config = watcher::Config::default().page_size(PAGE);
     let following = follow(api, config, inbox.clone(), tell);
-    tasks.spawn(async move {
-        following.await;
-        (task, Ok(()))
-    });
-}
-
-fn ended(end: Result<(&'static str, io::Result<()>), JoinError>) -> ProcessError {
-    let (task, reason) = match end {
-        Ok((task, Ok(()))) => (task, "it returned".to_owned()),
-        Ok((task, Err(cause))) => (task, cause.to_string()),
-        Err(broken) => ("works behind the operator", broken.to_string()),
-    };
-    ProcessError::Task { task, reason }
+    process.spawn(task, following.map(Ok));
 }
