@@ -22,5 +22,6 @@ pub(crate) use name::is_api_version;
 pub use problems::FieldError;
 pub use quorum::{check_key_prefix, validate_quorum};
 pub use remains::remains;
+pub(crate) use set::lock_name_taken;
 pub use set::{duplicate_lock_names, shared_masters};
 pub use update::{validate_lock_update, validate_quorum_update};

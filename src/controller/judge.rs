@@ -7,7 +7,7 @@ use super::templates::Templates;
 use crate::api::{
     LeaderLock,
     plan::{LockPlan, QuorumPlan},
-    validate::{FieldError, LockNames, validate_lock},
+    validate::{FieldError, LockNames, lock_name_taken, validate_lock},
 };
 
 /// What is known of the quorum that a lock names.
@@ -69,15 +69,8 @@ fn reason(errors: &[FieldError]) -> Reason {
 
 /// Another object has the name already.
 pub(super) fn taken(plan: &LockPlan, first: &super::object::ObjectKey) -> Problem {
-    Problem::new(
-        Reason::DuplicateLockName,
-        format!(
-            "spec.lockName: {:?} is the lock name of LeaderLock {first} in RedisQuorum {} already: two objects cannot \
-             share a lock",
-            plan.lock_name.as_str(),
-            plan.quorum
-        ),
-    )
+    let error = lock_name_taken(plan, first);
+    Problem::invalid(Reason::DuplicateLockName, &[error])
 }
 
 /// Another object switches one of its targets, or has not stopped it yet.

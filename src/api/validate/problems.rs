@@ -33,12 +33,7 @@ impl FieldError {
 
     /// For a field that is not there and should be.
     pub(crate) fn missing(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        FieldError {
-            field: field.into(),
-            value: String::new(),
-            reason: reason.into(),
-            stop_budget: false,
-        }
+        Self::new(field, "", reason)
     }
 
     /// Value and reason as one sentence.

@@ -1,6 +1,6 @@
 //! Rules between objects: what each is right by itself and wrong beside another.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use super::problems::{FieldError, Quoted};
 use crate::api::plan::{LockPlan, QuorumPlan};
@@ -8,51 +8,51 @@ use crate::api::plan::{LockPlan, QuorumPlan};
 /// The locks whose name on the masters is taken by one before them in `locks`, with the reason. The first keeps it, so
 /// give the oldest first.
 pub fn duplicate_lock_names<'a>(locks: impl IntoIterator<Item = &'a LockPlan>) -> Vec<(usize, FieldError)> {
-    let mut taken: BTreeMap<(&str, &str), &LockPlan> = BTreeMap::new();
-    let mut refused = Vec::new();
-    for (index, lock) in locks.into_iter().enumerate() {
-        let key = (lock.quorum.as_str(), lock.lock_name.as_str());
-        if let Some(first) = taken.get(&key) {
-            let reason = format!(
-                "is the lock name of LeaderLock {} in RedisQuorum {} already: two objects cannot share a lock",
-                first.object(),
-                lock.quorum
-            );
-            refused.push((
-                index,
-                FieldError::new("spec.lockName", Quoted(lock.lock_name.as_str()), reason),
-            ));
-        } else {
-            taken.insert(key, lock);
-        }
-    }
-    refused
+    let names = |lock: &&'a LockPlan| vec![(lock.quorum.as_str(), lock.lock_name.as_str())];
+    refused(locks, names, |lock, first, _| {
+        lock_name_taken(lock, first.object())
+    })
+}
+
+/// The error of a lock whose name on the masters is that of `first`.
+pub(crate) fn lock_name_taken(lock: &LockPlan, first: impl Display) -> FieldError {
+    let reason = format!(
+        "is the lock name of LeaderLock {first} in RedisQuorum {} already: two objects cannot share a lock",
+        lock.quorum
+    );
+    FieldError::new("spec.lockName", Quoted(lock.lock_name.as_str()), reason)
 }
 
 /// The quorums that keep keys where one before them in `quorums` does, with the reason: one server under one prefix is
 /// a master of one quorum. The first keeps it, so give the oldest first.
 pub fn shared_masters<'a>(quorums: impl IntoIterator<Item = &'a QuorumPlan>) -> Vec<(usize, FieldError)> {
-    let mut taken: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let places = |quorum: &&'a QuorumPlan| {
+        let addresses = quorum.addresses().into_iter();
+        let prefix = quorum.key_prefix.as_str();
+        addresses.map(|address| (prefix, address)).collect()
+    };
+    refused(quorums, places, |_, first, (prefix, address)| {
+        let reason = format!(
+            "is the prefix of RedisQuorum {} on {address} already: give this quorum another prefix or other masters",
+            first.name
+        );
+        FieldError::new("spec.keyPrefix", Quoted(prefix), reason)
+    })
+}
+
+/// The items of which a name belongs to one before them that was not refused.
+fn refused<T: Copy, N: Ord>(
+    items: impl IntoIterator<Item = T>,
+    names: impl Fn(&T) -> Vec<N>,
+    error: impl Fn(T, T, &N) -> FieldError,
+) -> Vec<(usize, FieldError)> {
+    let mut taken = BTreeMap::new();
     let mut refused = Vec::new();
-    for (index, quorum) in quorums.into_iter().enumerate() {
-        let places = || {
-            quorum
-                .addresses()
-                .into_iter()
-                .map(|address| (quorum.key_prefix.as_str(), address))
-        };
-        let clash = places().find_map(|place| taken.get(&place).map(|first| (place.1, *first)));
-        if let Some((address, first)) = clash {
-            let reason = format!(
-                "is the prefix of RedisQuorum {first} on {address} already: give this quorum another prefix or other \
-                 masters"
-            );
-            refused.push((
-                index,
-                FieldError::new("spec.keyPrefix", Quoted(&quorum.key_prefix), reason),
-            ));
-        } else {
-            taken.extend(places().map(|place| (place, quorum.name.as_str())));
+    for (index, item) in items.into_iter().enumerate() {
+        let names = names(&item);
+        match names.iter().find_map(|name| Some((name, *taken.get(name)?))) {
+            Some((name, first)) => refused.push((index, error(item, first, name))),
+            None => taken.extend(names.into_iter().map(|name| (name, item))),
         }
     }
     refused
