@@ -2,7 +2,7 @@
 //!
 //! A slip of the pen in a manifest must not stop the work that its lock guards; a manifest that is removed does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::{
     manifests::{Loaded, Problem},
@@ -23,50 +23,37 @@ pub(super) struct Desired {
 impl Desired {
     /// `before` is what was in force until now.
     pub(super) fn new(loaded: Loaded, before: &Self) -> (Self, BTreeSet<Finding>) {
-        let (named, unnamed): (Vec<&Problem>, Vec<&Problem>) = loaded
-            .problems
-            .iter()
-            .partition(|problem| problem.names_its_object());
-        let troubled: BTreeSet<&str> = named
-            .iter()
-            .filter_map(|problem| problem.object.as_deref())
-            .collect();
-        // Nobody can say which of its objects a file still declares that can only be read in part.
-        let unreadable: BTreeSet<&str> = unnamed.iter().map(|problem| problem.file.as_str()).collect();
         let may_be_declared = |object: &str| {
             let file = before.files.get(object);
-            troubled.contains(object) || file.is_some_and(|file| unreadable.contains(file.as_str()))
+            loaded.problems.iter().any(|problem| match &problem.object {
+                Some(named) if problem.names_its_object() => named == object,
+                // Which of its objects a file still declares is not known while the file can only be read in part.
+                _ => file == Some(&problem.file),
+            })
         };
-        let mut quorums: BTreeMap<String, (QuorumPlan, Locks)> = loaded
-            .quorums
-            .into_iter()
-            .map(|plan| (plan.name.clone(), (plan, Locks::new())))
-            .collect();
+        let new = |plan: &QuorumPlan| (plan.name.clone(), (plan.clone(), Locks::new()));
+        let mut quorums: BTreeMap<String, (QuorumPlan, Locks)> = loaded.quorums.iter().map(new).collect();
         let mut kept = BTreeSet::new();
         for (name, (plan, _)) in &before.quorums {
             let object = format!("RedisQuorum {name}");
             if !quorums.contains_key(name) && may_be_declared(&object) {
-                quorums.insert(name.clone(), (plan.clone(), Locks::new()));
+                quorums.extend([new(plan)]);
                 kept.insert(object);
             }
         }
-        let mut objects = BTreeSet::new();
-        for lock in loaded.locks {
-            objects.insert(lock.object());
-            if let Some((_, locks)) = quorums.get_mut(&lock.quorum) {
-                locks.insert(lock.lock_name.clone(), lock);
-            }
-        }
-        for lock in before.quorums.values().flat_map(|(_, locks)| locks.values()) {
+        let declared: BTreeSet<String> = loaded.locks.iter().map(LockPlan::object).collect();
+        let undeclared = before.locks().filter(|lock| !declared.contains(&lock.object()));
+        for lock in loaded.locks.iter().chain(undeclared) {
             let object = format!("LeaderLock {}", lock.object());
-            if objects.contains(&lock.object()) || !may_be_declared(&object) {
-                continue;
-            }
-            if let Some((_, locks)) = quorums.get_mut(&lock.quorum)
-                && !locks.contains_key(&lock.lock_name)
+            let is_declared = declared.contains(&lock.object());
+            let place = quorums
+                .get_mut(&lock.quorum)
+                .map(|(_, locks)| locks.entry(lock.lock_name.clone()));
+            if let Some(Entry::Vacant(place)) = place
+                && (is_declared || may_be_declared(&object))
             {
-                locks.insert(lock.lock_name.clone(), lock.clone());
-                kept.insert(object);
+                place.insert(lock.clone());
+                kept.extend((!is_declared).then_some(object));
             }
         }
         let mut files = loaded.files;
@@ -75,17 +62,13 @@ impl Desired {
                 files.entry(object.clone()).or_insert_with(|| file.clone());
             }
         }
-        let kept_of_file: BTreeSet<&str> = kept
-            .iter()
-            .filter_map(|object| files.get(object))
-            .map(String::as_str)
-            .collect();
-        let findings = loaded.problems.iter().map(|problem| Finding::Manifest {
-            kept: match &problem.object {
-                Some(object) if problem.names_its_object() => kept.contains(object),
-                _ => kept_of_file.contains(problem.file.as_str()),
-            },
-            problem: problem.clone(),
+        let is_kept = |problem: &Problem| match &problem.object {
+            Some(object) if problem.names_its_object() => kept.contains(object),
+            _ => kept.iter().any(|object| files.get(object) == Some(&problem.file)),
+        };
+        let findings = loaded.problems.into_iter().map(|problem| Finding::Manifest {
+            kept: is_kept(&problem),
+            problem,
         });
         let findings = findings.collect();
         (Self { quorums, files }, findings)
