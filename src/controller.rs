@@ -35,5 +35,5 @@ mod warden;
 mod writer;
 
 pub use password::NewSecret;
-pub use process::{Options, run};
+pub use process::{OperatorError, Options, run};
 pub use siblings::Siblings;

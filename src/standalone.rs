@@ -10,4 +10,4 @@ pub mod process;
 mod reconcile;
 mod report;
 
-pub use process::{Options, run};
+pub use process::{OperatorError, Options, run};

@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::{
     Exit, Failure, QuorumArgs,
-    process::{LogArgs, address, host_name},
+    process::{LogArgs, address, ended, host_name},
     session,
 };
 use crate::{
-    agent::{self, Quorum},
+    agent::{self, AgentError, Quorum},
     lease::{HolderIdentity, LockName},
 };
 
@@ -82,14 +82,7 @@ pub(super) async fn run(args: AgentArgs) -> Result<Exit, Failure> {
         },
     };
     let end = agent::run(options).await;
-    end.map(|()| Exit::Ok).map_err(|error| {
-        let exit = if error.is_of_configuration() {
-            Exit::Config
-        } else {
-            Exit::Software
-        };
-        Failure::caused(exit, &error)
-    })
+    ended(end, AgentError::is_of_configuration)
 }
 
 const OF_THE_POD: [&str; 3] = ["POD_NAMESPACE", "POD_NAME", "POD_UID"];

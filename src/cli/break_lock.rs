@@ -2,11 +2,7 @@
 
 use clap::Args;
 
-use super::{
-    Exit, Failure, PlaceArgs,
-    place::{self, Place},
-    session,
-};
+use super::{Exit, Failure, PlaceArgs, place::Place, session};
 use crate::{
     inspect::{Reach, Session, break_lock::Plan},
     lease::LockName,
@@ -73,9 +69,8 @@ async fn open(args: &BreakArgs) -> Result<(Session, LockName), Failure> {
         Place::Cluster(cluster, given) => (cluster, given),
     };
     let asked = args.place.kubernetes.quorum.as_deref();
-    let declared = cluster.declared(args.lock.as_str(), asked).await;
-    let (quorum, declared) = declared.map_err(|error| place::failure(&error))?;
-    let session = session::open_declared(&cluster, &given, &quorum).await?;
+    let (quorum, declared) = cluster.declared(args.lock.as_str(), asked).await?;
+    let session = cluster.session(&quorum, &given).await?;
     let object = &declared.object.metadata;
     let name = object.name.as_deref().unwrap_or_default();
     let command = format!("redlock break -n {} {name}", cluster.namespace());

@@ -15,51 +15,25 @@ use crate::{
 
 /// Who we are to the masters.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// ACL user of the masters.
-    #[arg(long, env = "REDLOCK_USERNAME", help_heading = "Connection")]
+    #[arg(long, env = "REDLOCK_USERNAME")]
     pub username: Option<String>,
     /// File with the password of the masters; the variable REDLOCK_PASSWORD holds the password itself.
-    #[arg(
-        long,
-        env = "REDLOCK_PASSWORD_FILE",
-        value_name = "FILE",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "REDLOCK_PASSWORD_FILE", value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// PEM file of the authority that signed the masters' certificates, for rediss:// urls.
-    #[arg(
-        long,
-        env = "REDLOCK_TLS_CA",
-        value_name = "FILE",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "REDLOCK_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// PEM file of the client certificate.
-    #[arg(
-        long,
-        env = "REDLOCK_TLS_CERT",
-        value_name = "FILE",
-        requires = "tls_key",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "REDLOCK_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// PEM file of the client's key.
-    #[arg(
-        long,
-        env = "REDLOCK_TLS_KEY",
-        value_name = "FILE",
-        requires = "tls_cert",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "REDLOCK_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Own cluster, NAME or NAME/UID.
-    #[arg(
-        long,
-        env = "REDLOCK_CLUSTER",
-        default_value = "local/local",
-        help_heading = "Connection"
-    )]
+    #[arg(long, env = "REDLOCK_CLUSTER", default_value = "local/local")]
     pub cluster: ClusterId,
 }
 

@@ -1,9 +1,8 @@
 //! `redlock demo`.
 
 use clap::{Args, ValueEnum};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Exit, Failure, session};
+use super::{Exit, Failure, process::signals, session};
 use redlock_demo::{DemoError, Report, Screen};
 
 /// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
@@ -32,23 +31,18 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         Output::Json => Screen::aside(),
     };
     // Listening before anything is started: from here on no signal leaves a process behind.
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
+    let mut signals = signals()?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let report = tokio::select! {
         report = redlock_demo::run(seed, screen) => report.map_err(|error| failed(&error))?,
-        _ = interrupt.recv() => return Err(interrupted("SIGINT", 2)),
-        _ = terminate.recv() => return Err(interrupted("SIGTERM", 15)),
+        name = signals.next() => return Err(interrupted(name)),
     };
     print(&report, args.output)?;
     Ok(if report.ok { Exit::Ok } else { Exit::Unhealthy })
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
-}
-
-fn interrupted(signal: &str, number: u8) -> Failure {
+fn interrupted(signal: &str) -> Failure {
+    let number = if signal == "SIGINT" { 2 } else { 15 };
     let message = format!("the demo was ended by {signal}; its processes and its folder are gone");
     Failure::new(Exit::Signal(number), message)
 }

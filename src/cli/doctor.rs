@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     Exit, Failure, PlaceArgs,
-    place::{self, Place},
+    place::Place,
     session::{self, Output},
 };
 use crate::{
@@ -70,11 +70,8 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, Failure> {
         }
         Place::Cluster(cluster, given) => {
             let name = args.place.kubernetes.quorum.as_deref();
-            let quorum = cluster
-                .quorum_or_only(name)
-                .await
-                .map_err(|error| place::failure(&error))?;
-            let session = session::open_declared(&cluster, &given, &quorum).await?;
+            let quorum = cluster.quorum_or_only(name).await?;
+            let session = cluster.session(&quorum, &given).await?;
             let name = quorum.metadata.name.clone().unwrap_or_default();
             let away = session.away(&name, &format!("redlock doctor --quorum {name}"));
             (session, doctor::examine_objects(&cluster, &quorum).await, away)

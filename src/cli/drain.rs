@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::{Exit, Failure, place, session};
+use super::{Exit, Failure, session};
 use crate::inspect::{cluster::ClusterOptions, drain};
 
 /// End the operator of this cluster, and all that runs under its locks.
@@ -52,7 +52,7 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
         context: args.context,
         namespace: args.namespace,
     };
-    let cluster = options.open().await.map_err(|error| place::failure(&error))?;
+    let cluster = options.open().await?;
     let namespaces = args.watch_namespaces.into_iter().filter(|name| !name.is_empty());
     let wish = drain::Wish {
         deployment: args.deployment,
@@ -60,8 +60,7 @@ pub(super) async fn run(args: DrainArgs) -> Result<Exit, Failure> {
         namespaces: namespaces.collect(),
         timeout: args.timeout,
     };
-    let end = drain::drain(&cluster, &wish, session::say).await;
-    let end = end.map_err(|error| place::failure(&error))?;
+    let end = drain::drain(&cluster, &wish, session::say).await?;
     session::print(&end.text())?;
     Ok(if end.is_clean() { Exit::Ok } else { Exit::Unhealthy })
 }

@@ -58,13 +58,11 @@ pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
         force: args.force,
         wait: args.wait,
     };
-    let plan = Plan::make(&cluster, &given, &wish)
-        .await
-        .map_err(|error| failure(&error))?;
+    let plan = Plan::make(&cluster, &given, &wish).await?;
     if args.output == Output::Table {
         session::say(&plan.text());
     }
-    let end = plan.carry_out(&cluster).await.map_err(|error| failure(&error))?;
+    let end = plan.carry_out(&cluster).await?;
     args.output.write(|| format!("{}\n", end.message), &end)?;
     Ok(match end.result {
         Ending::HandedOver => Exit::Ok,
@@ -74,6 +72,8 @@ pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
     })
 }
 
-fn failure(error: &HandOverError) -> Failure {
-    Failure::caused(error.blame().map_or(Exit::Unhealthy, place::exit), error)
+impl From<HandOverError> for Failure {
+    fn from(error: HandOverError) -> Self {
+        Self::caused(error.blame().map_or(Exit::Unhealthy, place::exit), &error)
+    }
 }

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 
 use super::{
     ConnectionArgs, Exit, Failure,
-    process::{LogArgs, address, host_name},
+    process::{LogArgs, address, ended, host_name},
 };
 use crate::{controller, lease::HolderIdentity, standalone};
 
@@ -140,10 +140,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
             new_password: args.new_password_secret,
         };
         let end = controller::run(options).await;
-        return end.map(|()| Exit::Ok).map_err(|error| {
-            let configuration = error.is_of_configuration();
-            Failure::caused(exit(configuration), &error)
-        });
+        return ended(end, controller::OperatorError::is_of_configuration);
     };
     let options = standalone::Options {
         folder,
@@ -155,10 +152,7 @@ pub(super) async fn run(args: OperatorArgs) -> Result<Exit, Failure> {
         lock_metrics: args.lock_metrics,
     };
     let end = standalone::run(options).await;
-    end.map(|()| Exit::Ok).map_err(|error| {
-        let configuration = error.is_of_configuration();
-        Failure::caused(exit(configuration), &error)
-    })
+    ended(end, standalone::OperatorError::is_of_configuration)
 }
 
 fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
@@ -175,28 +169,15 @@ fn new_secret(text: &str) -> Result<controller::NewSecret, String> {
 /// This replica's pod, from the downward API.
 fn siblings(selector: String) -> Result<controller::Siblings, Failure> {
     let pod = |name| {
-        let missing = || {
-            Failure::new(
-                Exit::Config,
-                format!("--pod-selector needs {name}: set it from the downward API"),
-            )
-        };
-        env::var(name)
-            .ok()
-            .filter(|value| !value.is_empty())
-            .ok_or_else(missing)
+        let value = env::var(name).ok().filter(|value| !value.is_empty());
+        value.ok_or_else(|| {
+            let message = format!("--pod-selector needs {name}: set it from the downward API");
+            Failure::new(Exit::Config, message)
+        })
     };
     Ok(controller::Siblings {
         namespace: pod("POD_NAMESPACE")?,
         own: pod("POD_NAME")?,
         selector,
     })
-}
-
-const fn exit(of_configuration: bool) -> Exit {
-    if of_configuration {
-        Exit::Config
-    } else {
-        Exit::Software
-    }
 }

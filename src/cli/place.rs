@@ -9,39 +9,19 @@ use crate::inspect::cluster::{Blame, Cluster, ClusterError, ClusterOptions, Give
 
 /// Which cluster's objects are meant. What is typed here goes before an exported REDLOCK_MASTERS.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArgs {
     /// The kubeconfig. Unless told KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["masters", "config"],
-        help_heading = "Kubernetes"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["masters", "config"])]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig; its current one unless told. `status` and `top` take several, one --context for each.
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with_all = ["masters", "config"],
-        help_heading = "Kubernetes"
-    )]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub context: Vec<String>,
     /// Namespace of the LeaderLock; that of the context unless told.
-    #[arg(
-        short,
-        long,
-        value_name = "NAME",
-        conflicts_with_all = ["masters", "config"],
-        help_heading = "Kubernetes"
-    )]
+    #[arg(short, long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub namespace: Option<String>,
     /// The RedisQuorum; the one that the lock names, or the only one, unless told.
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with_all = ["masters", "config"],
-        help_heading = "Kubernetes"
-    )]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub quorum: Option<String>,
 }
 
@@ -99,7 +79,7 @@ impl PlaceArgs {
             return Err(Failure::new(Exit::Usage, message));
         };
         let given = self.given()?;
-        let cluster = options.open().await.map_err(|error| failure(&error))?;
+        let cluster = options.open().await?;
         Ok(Place::Cluster(Box::new(cluster), given))
     }
 
@@ -144,8 +124,10 @@ impl PlaceArgs {
 }
 
 /// With the exit code of what kept a cluster from being used.
-pub(super) fn failure(error: &ClusterError) -> Failure {
-    Failure::caused(exit(error.blame()), error)
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::caused(exit(error.blame()), &error)
+    }
 }
 
 pub(super) const fn exit(blame: Blame) -> Exit {

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 use super::{Exit, Failure};
-use crate::{lease::HolderIdentity, telemetry::logs};
+use crate::{lease::HolderIdentity, operator::signals::Signals, telemetry::logs};
 
 /// What it writes to the standard error.
 #[derive(Args, Clone, Debug)]
@@ -59,6 +59,27 @@ pub(super) fn level(text: &str) -> Result<String, String> {
     } else {
         Err("use error, warn, info, debug or trace, or target=level,…".to_owned())
     }
+}
+
+/// How the process ended; an error is of the configuration where somebody has to change a flag, a file or an address.
+pub(super) fn ended<E: std::error::Error>(
+    end: Result<(), E>,
+    is_of_configuration: impl Fn(&E) -> bool,
+) -> Result<Exit, Failure> {
+    end.map(|()| Exit::Ok).map_err(|error| {
+        let configuration = is_of_configuration(&error);
+        let exit = if configuration {
+            Exit::Config
+        } else {
+            Exit::Software
+        };
+        Failure::caused(exit, &error)
+    })
+}
+
+/// SIGTERM and SIGINT.
+pub(super) fn signals() -> Result<Signals, Failure> {
+    Signals::listen().map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
 }
 
 pub(super) fn host_name() -> Result<HolderIdentity, Failure> {

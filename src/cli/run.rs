@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::{
     Exit, Failure, PlaceArgs,
-    place::{self, Place},
+    place::Place,
     process::{level, on_this_host},
     session,
 };
@@ -160,8 +160,7 @@ async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>)
         Place::Cluster(cluster, given) => (cluster, given),
     };
     let asked = args.place.kubernetes.quorum.as_deref();
-    let declared = cluster.declared(args.lock.as_str(), asked).await;
-    let (quorum, declared) = declared.map_err(|error| place::failure(&error))?;
+    let (quorum, declared) = cluster.declared(args.lock.as_str(), asked).await?;
     let spec = &declared.object.spec;
     let object = format!("LeaderLock {}/{}", cluster.namespace(), args.lock);
     if spec.candidates != Candidates::Agents {
@@ -176,8 +175,7 @@ async fn find(args: &RunArgs) -> Result<(run::Place, LockName, Option<Duration>)
         );
         return Err(Failure::new(Exit::Command(args.conflict_exit_code), message));
     }
-    let config = cluster.masters_config(&quorum, &given).await;
-    let config = config.map_err(|error| place::failure(&error))?;
+    let config = cluster.masters_config(&quorum, &given).await?;
     let seconds = spec
         .lease_duration_seconds
         .and_then(|seconds| u64::try_from(seconds).ok());

@@ -9,13 +9,10 @@ use clap::ValueEnum;
 
 use super::{
     Exit, Failure, QuorumArgs,
-    place::{self, Place, PlaceArgs},
+    place::{Place, PlaceArgs},
 };
 use crate::{
-    inspect::{
-        Reach, Session,
-        cluster::{Cluster, Given},
-    },
+    inspect::{Reach, Session},
     lease::LockName,
     masters::{AdoptError, Agreement, MastersConfig},
 };
@@ -71,24 +68,8 @@ pub(super) async fn masters_config(args: &PlaceArgs) -> Result<(MastersConfig, b
         Place::Cluster(cluster, given) => (cluster, given),
     };
     let name = args.kubernetes.quorum.as_deref();
-    let quorum = cluster
-        .quorum_or_only(name)
-        .await
-        .map_err(|error| place::failure(&error))?;
-    let config = cluster.masters_config(&quorum, &given).await;
-    Ok((config.map_err(|error| place::failure(&error))?, false))
-}
-
-/// Opens the masters of a quorum that a cluster declares: of the named one, or the only one.
-pub(super) async fn open_declared(
-    cluster: &Cluster,
-    given: &Given,
-    quorum: &crate::api::RedisQuorum,
-) -> Result<Session, Failure> {
-    cluster
-        .session(quorum, given)
-        .await
-        .map_err(|error| place::failure(&error))
+    let quorum = cluster.quorum_or_only(name).await?;
+    Ok((cluster.masters_config(&quorum, &given).await?, false))
 }
 
 /// Opens the masters; bare urls adopt the fingerprint that the masters carry.
@@ -98,9 +79,8 @@ pub(super) async fn open(quorum: &QuorumArgs, agreement: Agreement) -> Result<Se
 }
 
 pub(super) async fn open_as(config: MastersConfig, adopting: Option<Agreement>) -> Result<Session, Failure> {
-    Session::open(config, adopting)
-        .await
-        .map_err(|error| adopt_failure(&error))
+    let session = Session::open(config, adopting).await;
+    session.map_err(|error| adopt_failure(&error))
 }
 
 pub(super) fn adopt_failure(error: &AdoptError) -> Failure {

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 
 use super::{
     Exit, Failure, PlaceArgs,
-    place::{self, ClusterNamed, Place},
+    place::{ClusterNamed, Place},
     session::{self, Output},
 };
 use crate::{
@@ -59,8 +59,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<Exit, Failure> {
         return several(&args).await;
     }
     if let Place::Cluster(cluster, given) = args.place.place(args.all_namespaces).await? {
-        let status = gather_declared(&cluster, &given, &args.wanted()).await;
-        let status = status.map_err(|error| place::failure(&error))?;
+        let status = gather_declared(&cluster, &given, &args.wanted()).await?;
         args.output.write(|| status.text(), &status)?;
         return Ok(status.failed().map_or(Exit::Ok, exit));
     }

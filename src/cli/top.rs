@@ -7,14 +7,12 @@ use std::{
 
 use clap::Args;
 use terminal_size::{Height, Width, terminal_size};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time,
-};
+use tokio::time;
 
 use super::{
     Exit, Failure, PlaceArgs,
     place::ClusterNamed,
+    process::signals,
     session,
     status::{exit_of, of_clusters},
 };
@@ -94,10 +92,10 @@ pub(super) async fn run(args: TopArgs) -> Result<Exit, Failure> {
             Followed::Masters(Box::new(session))
         }
     };
-    let mut ends = Ends::listen()?;
+    let mut signals = signals()?;
     let result = tokio::select! {
         result = follow(&args, &followed) => result,
-        () = ends.next() => Ok(Exit::Ok),
+        _ = signals.next() => Ok(Exit::Ok),
     };
     if let Followed::Masters(session) = followed {
         session.close().await;
@@ -172,30 +170,5 @@ impl Drop for Screen {
     fn drop(&mut self) {
         let mut out = stdout();
         let _ = out.write_all(b"\x1b[?25h\r\n").and_then(|()| out.flush());
-    }
-}
-
-/// The signals that end it.
-struct Ends {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Ends {
-    fn listen() -> Result<Self, Failure> {
-        let on = |kind| {
-            signal(kind).map_err(|e| Failure::new(Exit::Software, format!("listening for signals: {e}")))
-        };
-        Ok(Self {
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }

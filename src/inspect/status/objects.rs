@@ -151,20 +151,13 @@ async fn of_quorum(
     objects: Vec<LeaderLock>,
     registers: bool,
 ) -> (QuorumShown, Vec<DeclaredStatus>) {
-    let quorum = match cluster.quorum(&name).await {
-        Ok(quorum) => quorum,
-        Err(error) => return fallen_back(name, objects, None, &error),
+    let opened = async {
+        let quorum = cluster.quorum(&name).await?;
+        Ok::<_, ClusterError>((plan(&quorum)?, cluster.session(&quorum, given).await?))
     };
-    let opened = match plan(&quorum) {
-        Ok(plan) => cluster
-            .session(&quorum, given)
-            .await
-            .map(|session| (plan, session)),
-        Err(error) => Err(error),
-    };
-    let (plan, session) = match opened {
+    let (plan, session) = match opened.await {
         Ok(opened) => opened,
-        Err(error) => return fallen_back(name, objects, None, &error),
+        Err(error) => return fallen_back(name, objects, &error),
     };
     let (mut declared, mut names, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for object in objects {
@@ -179,19 +172,12 @@ async fn of_quorum(
     let seen = look(&session, &names, registers).await;
     let away = session.away(&name, COMMAND);
     session.close().await;
-    let mut locks: Vec<DeclaredStatus> = match &away {
-        None => {
-            let both = declared.into_iter().zip(seen.locks.clone());
-            both.map(|(object, seen)| DeclaredStatus::of_masters(object, seen))
-                .collect()
-        }
-        Some(_) => {
-            let both = declared.into_iter().zip(names);
-            both.map(|(object, name)| DeclaredStatus::of_status(object, Some(name), None))
-                .collect()
-        }
-    };
-    locks.append(&mut broken);
+    let each = declared.into_iter().zip(names).zip(seen.locks.clone());
+    let locks = each.map(|((object, name), seen)| match &away {
+        None => DeclaredStatus::of_masters(object, seen),
+        Some(_) => DeclaredStatus::of_status(object, Some(name), None),
+    });
+    let locks = locks.chain(broken).collect();
     (shown(name, Some(seen), away), locks)
 }
 
@@ -222,7 +208,6 @@ pub(super) fn cluster_failed(error: &ClusterError) -> Failed {
 fn fallen_back(
     name: String,
     objects: Vec<LeaderLock>,
-    seen: Option<Status>,
     error: &ClusterError,
 ) -> (QuorumShown, Vec<DeclaredStatus>) {
     let failed = cluster_failed(error);
@@ -230,7 +215,7 @@ fn fallen_back(
         source: Source::Statuses,
         trouble: Some(error.to_string()),
         failed: Some(failed),
-        ..shown(name, seen, None)
+        ..shown(name, None, None)
     };
     let locks = objects
         .into_iter()
