@@ -26,7 +26,7 @@ use crate::{
         process::Process,
         quorum::QuorumEnded,
         signals::Signals,
-        state::{InUse, State},
+        state::{InUse, ProcessState},
     },
 };
 use open::Opened;
@@ -67,7 +67,7 @@ pub async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let listener = listen(options.listen).await?;
     let cluster = options.quorum.config.cluster.clone();
-    let state = State::new(
+    let state = ProcessState::new(
         "agent",
         options.identity.clone(),
         cluster.clone(),
@@ -119,11 +119,11 @@ impl Agent {
         };
         let Opened {
             elector,
-            keeper,
+            supervisor,
             stop,
             timings,
         } = opened;
-        let mut keeping = tokio::spawn(keeper.run());
+        let mut keeping = tokio::spawn(supervisor.run());
         let ends = async {
             tokio::select! {
                 end = &mut keeping => ended(end),
@@ -187,6 +187,6 @@ fn ended(end: Result<Result<String, QuorumEnded>, JoinError>) -> Option<ProcessE
     match end {
         Ok(Ok(_)) => None,
         Ok(Err(ended)) => Some(ended.into()),
-        Err(broken) => Some(QuorumEnded::keeper(&broken).into()),
+        Err(broken) => Some(QuorumEnded::supervisor(&broken).into()),
     }
 }

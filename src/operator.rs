@@ -5,13 +5,13 @@
 pub(crate) mod access;
 pub(crate) mod config;
 pub mod error;
-pub(crate) mod fleet;
 pub(crate) mod guarded;
 pub(crate) mod http;
+pub(crate) mod metrics_watcher;
 pub(crate) mod process;
 pub(crate) mod quorum;
+pub(crate) mod quorums;
 pub(crate) mod readiness;
-pub(crate) mod relay;
 pub(crate) mod sibling;
 pub(crate) mod signals;
 pub(crate) mod state;

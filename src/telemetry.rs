@@ -183,11 +183,11 @@ impl Telemetry {
     /// Looks at every lock. To be called about every second: what is not known of a lock between two looks (it was
     /// held and given back, its holder was not seen) counts as the second look has it, so they must be close together,
     /// however rarely somebody scrapes.
-    pub fn look(&self, sources: &[Source<'_>]) {
+    pub fn sample(&self, sources: &[Source<'_>]) {
         if self.lock_series {
             let now = clock::now();
             for source in sources {
-                source.meter.look(source.elector, now);
+                source.meter.sample(source.elector, now);
             }
         }
     }

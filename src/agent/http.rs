@@ -121,7 +121,7 @@ mod tests {
         elector::Elector,
         lease::{ClusterId, HolderIdentity, LockName},
         masters::{Credentials, MasterConfig, Masters, MastersConfig, Tls},
-        operator::state::{InUse, InUseQuorum, Names, State},
+        operator::state::{InUse, InUseQuorum, Names, ProcessState},
     };
 
     fn nowhere() -> MastersConfig {
@@ -156,7 +156,8 @@ mod tests {
     async fn an_elector_that_is_gone_holds_nothing_and_is_told() {
         let (masters, _notices, _tasks) = Masters::open(&nowhere(), None).unwrap();
         let identity = HolderIdentity::parse("a").unwrap();
-        let state = State::new("agent", identity, ClusterId::default(), true, InUse::default()).unwrap();
+        let state =
+            ProcessState::new("agent", identity, ClusterId::default(), true, InUse::default()).unwrap();
         let post = Arc::new(Post::new(state, LockName::parse("l").unwrap(), Duration::ZERO));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -13,7 +13,7 @@ use crate::{
     },
     masters::{AdoptError, Adopted, Agreement, adopt},
     operator::{
-        quorum::{Keeper, Stop},
+        quorum::{QuorumSupervisor, Stop},
         state::{InUse, InUseQuorum, Names},
     },
 };
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What runs then.
 pub(super) struct Opened {
     pub(super) elector: Elector,
-    pub(super) keeper: Keeper,
+    pub(super) supervisor: QuorumSupervisor,
     pub(super) stop: Stop,
     pub(super) timings: Timings,
 }
@@ -41,7 +41,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
     let meter = telemetry.quorum(&options.quorum.name, called.collect());
     let (masters, notices, tasks) = adopted.open_with(Some(meter.clone()))?;
     let (elector, task) = Elector::start(masters.clone(), notices, options.identity.clone(), meter.clone());
-    let (keeper, stop) = Keeper::new(&options.quorum.name, tasks, elector.clone(), task);
+    let (supervisor, stop) = QuorumSupervisor::new(&options.quorum.name, tasks, elector.clone(), task);
     let locks = Names::default();
     let (namespace, name) = named(&options.lock);
     meter.declare(&options.lock, &namespace, &name);
@@ -69,7 +69,7 @@ pub(super) async fn open(options: &Options, post: &Post) -> Result<Opened, Agent
     );
     Ok(Opened {
         elector,
-        keeper,
+        supervisor,
         stop,
         timings,
     })

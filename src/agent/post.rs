@@ -8,7 +8,7 @@ use crate::{
     clock,
     elector::{Elector, Standing},
     lease::{LockName, Moment},
-    operator::state::{InUse, State},
+    operator::state::{InUse, ProcessState},
 };
 
 /// From one to the next, and back from `Yielding`.
@@ -33,14 +33,14 @@ pub(super) enum Yields {
 
 #[derive(Debug)]
 pub(super) struct Post {
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<ProcessState>,
     pub(super) lock: LockName,
     pub(super) stop_grace: Duration,
     phase: watch::Sender<Phase>,
 }
 
 impl Post {
-    pub(super) fn new(state: Arc<State>, lock: LockName, stop_grace: Duration) -> Self {
+    pub(super) fn new(state: Arc<ProcessState>, lock: LockName, stop_grace: Duration) -> Self {
         Self {
             state,
             lock,

@@ -25,13 +25,13 @@ use crate::{
     lease::{ClusterId, HolderIdentity, identity::IdentityError},
     operator::{
         error::{ProcessError, listen},
-        fleet::Fleet,
         guarded::{Details, Reviewer},
         http,
         process::Process,
         quorum::Candidate,
+        quorums::RunningQuorums,
         signals::Signals,
-        state::{InUse, State},
+        state::{InUse, ProcessState},
     },
     targets::PAGE,
 };
@@ -124,7 +124,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
         _ = signals.next() => return Ok(()),
     };
     let identity = options.identity.clone();
-    let state = State::new(
+    let state = ProcessState::new(
         "operator",
         identity,
         cluster.clone(),
@@ -165,7 +165,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
 struct Operator {
     core: Core,
     seen: mpsc::Receiver<Seen>,
-    changes: mpsc::UnboundedReceiver<crate::operator::relay::Change>,
+    changes: mpsc::UnboundedReceiver<crate::operator::metrics_watcher::Change>,
     process: Process,
 }
 
@@ -184,7 +184,7 @@ impl Operator {
             identity: options.identity.clone(),
             cluster: cluster.clone(),
         };
-        let fleet = Fleet::new(candidate, state.telemetry.clone(), Some(changed));
+        let fleet = RunningQuorums::new(candidate, state.telemetry.clone(), Some(changed));
         let pace = Arc::new(Pace::new(options.api_requests_per_second));
         let (events, recording) =
             events::recorder(clients.work.clone(), options.identity.to_string(), pace.clone());

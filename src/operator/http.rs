@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, task::spawn_blocking, time};
 use super::{
     guarded::{Details, guarded},
     sibling,
-    state::State,
+    state::ProcessState,
 };
 use crate::{clock, elector::Standing, lease::Moment};
 
@@ -37,7 +37,11 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves the probes and `/sibling` to every client; `/metrics` and `/locks` where and to whom `details` allows.
-pub(crate) async fn serve(listener: TcpListener, state: Arc<State>, details: Details) -> io::Result<()> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    state: Arc<ProcessState>,
+    details: Details,
+) -> io::Result<()> {
     let private = Router::new()
         .route("/metrics", get(metrics))
         .route("/locks", get(locks));
@@ -52,18 +56,18 @@ pub(crate) async fn serve(listener: TcpListener, state: Arc<State>, details: Det
 }
 
 /// What every process answers that contends and stays.
-pub(crate) fn health() -> Router<Arc<State>> {
+pub(crate) fn health() -> Router<Arc<ProcessState>> {
     probes().route("/metrics", get(metrics))
 }
 
-fn probes() -> Router<Arc<State>> {
+fn probes() -> Router<Arc<ProcessState>> {
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
 }
 
 /// Whether the elector of every quorum answers.
-async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
+async fn livez(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     let in_use = state.in_use.load_full();
     if in_use.stopping {
         return "stopping\n".into_response();
@@ -81,7 +85,7 @@ async fn livez(Shared(state): Shared<Arc<State>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
 }
 
-async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
+async fn readyz(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     let readiness = state.readiness();
     let status = if readiness.ready {
         StatusCode::OK
@@ -91,7 +95,7 @@ async fn readyz(Shared(state): Shared<Arc<State>>) -> Response {
     (status, Json(readiness)).into_response()
 }
 
-async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
+async fn metrics(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     // With 10,000 locks it takes a while, which would be missing on a thread that leases are renewed on.
     let text = spawn_blocking(move || state.scrape()).await;
     let text = text.map_err(|broken| broken.to_string());
@@ -134,7 +138,7 @@ struct Lock {
     lease_transitions: u64,
 }
 
-async fn locks(Shared(state): Shared<Arc<State>>) -> Json<Locks> {
+async fn locks(Shared(state): Shared<Arc<ProcessState>>) -> Json<Locks> {
     let in_use = state.in_use.load_full();
     let mut locks = Vec::new();
     for quorum in &in_use.quorums {
@@ -158,7 +162,7 @@ impl Lock {
     fn new(
         (namespace, name, lock_name): (String, String, String),
         standing: &Standing,
-        state: &State,
+        state: &ProcessState,
         decided: bool,
         quorum: String,
     ) -> Self {

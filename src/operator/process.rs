@@ -7,14 +7,14 @@ use tokio::{
     time::{self, Interval, MissedTickBehavior},
 };
 
-use super::{error::ProcessError, signals::Signals, state::State};
+use super::{error::ProcessError, signals::Signals, state::ProcessState};
 
 /// How often the locks are sampled for changes between two scrapes. This is the error of the time unheld.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Owns the tasks, none of which ends before the process.
 pub(crate) struct Process {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<ProcessState>,
     signals: Signals,
     sample: Interval,
     tasks: JoinSet<io::Result<()>>,
@@ -22,7 +22,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(signals: Signals, state: Arc<State>) -> Self {
+    pub(crate) fn new(signals: Signals, state: Arc<ProcessState>) -> Self {
         let mut sample = time::interval(SAMPLE);
         sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -55,7 +55,7 @@ impl Process {
                     let (id, end) = end.unwrap_or_else(|broken| (broken.id(), Err(io::Error::other(broken))));
                     return Err(ended(self.names.get(&id).copied().unwrap_or("works"), end));
                 }
-                _ = self.sample.tick() => self.state.look(),
+                _ = self.sample.tick() => self.state.sample(),
             }
         }
     }

@@ -12,7 +12,7 @@ use tokio::{sync::watch, task::JoinError, time};
 use super::{
     access::Access,
     config::{Locks, masters_config, terms},
-    relay::{Changes, Relay},
+    metrics_watcher::{Changes, MetricsWatcher},
     state::{InUseQuorum, Names},
 };
 use crate::{
@@ -39,8 +39,8 @@ pub struct QuorumEnded {
 }
 
 impl QuorumEnded {
-    /// The keeper itself ended without its say.
-    pub(crate) fn keeper(broken: &JoinError) -> Self {
+    /// The supervisor itself ended without its say.
+    pub(crate) fn supervisor(broken: &JoinError) -> Self {
         Self {
             of: "a quorum".into(),
             source: Cause::Broken("joins its tasks", broken.to_string()),
@@ -77,12 +77,12 @@ pub(crate) struct RunningQuorum {
     stop: Stop,
 }
 
-/// Tells a keeper to give everything up and end: these locks only to siblings.
+/// Tells a supervisor to give everything up and end: these locks only to siblings.
 pub(crate) type Stop = watch::Sender<Option<HashSet<LockName>>>;
 
 /// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct QuorumSupervisor {
     quorum: String,
     tasks: Tasks,
     elector: Elector,
@@ -91,14 +91,14 @@ pub(crate) struct Keeper {
 }
 
 impl RunningQuorum {
-    /// Starts connecting. `quorum`: the id that was stored outside the masters. The keeper must be run and joined.
+    /// Starts connecting. `quorum`: the id that was stored outside the masters. The supervisor must be run and joined.
     pub(crate) fn open(
         plan: &QuorumPlan,
         candidate: &Candidate,
         (access, quorum): (Access, Option<QuorumId>),
         telemetry: &Arc<Telemetry>,
         changes: Option<Changes>,
-    ) -> Result<(Self, Keeper), ConfigError> {
+    ) -> Result<(Self, QuorumSupervisor), ConfigError> {
         let access = (access.credentials, access.tls);
         let config = MastersConfig {
             quorum,
@@ -108,10 +108,10 @@ impl RunningQuorum {
         let called = masters.map(|master| (master.name.clone(), master.failure_domain.clone()));
         let meter = telemetry.quorum(&plan.name, called.collect());
         let (masters, notices, tasks) = Masters::open(&config, Some(meter.clone()))?;
-        let relay = Relay::new(&plan.name, meter.clone(), changes);
+        let watcher = MetricsWatcher::new(&plan.name, meter.clone(), changes);
         let holder = candidate.identity.clone();
-        let (elector, task) = Elector::start(masters.clone(), notices, holder, Arc::new(relay));
-        let (keeper, stop) = Keeper::new(&plan.name, tasks, elector.clone(), task);
+        let (elector, task) = Elector::start(masters.clone(), notices, holder, Arc::new(watcher));
+        let (supervisor, stop) = QuorumSupervisor::new(&plan.name, tasks, elector.clone(), task);
         let running = Self {
             plan: plan.clone(),
             masters,
@@ -121,7 +121,7 @@ impl RunningQuorum {
             names: Names::default(),
             stop,
         };
-        Ok((running, keeper))
+        Ok((running, supervisor))
     }
 
     /// Takes what can change without opening the quorum anew, which would give every lock up.
@@ -214,23 +214,23 @@ impl RunningQuorum {
         }
     }
 
-    /// Tells the keeper to give everything up and end; these locks only to siblings.
+    /// Tells the supervisor to give everything up and end; these locks only to siblings.
     pub(crate) fn stop(&self, reserve: HashSet<LockName>) {
         self.stop.send_replace(Some(reserve));
     }
 }
 
-impl Keeper {
+impl QuorumSupervisor {
     pub(crate) fn new(quorum: &str, tasks: Tasks, elector: Elector, task: ElectorTask) -> (Self, Stop) {
         let (stop, told) = watch::channel(None);
-        let keeper = Self {
+        let supervisor = Self {
             quorum: quorum.to_owned(),
             tasks,
             elector,
             task,
             stop: told,
         };
-        (keeper, stop)
+        (supervisor, stop)
     }
 
     /// Returns the name of the quorum.

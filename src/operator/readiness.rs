@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::state::{Gate, InUse, InUseQuorum, Seen};
+use super::state::{InUse, InUseQuorum, ReadinessHistory, ReadinessRule};
 use crate::masters::MasterStatus;
 
 #[derive(Debug, Serialize)]
@@ -45,7 +45,7 @@ struct Missing {
 }
 
 impl Readiness {
-    pub(crate) fn of(in_use: &InUse, seen: &Seen) -> Self {
+    pub(crate) fn of(in_use: &InUse, seen: &ReadinessHistory) -> Self {
         let mut quorums: Vec<QuorumReadiness> = in_use.quorums.iter().map(QuorumReadiness::of).collect();
         quorums.extend(in_use.opening.iter().map(|name| QuorumReadiness::opening(name)));
         let waiting: Vec<String> = quorums
@@ -55,16 +55,16 @@ impl Readiness {
             .collect();
         let nothing_usable = quorums.is_empty() && !in_use.problems.is_empty();
         // Of the quorums without a majority so far, whether or not they are open.
-        let unseen: Vec<String> = match &in_use.gate {
-            Gate::Once(needed) if !seen.ready => {
+        let unseen: Vec<String> = match &in_use.readiness_rule {
+            ReadinessRule::Once(needed) if !seen.ready => {
                 let unseen = needed.difference(&seen.majorities);
                 unseen.cloned().collect()
             }
-            Gate::Once(_) | Gate::Now => Vec::new(),
+            ReadinessRule::Once(_) | ReadinessRule::Now => Vec::new(),
         };
-        let waits = match in_use.gate {
-            Gate::Once(_) => !unseen.is_empty(),
-            Gate::Now => !waiting.is_empty() || nothing_usable,
+        let waits = match in_use.readiness_rule {
+            ReadinessRule::Once(_) => !unseen.is_empty(),
+            ReadinessRule::Now => !waiting.is_empty() || nothing_usable,
         };
         let message = if in_use.stopping {
             "stopping".to_owned()
@@ -207,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    fn seen(majorities: &[&str], ready: bool) -> Seen {
-        Seen {
+    fn seen(majorities: &[&str], ready: bool) -> ReadinessHistory {
+        ReadinessHistory {
             majorities: majorities.iter().map(|name| (*name).to_owned()).collect(),
             ready,
         }
@@ -216,7 +216,7 @@ mod tests {
 
     fn needing(names: &[&str]) -> InUse {
         InUse {
-            gate: Gate::Once(names.iter().map(|name| (*name).to_owned()).collect()),
+            readiness_rule: ReadinessRule::Once(names.iter().map(|name| (*name).to_owned()).collect()),
             problems: vec!["RedisQuorum b: SecretNotFound: ...".into()],
             ..InUse::default()
         }
@@ -224,8 +224,11 @@ mod tests {
 
     #[test]
     fn first_readiness_needs_a_majority_of_every_needed_quorum() {
-        let of = |needed: &[&str], seen: &Seen| Readiness::of(&needing(needed), seen);
-        assert!(of(&[], &Seen::default()).ready, "nothing is declared yet");
+        let of = |needed: &[&str], seen: &ReadinessHistory| Readiness::of(&needing(needed), seen);
+        assert!(
+            of(&[], &ReadinessHistory::default()).ready,
+            "nothing is declared yet"
+        );
         let waits = of(&["a", "b"], &seen(&["a"], false));
         assert!(!waits.ready);
         assert!(waits.message.contains("of: b (") && waits.message.contains("SecretNotFound"));
@@ -238,6 +241,6 @@ mod tests {
     fn readiness_waits_for_the_caches_first() {
         let awaiting = InUse::awaiting_caches();
         assert!(!Readiness::of(&awaiting, &seen(&[], true)).ready);
-        assert_eq!(awaiting.gate, Gate::Once(BTreeSet::new()));
+        assert_eq!(awaiting.readiness_rule, ReadinessRule::Once(BTreeSet::new()));
     }
 }

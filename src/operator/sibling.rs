@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{
     http::ANSWER,
-    state::{InUseQuorum, State},
+    state::{InUseQuorum, ProcessState},
 };
 use crate::{
     clock,
@@ -92,7 +92,10 @@ pub(crate) struct LeaseAnswer {
 }
 
 /// Answers a sibling. A replica of another cluster, which has the address by mistake, is refused.
-pub(crate) async fn answer(Shared(state): Shared<Arc<State>>, Json(question): Json<Question>) -> Response {
+pub(crate) async fn answer(
+    Shared(state): Shared<Arc<ProcessState>>,
+    Json(question): Json<Question>,
+) -> Response {
     if question.cluster != state.cluster.uid() {
         return (StatusCode::FORBIDDEN, "another cluster's replica\n").into_response();
     }

@@ -17,15 +17,15 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ProcessState {
     pub(crate) identity: HolderIdentity,
     pub(crate) cluster: ClusterId,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) in_use: ArcSwap<InUse>,
-    seen: Mutex<Seen>,
+    history: Mutex<ReadinessHistory>,
 }
 
-impl State {
+impl ProcessState {
     /// `component` is the command.
     pub(crate) fn new(
         component: &'static str,
@@ -44,7 +44,7 @@ impl State {
             cluster,
             telemetry: Telemetry::new(origin, lock_metrics).map_err(ProcessError::Metrics)?,
             in_use: ArcSwap::from_pointee(in_use),
-            seen: Mutex::default(),
+            history: Mutex::default(),
         }))
     }
 
@@ -54,34 +54,36 @@ impl State {
         self.telemetry.scrape(&sources, &in_use.unreadable)
     }
 
-    /// To be called about every second, see [`Telemetry::look`].
-    pub(crate) fn look(&self) {
+    /// To be called about every second, see [`Telemetry::sample`].
+    pub(crate) fn sample(&self) {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
-        self.telemetry.look(&sources);
+        self.telemetry.sample(&sources);
         self.readiness();
     }
 
-    /// It could take part at the last look, or at one before.
+    /// It could take part at the last sample, or at one before.
     pub(crate) fn was_ready(&self) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).ready
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).ready
     }
 
     /// Whether this process can take part.
     pub(crate) fn readiness(&self) -> Readiness {
         let in_use = self.in_use.load_full();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         let voting = in_use.quorums.iter().filter(|quorum| quorum.has_majority());
-        seen.majorities.extend(voting.map(|quorum| quorum.name.clone()));
-        let readiness = Readiness::of(&in_use, &seen);
-        seen.ready |= readiness.ready;
+        history
+            .majorities
+            .extend(voting.map(|quorum| quorum.name.clone()));
+        let readiness = Readiness::of(&in_use, &history);
+        history.ready |= readiness.ready;
         readiness
     }
 }
 
 /// What readiness asks for beside the caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum ReadinessRule {
     /// A majority of the masters of every quorum, now.
     #[default]
     Now,
@@ -92,7 +94,7 @@ pub(crate) enum Gate {
 
 /// The quorums that had a majority at some time, and whether the process was ready.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ReadinessHistory {
     pub(crate) majorities: BTreeSet<String>,
     pub(crate) ready: bool,
 }
@@ -105,7 +107,7 @@ pub(crate) struct InUse {
     pub(crate) problems: Vec<String>,
     /// Objects that this version cannot read.
     pub(crate) unreadable: Vec<Unreadable>,
-    pub(crate) gate: Gate,
+    pub(crate) readiness_rule: ReadinessRule,
     /// Kinds of objects of which the first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
@@ -130,7 +132,7 @@ impl InUse {
     /// Of an operator that has just started in a cluster.
     pub(crate) fn awaiting_caches() -> Self {
         Self {
-            gate: Gate::Once(BTreeSet::new()),
+            readiness_rule: ReadinessRule::Once(BTreeSet::new()),
             awaited: vec!["LeaderLock", "RedisQuorum"],
             ..Self::default()
         }

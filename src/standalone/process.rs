@@ -17,7 +17,7 @@ use crate::{
         process::{Process, ended},
         quorum::Candidate,
         signals::Signals,
-        state::{InUse, State},
+        state::{InUse, ProcessState},
     },
 };
 
@@ -69,7 +69,7 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let listener = listen(options.listen).await?;
     let (identity, cluster) = (options.identity.clone(), options.cluster.clone());
-    let state = State::new(
+    let state = ProcessState::new(
         "operator",
         identity,
         cluster,

@@ -1,7 +1,7 @@
 //! Makes run what should run.
 //!
 //! A quorum whose plan changed in more than the command time-out is opened anew: closed first, so that this process
-//! gives its locks back before it contends for them again, and opened when its keeper has ended.
+//! gives its locks back before it contends for them again, and opened when its supervisor has ended.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,9 +19,9 @@ use crate::{
     operator::{
         access::Access,
         config::Locks,
-        fleet::Fleet,
         quorum::{Candidate, QuorumEnded, RunningQuorum},
-        state::{InUse, State},
+        quorums::RunningQuorums,
+        state::{InUse, ProcessState},
     },
 };
 
@@ -29,20 +29,20 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Reconciler {
     access: Access,
-    state: Arc<State>,
+    state: Arc<ProcessState>,
     desired: Desired,
     findings: BTreeSet<Finding>,
     report: Report,
-    fleet: Fleet,
+    quorums: RunningQuorums,
     /// Locks whose targets were reported as not switched.
     with_targets: BTreeSet<String>,
 }
 
 impl Reconciler {
-    pub(super) fn new(candidate: Candidate, access: Access, state: Arc<State>) -> Self {
+    pub(super) fn new(candidate: Candidate, access: Access, state: Arc<ProcessState>) -> Self {
         Self {
             access,
-            fleet: Fleet::new(candidate, state.telemetry.clone(), None),
+            quorums: RunningQuorums::new(candidate, state.telemetry.clone(), None),
             state,
             desired: Desired::default(),
             findings: BTreeSet::new(),
@@ -76,7 +76,7 @@ impl Reconciler {
 
     /// Waits for the end of a quorum: one that was closed, or the error of one that must not have ended. Cancel safe.
     pub(super) async fn quorum_ended(&mut self) -> Result<(), QuorumEnded> {
-        let name = self.fleet.ended().await?;
+        let name = self.quorums.ended().await?;
         if !self.desired.quorums.contains_key(&name) {
             self.state.telemetry.forget_quorum(&name);
         }
@@ -91,7 +91,7 @@ impl Reconciler {
             ..self.in_use()
         };
         self.state.in_use.store(Arc::new(state));
-        self.fleet.stop(HashMap::new()).await;
+        self.quorums.stop(HashMap::new()).await;
     }
 
     fn reconcile(&mut self) {
@@ -99,7 +99,7 @@ impl Reconciler {
         let desired = std::mem::take(&mut self.desired);
         let mut findings = self.findings.clone();
         let stale: Vec<(String, &str)> = self
-            .fleet
+            .quorums
             .iter()
             .filter_map(|(name, running)| {
                 let why = stale(running, desired.quorums.get(name))?;
@@ -107,14 +107,14 @@ impl Reconciler {
             })
             .collect();
         for (name, why) in stale {
-            self.fleet.close(&name, why);
+            self.quorums.close(&name, why);
         }
         for (name, (plan, locks)) in &desired.quorums {
-            if self.fleet.get(name).is_none() && !self.fleet.is_closing(name) {
+            if self.quorums.get(name).is_none() && !self.quorums.is_closing(name) {
                 self.open(plan, &mut findings);
             }
-            let cluster = self.fleet.candidate.cluster.clone();
-            if let Some(quorum) = self.fleet.get_mut(name) {
+            let cluster = self.quorums.candidate.cluster.clone();
+            if let Some(quorum) = self.quorums.get_mut(name) {
                 quorum.adjust(plan);
                 quorum.set_locks(locks, &cluster);
             }
@@ -131,7 +131,7 @@ impl Reconciler {
     fn open(&mut self, plan: &QuorumPlan, findings: &mut BTreeSet<Finding>) {
         let object = format!("RedisQuorum {}", plan.name);
         let found = lacks(plan, &self.access).or_else(|| {
-            let error = self.fleet.open(plan, self.access.clone(), None).err()?;
+            let error = self.quorums.open(plan, self.access.clone(), None).err()?;
             Some(("spec", error.to_string()))
         });
         if let Some((field, reason)) = found {
@@ -160,9 +160,9 @@ impl Reconciler {
 
     fn in_use(&self) -> InUse {
         let waiting = self.desired.quorums.keys();
-        let opening = waiting.filter(|name| self.fleet.is_closing(name));
+        let opening = waiting.filter(|name| self.quorums.is_closing(name));
         InUse {
-            quorums: self.fleet.in_use(),
+            quorums: self.quorums.in_use(),
             opening: opening.cloned().collect(),
             problems: self.report.texts(),
             ..InUse::default()

@@ -78,7 +78,7 @@ impl LockCounts {
     }
 
     /// Counts up to `now`: for how long nobody held it, as it stands.
-    pub(super) fn look(&self, standing: &Standing, now: Moment) -> Duration {
+    pub(super) fn sample(&self, standing: &Standing, now: Moment) -> Duration {
         let other_until = standing.holder.as_ref().map(|holder| holder.ends);
         if standing.authority_at(now).is_some() || other_until.is_some_and(|until| until > now) {
             self.held_at(now)
@@ -106,7 +106,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn new(counts: Arc<LockCounts>, standing: Standing, now: Moment) -> Self {
-        let unheld = counts.look(&standing, now);
+        let unheld = counts.sample(&standing, now);
         Self {
             held: standing.authority_at(now),
             counts,

@@ -54,11 +54,11 @@ impl QuorumMeter {
     }
 
     /// Counts each lock up to `now`, as it stands.
-    pub(super) fn look(&self, elector: &Elector, now: Moment) {
+    pub(super) fn sample(&self, elector: &Elector, now: Moment) {
         let locks = self.locks.read().unwrap_or_else(PoisonError::into_inner);
         elector.each(|lock, standing| {
             if let Some(counts) = locks.get(lock) {
-                counts.look(standing, now);
+                counts.sample(standing, now);
             }
         });
     }

@@ -24,7 +24,7 @@ use crate::{
     },
     elector::Standing,
     lease::{FencingToken, Moment},
-    operator::relay::Change,
+    operator::metrics_watcher::Change,
 };
 
 impl Core {

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use super::{
     access::Access,
+    metrics_watcher::Changes,
     quorum::{Candidate, QuorumEnded, RunningQuorum},
-    relay::Changes,
     state::InUseQuorum,
 };
 use crate::{
@@ -22,16 +22,16 @@ use crate::{
 
 /// Owns and joins what runs behind every quorum.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct RunningQuorums {
     pub(crate) candidate: Candidate,
     telemetry: Arc<Telemetry>,
     changes: Option<Changes>,
     running: BTreeMap<String, RunningQuorum>,
     closing: BTreeSet<String>,
-    keepers: JoinSet<Result<String, QuorumEnded>>,
+    supervisors: JoinSet<Result<String, QuorumEnded>>,
 }
 
-impl Fleet {
+impl RunningQuorums {
     /// `changes` hears of every lock whose holder changed.
     pub(crate) fn new(candidate: Candidate, telemetry: Arc<Telemetry>, changes: Option<Changes>) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Fleet {
             changes,
             running: BTreeMap::new(),
             closing: BTreeSet::new(),
-            keepers: JoinSet::new(),
+            supervisors: JoinSet::new(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Fleet {
         access: Access,
         quorum: Option<QuorumId>,
     ) -> Result<(), ConfigError> {
-        let (quorum, keeper) = RunningQuorum::open(
+        let (quorum, supervisor) = RunningQuorum::open(
             plan,
             &self.candidate,
             (access, quorum),
@@ -83,7 +83,7 @@ impl Fleet {
             longest_lease_s = plan.longest_lease.as_secs_f64(),
             "quorum opened"
         );
-        self.keepers.spawn(keeper.run());
+        self.supervisors.spawn(supervisor.run());
         self.running.insert(plan.name.clone(), quorum);
         Ok(())
     }
@@ -100,13 +100,13 @@ impl Fleet {
     /// Waits for the end of a quorum: the name of one that was closed, or the error of one that must not have ended.
     /// Cancel safe.
     pub(crate) async fn ended(&mut self) -> Result<String, QuorumEnded> {
-        match self.keepers.join_next().await {
+        match self.supervisors.join_next().await {
             Some(Ok(ended)) => {
                 let name = ended?;
                 self.closing.remove(&name);
                 Ok(name)
             }
-            Some(Err(broken)) => Err(QuorumEnded::keeper(&broken)),
+            Some(Err(broken)) => Err(QuorumEnded::supervisor(&broken)),
             None => std::future::pending().await,
         }
     }
@@ -116,7 +116,7 @@ impl Fleet {
         for (name, quorum) in &self.running {
             quorum.stop(reserve.remove(name).unwrap_or_default());
         }
-        while let Some(end) = self.keepers.join_next().await {
+        while let Some(end) = self.supervisors.join_next().await {
             match end {
                 Ok(Ok(_)) => {}
                 Ok(Err(ended)) => tracing::error!(error = %ended, "a quorum could not be closed"),

@@ -23,13 +23,13 @@ pub(crate) struct Change {
 pub(crate) type Changes = mpsc::UnboundedSender<Change>;
 
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub(crate) struct MetricsWatcher {
     quorum: Arc<str>,
     meter: Arc<QuorumMeter>,
     changes: Option<Changes>,
 }
 
-impl Relay {
+impl MetricsWatcher {
     pub(crate) fn new(quorum: &str, meter: Arc<QuorumMeter>, changes: Option<Changes>) -> Self {
         Self {
             quorum: quorum.into(),
@@ -50,7 +50,7 @@ impl Relay {
     }
 }
 
-impl Watcher for Relay {
+impl Watcher for MetricsWatcher {
     fn acquire_ended(&self, lock: &LockName, result: AcquireResult, took: Duration) {
         self.meter.acquire_ended(lock, result, took);
     }
