@@ -22,7 +22,7 @@ use crate::{
         Session,
         cluster::Given,
         status::{self, Wanted},
-        top::{Look, Top, frame},
+        top::{Poll, Top, frame},
     },
     lease::LockName,
     masters::Agreement,
@@ -111,9 +111,9 @@ async fn follow(args: &TopArgs, followed: &Followed) -> Result<Exit, Failure> {
     next.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     loop {
         next.tick().await;
-        let (look, exit) = followed.look(&args.locks).await;
+        let (poll, exit) = followed.poll(&args.locks).await;
         let now = clock::unix_time();
-        top.take(look, now);
+        top.take(poll, now);
         let text = match &screen {
             Some(_) => Screen::frame(&top.text(now)),
             None => top.text(now) + "\n",
@@ -135,16 +135,16 @@ async fn follow(args: &TopArgs, followed: &Followed) -> Result<Exit, Failure> {
 }
 
 impl Followed {
-    async fn look(&self, locks: &[LockName]) -> (Look, Exit) {
+    async fn poll(&self, locks: &[LockName]) -> (Poll, Exit) {
         match self {
             Self::Masters(session) => {
                 let status = status::gather(session, locks, false).await;
                 let exit = session::exit(status.reach);
-                (Look::of_masters(&status), exit)
+                (Poll::of_masters(&status), exit)
             }
             Self::Clusters(asked) => {
                 let status = of_clusters(&asked.clusters, &asked.given, &asked.wanted).await;
-                (Look::of_clusters(&status), exit_of(status.extent()))
+                (Poll::of_clusters(&status), exit_of(status.extent()))
             }
         }
     }

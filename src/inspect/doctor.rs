@@ -14,7 +14,7 @@ pub use objects::{ObjectReport, examine_objects};
 pub use report::Detail;
 pub use turns::Turns;
 
-use self::checks::Seen;
+use self::checks::MasterEvidence;
 use super::{Reach, Session};
 use crate::{
     clock,
@@ -31,7 +31,7 @@ const ROUND_TRIPS: usize = 9;
 /// What was found at one master.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Patient {
+pub struct MasterDiagnosis {
     pub name: String,
     pub url: String,
     pub checks: Vec<Check>,
@@ -48,7 +48,7 @@ pub struct Diagnosis {
     pub fingerprint_stored: bool,
     pub majority: usize,
     pub voting: usize,
-    pub masters: Vec<Patient>,
+    pub masters: Vec<MasterDiagnosis>,
     /// The RedisQuorum and its LeaderLocks, where a cluster declares them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectReport>,
@@ -94,41 +94,41 @@ pub async fn examine(session: &Session, lease_duration: Duration) -> Result<Diag
     };
     let timings = Timings::resolve(given, Duration::ZERO, None, longest)?;
     let round_trips = masters.round_trips(ROUND_TRIPS).await;
-    let trials = masters.try_scripts().await;
+    let preflights = masters.try_scripts().await;
     let seen = masters.status();
     let now = clock::unix_time();
-    let patients = seen
+    let diagnosed = seen
         .iter()
         .zip(&round_trips)
-        .zip(&trials)
-        .map(|((status, took), trial)| {
-            let seen = Seen {
+        .zip(&preflights)
+        .map(|((status, took), preflight)| {
+            let seen = MasterEvidence {
                 status,
                 round_trips: took,
-                trial: trial.as_ref(),
+                preflight: preflight.as_ref(),
                 seal_wait: masters.fingerprint().seal_wait(),
                 unix_now: now,
                 lease_duration,
                 command_timeout: timings.command_timeout(None),
             };
-            Patient {
+            MasterDiagnosis {
                 name: status.name.clone(),
                 url: status.url.clone(),
                 checks: checks::of(&seen),
             }
         });
-    let patients: Vec<Patient> = patients.collect();
+    let diagnosed: Vec<MasterDiagnosis> = diagnosed.collect();
     let majority = masters.size().majority();
-    let bad = |patient: &Patient| patient.checks.iter().any(Check::is_bad);
+    let bad = |diagnosed: &MasterDiagnosis| diagnosed.checks.iter().any(Check::is_bad);
     Ok(Diagnosis {
-        healthy: !patients.iter().any(bad),
+        healthy: !diagnosed.iter().any(bad),
         fingerprint: masters.fingerprint().to_string(),
         quorum_id: masters.quorum_id().map(|id| id.to_string()),
         fingerprint_stored: session.adopted.stored,
         majority,
         voting: seen.iter().filter(|status| status.votes()).count(),
         reach: Reach::of(&seen, majority, MasterStatus::votes),
-        masters: patients,
+        masters: diagnosed,
         objects: Vec::new(),
         turns: None,
         away: None,

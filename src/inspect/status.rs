@@ -53,18 +53,18 @@ pub struct Status {
 /// Gathers it; all locks when none is named.
 pub async fn gather(session: &Session, locks: &[LockName], registers: bool) -> Status {
     if !locks.is_empty() {
-        return look(session, locks, registers).await;
+        return poll(session, locks, registers).await;
     }
     let (names, complete) = all_names(session).await;
     Status {
         complete,
         every_account: false,
-        ..look(session, &names, registers).await
+        ..poll(session, &names, registers).await
     }
 }
 
 /// Of these locks and no others.
-async fn look(session: &Session, names: &[LockName], registers: bool) -> Status {
+async fn poll(session: &Session, names: &[LockName], registers: bool) -> Status {
     let masters = &session.masters;
     let majority = masters.size().majority();
     let accounts = masters.accounts(names).await;

@@ -28,7 +28,7 @@ pub struct Standing {
 
 /// One look at all locks.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct Poll {
     /// The table.
     pub text: String,
     /// By the names under which the table shows them.
@@ -70,7 +70,7 @@ impl Standing {
     }
 }
 
-impl Look {
+impl Poll {
     #[must_use]
     pub fn of_masters(status: &Status) -> Self {
         let locks = status.locks.iter();
@@ -105,16 +105,16 @@ impl Look {
 
 impl Top {
     /// Takes a look. `unix_now`: when it was taken.
-    pub fn take(&mut self, look: Look, unix_now: Duration) {
+    pub fn take(&mut self, poll: Poll, unix_now: Duration) {
         let first = self.last.is_empty() && self.table.is_empty();
         let mut now: BTreeMap<String, Option<Standing>> = BTreeMap::new();
         for lock in self.last.keys() {
             // Not shown: nobody is known to hold it, or nothing is known.
-            let standing = (!look.complete).then(Standing::unknown);
+            let standing = (!poll.complete).then(Standing::unknown);
             now.insert(lock.clone(), standing);
         }
         now.extend(
-            look.locks
+            poll.locks
                 .into_iter()
                 .map(|(lock, standing)| (lock, Some(standing))),
         );
@@ -130,7 +130,7 @@ impl Top {
         }
         self.changes.truncate(REMEMBERED);
         self.last = now;
-        self.table = look.text;
+        self.table = poll.text;
     }
 
     /// The table as it stands, and the changes since the start.
@@ -201,8 +201,8 @@ mod tests {
         }
     }
 
-    fn look(locks: &[(&str, Standing)]) -> Look {
-        Look {
+    fn poll(locks: &[(&str, Standing)]) -> Poll {
+        Poll {
             text: "TABLE\n".into(),
             locks: locks
                 .iter()
@@ -219,16 +219,16 @@ mod tests {
     #[test]
     fn the_timeline_has_who_held_when_and_nothing_of_renewals() {
         let mut top = Top::default();
-        top.take(look(&[("a", held("x", 1)), ("b", free())]), at(0));
+        top.take(poll(&[("a", held("x", 1)), ("b", free())]), at(0));
         assert!(
             top.text(at(0)).contains("no change was seen"),
             "{}",
             top.text(at(0))
         );
-        top.take(look(&[("a", held("x", 1)), ("b", free())]), at(1));
-        top.take(look(&[("a", free()), ("b", held("z", 7))]), at(2));
+        top.take(poll(&[("a", held("x", 1)), ("b", free())]), at(1));
+        top.take(poll(&[("a", free()), ("b", held("z", 7))]), at(2));
         top.take(
-            look(&[("a", held("y of cluster us-1", 2)), ("b", held("z", 7))]),
+            poll(&[("a", held("y of cluster us-1", 2)), ("b", held("z", 7))]),
             at(3),
         );
         assert_eq!(
@@ -243,18 +243,18 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_unknown_and_never_free() {
         let mut top = Top::default();
-        top.take(look(&[("a", held("x", 1))]), at(0));
+        top.take(poll(&[("a", held("x", 1))]), at(0));
         for seconds in [1, 2] {
             // No majority of the masters answers.
-            top.take(Look::default(), at(seconds));
+            top.take(Poll::default(), at(seconds));
         }
-        top.take(look(&[("a", held("x", 1))]), at(3));
+        top.take(poll(&[("a", held("x", 1))]), at(3));
         let text = top.text(at(3));
         assert_eq!(text.matches("  a  unknown\n").count(), 1, "{text}");
         assert!(text.contains("00:00:03Z  a  held by x, token 1"), "{text}");
         assert!(!text.contains("free") && !text.contains("not there"), "{text}");
-        top.take(look(&[]), at(4));
-        top.take(look(&[]), at(5));
+        top.take(poll(&[]), at(4));
+        top.take(poll(&[]), at(5));
         assert_eq!(top.text(at(5)).matches("  a  not there\n").count(), 1);
     }
 

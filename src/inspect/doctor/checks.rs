@@ -61,18 +61,18 @@ impl Check {
     }
 }
 
-pub(super) struct Seen<'a> {
+pub(super) struct MasterEvidence<'a> {
     pub(super) status: &'a MasterStatus,
     /// `None` for each request without an answer.
     pub(super) round_trips: &'a [Option<Duration>],
-    pub(super) trial: Result<&'a (), &'a TrialError>,
+    pub(super) preflight: Result<&'a (), &'a TrialError>,
     pub(super) seal_wait: Duration,
     pub(super) unix_now: Duration,
     pub(super) lease_duration: Duration,
     pub(super) command_timeout: Duration,
 }
 
-impl Seen<'_> {
+impl MasterEvidence<'_> {
     /// A poll that timed out is one slow sample. The requests of the doctor decide whether the master answers.
     fn answers(&self) -> bool {
         let status = self.status;
@@ -83,7 +83,7 @@ impl Seen<'_> {
     }
 }
 
-pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
+pub(super) fn of(seen: &MasterEvidence<'_>) -> Vec<Check> {
     let facts = seen.status.facts.as_ref().filter(|_| seen.answers());
     let mut checks = reached(seen);
     let Some(facts) = facts else {
@@ -93,7 +93,7 @@ pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
         version(facts, seen.status),
         role(facts),
         single(seen.status),
-        trial(facts, seen.trial),
+        preflight(facts, seen.preflight),
         eviction(facts),
         sealed(facts, seen),
         persistence(facts),
@@ -103,7 +103,7 @@ pub(super) fn of(seen: &Seen<'_>) -> Vec<Check> {
     checks
 }
 
-fn reached(seen: &Seen<'_>) -> Vec<Check> {
+fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
     let connected = || Check::good("reachable", "connected");
     if seen.answers() {
         return vec![
@@ -118,8 +118,8 @@ fn reached(seen: &Seen<'_>) -> Vec<Check> {
             Check::but(
                 "authenticated",
                 Level::Bad,
-                // The trial's own first look failed in the same way, and says at which command.
-                seen.trial
+                // The preflight's own first look failed in the same way, and says at which command.
+                seen.preflight
                     .err()
                     .map_or_else(|| trouble.to_string(), ToString::to_string),
                 "the user lacks permissions: give it the line of docs/redis-acl.md",
@@ -190,8 +190,8 @@ fn single(status: &MasterStatus) -> Check {
     }
 }
 
-fn trial(facts: &Facts, trial: Result<&(), &TrialError>) -> Check {
-    match trial {
+fn preflight(facts: &Facts, preflight: Result<&(), &TrialError>) -> Check {
+    match preflight {
         Ok(()) => Check::good(
             "scripts",
             "every script ran on keys of its own, which are deleted",
@@ -235,7 +235,7 @@ fn eviction(facts: &Facts) -> Check {
     Check::good("eviction", "noeviction")
 }
 
-fn sealed(facts: &Facts, seen: &Seen<'_>) -> Check {
+fn sealed(facts: &Facts, seen: &MasterEvidence<'_>) -> Check {
     match &seen.status.ineligible {
         Some(unfit @ Ineligible::OtherFingerprint { .. }) => {
             let hint = "give the names and the longest lease of the quorum that it belongs to, or another --key-prefix";
@@ -369,10 +369,10 @@ mod tests {
             no_vote: None,
         };
         let round_trips: Vec<_> = (0..9).map(|n| (n < answered).then_some(Duration::ZERO)).collect();
-        let seen = Seen {
+        let seen = MasterEvidence {
             status: &status,
             round_trips: &round_trips,
-            trial: Ok(&()),
+            preflight: Ok(&()),
             seal_wait: Duration::ZERO,
             unix_now: Duration::ZERO,
             lease_duration: Duration::from_secs(15),

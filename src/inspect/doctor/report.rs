@@ -59,10 +59,10 @@ impl Diagnosis {
     }
 
     fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
-        let masters = self.masters.iter().map(|patient| Subject {
-            name: patient.name.clone(),
-            url: Some(&patient.url),
-            checks: &patient.checks,
+        let masters = self.masters.iter().map(|master| Subject {
+            name: master.name.clone(),
+            url: Some(&master.url),
+            checks: &master.checks,
         });
         let objects = self.objects.iter().map(|object| Subject {
             name: format!("{} {}", object.kind, object.name),
@@ -164,10 +164,10 @@ fn line(text: &mut String, check: &Check) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::doctor::{ObjectReport, Patient};
+    use crate::inspect::doctor::{MasterDiagnosis, ObjectReport};
 
-    fn patient(name: &str, checks: Vec<Check>) -> Patient {
-        Patient {
+    fn master(name: &str, checks: Vec<Check>) -> MasterDiagnosis {
+        MasterDiagnosis {
             name: name.into(),
             url: format!("redis://{name}:6379"),
             checks,
@@ -192,9 +192,9 @@ mod tests {
             majority: 2,
             voting: 2,
             masters: vec![
-                patient("m0", vec![sealed()]),
-                patient("m1", vec![sealed(), warning]),
-                patient("m2", vec![bad]),
+                master("m0", vec![sealed()]),
+                master("m1", vec![sealed(), warning]),
+                master("m2", vec![bad]),
             ],
             objects: vec![ObjectReport {
                 kind: "RedisQuorum",

@@ -46,7 +46,7 @@ pub(super) async fn follow(
     name: &str,
     plan: &Plan,
 ) -> Result<HandedOver, HandOverError> {
-    let (mut seen, mut masters) = (Seen::default(), pin!(by_masters(plan)));
+    let (mut seen, mut masters) = (HandOverProgress::default(), pin!(by_masters(plan)));
     let id = {
         let mut write = pin!(request::write(locks, name, plan));
         loop {
@@ -95,7 +95,7 @@ const fn unfinished(answer: &HandOverAnswer) -> Ending {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct HandOverProgress {
     answer: Option<HandOverAnswer>,
     next: Option<Next>,
     /// Nobody answered, and nobody will.
@@ -104,7 +104,7 @@ struct Seen {
     stopping: bool,
 }
 
-impl Seen {
+impl HandOverProgress {
     async fn watch(
         &mut self,
         locks: &Api<LeaderLock>,
@@ -250,7 +250,7 @@ fn by_status(object: &LeaderLock, token: u64) -> Option<Next> {
     })
 }
 
-fn told(plan: &Plan, ending: Ending, seen: Seen) -> HandedOver {
+fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
     let next = seen.next;
     let holder = next.as_ref().map_or_else(String::new, |next| {
         format!(

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use serde::Serialize;
 
-use super::{DeclaredStatus, MasterReport, Source, Status, look};
+use super::{DeclaredStatus, MasterReport, Source, Status, poll};
 use crate::{
     api::LeaderLock,
     inspect::{
@@ -169,7 +169,7 @@ async fn of_quorum(
             Err(error) => broken.push(DeclaredStatus::of_status(object, None, Some(error.to_string()))),
         }
     }
-    let seen = look(&session, &names, registers).await;
+    let seen = poll(&session, &names, registers).await;
     let away = session.away(&name, COMMAND);
     session.close().await;
     let each = declared.into_iter().zip(names).zip(seen.locks.clone());
