@@ -1,7 +1,7 @@
 //! `redlock run`: a command that runs only while a lock is held.
 //!
 //! Three processes of this program: the wrapper contends for the lock, renews the lease and follows the command; the
-//! stage becomes the command; the guardian kills the command's process group when the lease is about to end, and when the
+//! launcher becomes the command; the guardian kills the command's process group when the lease is about to end, and when the
 //! wrapper is gone. Nothing that the wrapper may suffer, a freeze or SIGKILL, leaves the command running beyond the lease.
 //!
 //! Refuses to begin what it cannot stop in time, and to release a lock while anything of the group runs.
@@ -10,11 +10,11 @@ mod election;
 mod group;
 mod guard;
 mod guardian;
+mod launcher;
 mod process;
 mod progress;
 mod record;
 mod signals;
-mod stage;
 mod terminal;
 mod timings;
 mod wait;
@@ -30,8 +30,8 @@ pub use guard::Unguarded;
 pub use process::dispatch;
 
 use self::{
-    election::Election, guard::Guard, progress::Progress, signals::Signals, stage::Stage, terminal::Terminal,
-    wait::Waited, work::End,
+    election::Election, guard::Guard, launcher::Launcher, progress::Progress, signals::Signals,
+    terminal::Terminal, wait::Waited, work::End,
 };
 use crate::{
     clock,
@@ -151,17 +151,17 @@ pub async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
         asked_to_end: false,
     };
     // While the masters are found: it is there when the lock is.
-    let stage = Stage::start(&wrapper.options).map_err(RunError::Start)?;
+    let launcher = Launcher::start(&wrapper.options).map_err(RunError::Start)?;
     let opened = match place {
         Place::Quorum(config) => Masters::open(&config, None)?,
-        Place::Urls(config) => match wrapper.find(&config, &stage).await? {
+        Place::Urls(config) => match wrapper.find(&config, &launcher).await? {
             Waited::For(opened) => opened,
             Waited::Over(outcome) => return Ok(outcome),
         },
     };
     let timings = timings::of(&wrapper.options, opened.0.fingerprint().longest_lease())?;
     let mut election = Election::start(opened, &wrapper.options, timings).await?;
-    let end = wrapper.run(&mut election, stage, &timings).await;
+    let end = wrapper.run(&mut election, launcher, &timings).await;
     // It ends while the lock is given back.
     wrapper.guard.dismiss();
     if matches!(end, Err(RunError::Ended(_))) {
@@ -176,15 +176,15 @@ impl Wrapper {
     async fn run(
         &mut self,
         election: &mut Election,
-        mut stage: Stage,
+        mut launcher: Launcher,
         timings: &Timings,
     ) -> Result<Outcome, RunError> {
         loop {
-            let authority = match self.acquire(election, &stage).await? {
+            let authority = match self.acquire(election, &launcher).await? {
                 Waited::For(authority) => authority,
                 Waited::Over(outcome) => return Ok(outcome),
             };
-            match self.work(election, stage, authority, timings).await? {
+            match self.work(election, launcher, authority, timings).await? {
                 End::Exited(status) => return Ok(Outcome::Exited(status)),
                 End::Lost if !self.options.service || self.asked_to_end => return Ok(Outcome::Lost),
                 End::Lost => {
@@ -193,7 +193,7 @@ impl Wrapper {
                     self.began = clock::now();
                     // Those were for the first time.
                     self.options.patience = Patience::Forever;
-                    stage = Stage::start(&self.options).map_err(RunError::Start)?;
+                    launcher = Launcher::start(&self.options).map_err(RunError::Start)?;
                 }
             }
         }

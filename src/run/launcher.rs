@@ -1,7 +1,7 @@
-//! The stage: the process that becomes the command.
+//! The launcher: the process that becomes the command.
 //!
 //! It is there before the lock is held, in a process group of its own, and waits. The guardian is told of the group, then
-//! the stage is told to begin; if the wrapper dies before, or the lease is over by then, it never does. So there is no
+//! the launcher is told to begin; if the wrapper dies before, or the lease is over by then, it never does. So there is no
 //! moment at which the command runs unguarded.
 
 use std::{
@@ -67,20 +67,20 @@ impl Go {
     }
 }
 
-/// A stage that waits. Dropping it ends it.
+/// A launcher that waits. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Launcher {
     group: Group,
     go: PipeWriter,
 }
 
-impl Stage {
+impl Launcher {
     pub(super) fn start(options: &Options) -> io::Result<Self> {
         let (wait, go) = io::pipe()?;
         // Inherited by its number. Nothing else is started meanwhile: this process has one thread that does.
         fcntl(&wait, FcntlArg::F_SETFD(FdFlag::empty()))?;
         let number = std::os::fd::AsRawFd::as_raw_fd(&wait).to_string();
-        let child = process::own(process::STAGE)
+        let child = process::own(process::LAUNCHER)
             .arg(number)
             .arg(&options.program)
             .args(&options.arguments)

@@ -2,10 +2,10 @@
 
 use std::{os::unix::process::CommandExt, process::Command, process::ExitCode};
 
-use super::{guardian, stage};
+use super::{guardian, launcher};
 
 pub(super) const GUARDIAN: &str = "redlock-guardian";
-pub(super) const STAGE: &str = "redlock-stage";
+pub(super) const LAUNCHER: &str = "redlock-stage";
 /// Also after the file was replaced by another version: the three understand each other.
 const SELF: &str = "/proc/self/exe";
 
@@ -16,7 +16,7 @@ pub fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     match arguments.next()?.to_str()? {
         GUARDIAN => Some(guardian::main()),
-        STAGE => Some(stage::main(arguments)),
+        LAUNCHER => Some(launcher::main(arguments)),
         _ => None,
     }
 }

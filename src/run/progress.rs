@@ -20,7 +20,7 @@ const CONNECTING: Duration = Duration::from_secs(1);
 
 /// Why the lock is not held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
+enum WaitReason {
     Held(String),
     Sealing,
     NoQuorum(String),
@@ -33,7 +33,7 @@ pub(super) struct Progress {
     lock: LockName,
     quiet: bool,
     began: Moment,
-    said: Option<(Reason, Moment)>,
+    said: Option<(WaitReason, Moment)>,
 }
 
 impl Progress {
@@ -57,7 +57,7 @@ impl Progress {
     /// Says why the lock is not held, if that is news.
     pub(super) fn waits(&mut self, now: Moment, standing: &Standing, masters: &Masters) {
         let (reason, text) = reason(now, standing, masters);
-        let known_soon = !matches!(reason, Reason::Held(_));
+        let known_soon = !matches!(reason, WaitReason::Held(_));
         if known_soon && now < self.began + CONNECTING {
             return;
         }
@@ -68,12 +68,12 @@ impl Progress {
     pub(super) fn cannot_ask(&mut self, now: Moment, why: &str) {
         self.tell(
             now,
-            Reason::NoQuorum(why.to_owned()),
+            WaitReason::NoQuorum(why.to_owned()),
             &format!("no quorum: {why}"),
         );
     }
 
-    fn tell(&mut self, now: Moment, reason: Reason, text: &str) {
+    fn tell(&mut self, now: Moment, reason: WaitReason, text: &str) {
         let rest = match &self.said {
             None => Duration::ZERO,
             Some((before, _)) if *before == reason => AGAIN,
@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, String) {
+fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (WaitReason, String) {
     if let Some(holder) = standing.holder_at(now) {
         let left = holder.ends.left(now).as_secs_f64().ceil();
         let who = if holder.cluster == *masters.cluster() {
@@ -102,7 +102,7 @@ fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, Strin
             format!("{} of cluster {}", holder.identity, holder.cluster)
         };
         let text = format!("held by {who} for at most {left} s more");
-        return (Reason::Held(who), text);
+        return (WaitReason::Held(who), text);
     }
     let all = masters.status();
     let (voting, majority) = (
@@ -111,14 +111,14 @@ fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (Reason, Strin
     );
     if voting >= majority {
         let text = "it is reserved, or others try at the same time".to_owned();
-        return (Reason::Contended, text);
+        return (WaitReason::Contended, text);
     }
     if let Some(left) = sealing_left(&all, majority - voting) {
         let left = left.as_secs_f64().ceil();
-        return (Reason::Sealing, format!("sealing, {left} s left"));
+        return (WaitReason::Sealing, format!("sealing, {left} s left"));
     }
     let why = no_quorum(&all);
-    (Reason::NoQuorum(why.clone()), format!("no quorum: {why}"))
+    (WaitReason::NoQuorum(why.clone()), format!("no quorum: {why}"))
 }
 
 /// When so many more masters vote, as far as that is only a matter of time.

@@ -9,9 +9,9 @@ use super::{
     election::{Election, Ended},
     group::reap_orphans,
     guard::Unguarded,
+    launcher::Launcher,
     progress::no_quorum,
     signals::ends,
-    stage::Stage,
 };
 use crate::{
     clock,
@@ -42,7 +42,7 @@ impl Wrapper {
     pub(super) async fn find(
         &mut self,
         config: &MastersConfig,
-        stage: &Stage,
+        launcher: &Launcher,
     ) -> Result<Waited<(Masters, Notices, Tasks)>, RunError> {
         let in_time = match self.options.patience {
             Patience::For(_) => self.until(),
@@ -56,7 +56,7 @@ impl Wrapper {
                     found: "none in time".into(),
                     denied: 0,
                 }),
-                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+                signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             };
             let (prefix, found, denied) = match found {
                 Ok((adopted, opened)) if adopted.stored => {
@@ -85,7 +85,7 @@ impl Wrapper {
             self.progress.cannot_ask(now, &found);
             tokio::select! {
                 () = clock::sleep_until(self.until().min(now + ASK_AGAIN)) => {}
-                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+                signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             }
         }
     }
@@ -94,7 +94,7 @@ impl Wrapper {
     pub(super) async fn acquire(
         &mut self,
         election: &mut Election,
-        stage: &Stage,
+        launcher: &Launcher,
     ) -> Result<Waited<Authority>, RunError> {
         loop {
             let (now, standing) = (clock::now(), election.standing());
@@ -111,7 +111,7 @@ impl Wrapper {
             tokio::select! {
                 changed = election.changed() => changed?,
                 () = clock::sleep_until(wake) => {}
-                signal = self.ending(stage) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
+                signal = self.ending(launcher) => return Ok(Waited::Over(Outcome::Interrupted(signal))),
             }
         }
     }
@@ -153,11 +153,11 @@ impl Wrapper {
     }
 
     /// The next signal that asks to end. Before the command there is nobody to pass the others on to.
-    async fn ending(&mut self, stage: &Stage) -> Signal {
+    async fn ending(&mut self, launcher: &Launcher) -> Signal {
         loop {
             match self.signals.next().await {
                 signal if ends(signal) => return signal,
-                Signal::SIGCHLD => reap_orphans(&[self.guard.process(), Some(stage.id())]),
+                Signal::SIGCHLD => reap_orphans(&[self.guard.process(), Some(launcher.id())]),
                 _ => {}
             }
         }

@@ -8,9 +8,9 @@ use super::{
     RunError, Wrapper,
     election::Election,
     group::{Group, reap_orphans},
+    launcher::{Go, Launcher},
     record::Order,
     signals,
-    stage::{Go, Stage},
 };
 use crate::{
     clock,
@@ -74,13 +74,13 @@ impl Wrapper {
     pub(super) async fn work(
         &mut self,
         election: &mut Election,
-        stage: Stage,
+        launcher: Launcher,
         authority: Authority,
         timings: &Timings,
     ) -> Result<End, RunError> {
         let ends = Ends::of(authority.valid_until, timings);
         let order = Order {
-            group: stage.id(),
+            group: launcher.id(),
             kill_at: ends.guardian,
         };
         if let Err(unguarded) = self.guard.arm(order).await {
@@ -88,17 +88,17 @@ impl Wrapper {
             return Err(unguarded.into());
         }
         if let Some(terminal) = &self.terminal {
-            terminal.give(stage.id());
+            terminal.give(launcher.id());
         }
         // After the last await: the time may have gone.
         let begins = election.authority(authority.token).is_some() && clock::now() < ends.stop;
         let group = if begins {
-            stage.begin(Go {
+            launcher.begin(Go {
                 token: authority.token,
                 before: ends.kill,
             })
         } else {
-            stage.give_up()
+            launcher.give_up()
         };
         let mut work = Work {
             wrapper: &mut *self,
