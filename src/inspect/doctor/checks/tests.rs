@@ -1,0 +1,62 @@
+use super::*;
+
+fn judged(milliseconds: &[Option<u64>]) -> Level {
+    let took = milliseconds.iter().map(|took| took.map(Duration::from_millis));
+    let round_trips: Vec<_> = took.collect();
+    latency(&round_trips, Duration::from_millis(500), Duration::from_secs(15)).level
+}
+
+fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
+    let status = MasterStatus {
+        name: "m0".into(),
+        url: "redis://m0".into(),
+        connected: true,
+        facts: Some(Facts::default()),
+        ineligible: None,
+        trouble,
+        not_permitted: None,
+        not_renewed: None,
+        sealing_left: None,
+        seal_blocked: None,
+        latency: Duration::ZERO,
+        clock_offset_seconds: None,
+        no_vote: None,
+    };
+    let round_trips: Vec<_> = (0..9).map(|n| (n < answered).then_some(Duration::ZERO)).collect();
+    let seen = MasterEvidence {
+        status: &status,
+        round_trips: &round_trips,
+        preflight: Ok(&()),
+        seal_wait: Duration::ZERO,
+        unix_now: Duration::ZERO,
+        lease_duration: Duration::from_secs(15),
+        command_timeout: Duration::from_millis(500),
+    };
+    of(&seen)[0].level
+}
+
+#[test]
+fn one_poll_that_timed_out_does_not_make_a_master_unreachable() {
+    let late = || Some(Unknown::TimedOut(500));
+    assert_eq!(reachable(None, 0), Level::Good);
+    assert_eq!(reachable(late(), 8), Level::Good);
+    assert_eq!(reachable(late(), 5), Level::Good);
+    assert_eq!(reachable(late(), 4), Level::Bad);
+    assert_eq!(reachable(Some(Unknown::Silent), 9), Level::Bad);
+}
+
+#[test]
+fn one_slow_sample_does_not_decide_the_latency_verdict() {
+    let fast = Some(1);
+    assert_eq!(judged(&[fast; 9]), Level::Good);
+    let one = |odd| [fast, odd, fast, fast, fast, fast, fast, fast, fast];
+    assert_eq!(judged(&one(Some(490))), Level::Warning);
+    assert_eq!(judged(&one(None)), Level::Warning);
+    let half = [None, None, None, None, fast, fast, fast, fast, fast];
+    assert_eq!(judged(&half), Level::Warning);
+    let most = [None, None, None, None, None, fast, fast, fast, fast];
+    assert_eq!(judged(&most), Level::Bad);
+    assert_eq!(judged(&[None; 9]), Level::Bad);
+    assert_eq!(judged(&[Some(500); 9]), Level::Bad);
+    assert_eq!(judged(&[]), Level::Bad);
+}
