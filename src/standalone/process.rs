@@ -5,7 +5,11 @@ use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 use thiserror::Error;
 use tokio::{sync::mpsc, time};
 
-use super::{folder, manifests::LoadError, reconcile::Reconciler};
+use super::{
+    folder,
+    manifests::{LoadError, Loaded},
+    reconcile::Reconciler,
+};
 use crate::{
     lease::{ClusterId, HolderIdentity},
     masters::{Credentials, Tls},
@@ -94,28 +98,37 @@ pub async fn run(options: Options) -> Result<(), OperatorError> {
     };
     let mut reconciler = Reconciler::new(candidate, access, state.clone());
     let mut process = Process::new(signals, state.clone());
-    let (told, mut changes) = mpsc::channel(1);
+    let (told, changes) = mpsc::channel(1);
     reconciler.folder_changed(Ok(loaded.clone()));
     process.spawn("follows the folder", folder::follow(options.folder, loaded, told));
     process.spawn("serves HTTP", http::serve(listener, state, Details::default()));
-    let end = loop {
-        tokio::select! {
-            end = process.stopped() => break end.map_err(OperatorError::from),
-            Some(loaded) = changes.recv() => reconciler.folder_changed(loaded),
-            end = reconciler.quorum_ended() => if let Err(ended) = end {
-                break Err(ProcessError::from(ended).into());
-            },
-        }
-    };
-    if let Ok(name) = &end {
-        tracing::info!(signal = name, "operator stops: gives every lock back");
-    }
+    let end = contend(&mut process, &mut reconciler, changes).await;
     // What ended first is what is reported. Further signals change nothing: whoever signals a process and its group
     // (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
         tracing::warn!("not everything could be given back in time: leases run out by themselves");
     }
-    end?;
-    tracing::info!("operator ended");
-    Ok(())
+    if end.is_ok() {
+        tracing::info!("operator ended");
+    }
+    end
+}
+
+/// Until a signal comes, or a task ends that must not.
+async fn contend(
+    process: &mut Process,
+    reconciler: &mut Reconciler,
+    mut changes: mpsc::Receiver<Result<Loaded, LoadError>>,
+) -> Result<(), OperatorError> {
+    loop {
+        tokio::select! {
+            end = process.stopped() => {
+                let name = end?;
+                tracing::info!(signal = name, "operator stops: gives every lock back");
+                return Ok(());
+            }
+            Some(loaded) = changes.recv() => reconciler.folder_changed(loaded),
+            end = reconciler.quorum_ended() => end.map_err(ProcessError::from)?,
+        }
+    }
 }
