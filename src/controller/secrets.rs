@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::{plan::QuorumPlan, redis_quorum::SecretRef},
-    operator::access::{Access, Data},
+    operator::access::{Access, Data, SecretError},
 };
 
 /// Namespace and name.
@@ -25,7 +25,7 @@ fn key(reference: &SecretRef) -> SecretKey {
     (reference.namespace.clone(), reference.name.clone())
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 enum Content {
     /// Not seen yet.
     #[default]
@@ -131,11 +131,8 @@ impl Secrets {
         };
         // A server that cannot be asked now takes nothing away that was there.
         let changed = match (&followed.content, &content) {
-            (Content::Present(before), Content::Present(now)) => before != now,
             (Content::Present(_), Content::Forbidden(_)) => false,
-            (Content::Absent, Content::Absent) => false,
-            (Content::Forbidden(before), Content::Forbidden(now)) => before != now,
-            _ => true,
+            (before, now) => before != now,
         };
         if changed {
             followed.content = content;
@@ -145,18 +142,13 @@ impl Secrets {
 
     /// The quorums' plans name Secrets by reference; this is what they hold.
     pub(super) fn access(&self, plan: &QuorumPlan) -> Found {
-        let auth = match self.data(plan.auth_secret.as_ref(), "spec.auth.secretRef") {
-            Ok(auth) => auth,
-            Err(found) => return found,
+        let found = || {
+            let auth = self.data(plan.auth_secret.as_ref(), "spec.auth.secretRef")?;
+            let tls = self.data(plan.tls_secret.as_ref(), "spec.tls.secretRef")?;
+            let missing = |error: SecretError| Problem::new(Reason::SecretKeyMissing, error.to_string());
+            Access::of(plan, auth, tls).map_err(|error| Found::Missing(missing(error)))
         };
-        let tls = match self.data(plan.tls_secret.as_ref(), "spec.tls.secretRef") {
-            Ok(tls) => tls,
-            Err(found) => return found,
-        };
-        match Access::of(plan, auth, tls) {
-            Ok(access) => Found::Here(access),
-            Err(error) => Found::Missing(Problem::new(Reason::SecretKeyMissing, error.to_string())),
-        }
+        found().map_or_else(|found| found, Found::Here)
     }
 
     fn data(&self, reference: Option<&SecretRef>, field: &str) -> Result<Option<&Data>, Found> {
@@ -170,11 +162,8 @@ impl Secrets {
                 format!("{field}: Secret {namespace}/{name} {text}"),
             )))
         };
-        match self
-            .followed
-            .get(&key(reference))
-            .map(|followed| &followed.content)
-        {
+        let followed = self.followed.get(&key(reference));
+        match followed.map(|followed| &followed.content) {
             None | Some(Content::Awaited) => Err(Found::Awaited),
             Some(Content::Absent) => missing(Reason::SecretNotFound, "does not exist".into()),
             Some(Content::Forbidden(why)) => missing(

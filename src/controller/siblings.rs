@@ -45,8 +45,8 @@ pub(super) struct Pods {
     /// The pod of this replica; none where it is not known which pods are its siblings.
     own: Option<String>,
     pods: BTreeMap<ObjectKey, Replica>,
-    listed: BTreeSet<ObjectKey>,
-    listing: bool,
+    /// While a list comes in: what it held so far.
+    list: Option<BTreeSet<ObjectKey>>,
     /// The first list was complete.
     synced: bool,
     /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
@@ -111,19 +111,18 @@ impl Pods {
             Observation::Failed(_) => Some(now),
             Observation::Restarted => self.lost,
             Observation::Synced => None,
-            _ => self.lost.filter(|_| self.listing),
+            _ => self.lost.filter(|_| self.list.is_some()),
         };
         match observation {
-            Observation::Restarted => {
-                self.listed.clear();
-                self.listing = true;
-            }
+            Observation::Restarted => self.list = Some(BTreeSet::new()),
             Observation::Seen(pod) => {
                 let key = ObjectKey::of(pod.as_ref());
                 if self.own.as_ref() == Some(&key.name) {
                     return;
                 }
-                self.listed.insert(key.clone());
+                if let Some(list) = &mut self.list {
+                    list.insert(key.clone());
+                }
                 let replica = Replica {
                     ready: is_ready(pod),
                     address: address(pod),
@@ -135,9 +134,8 @@ impl Pods {
             }
             Observation::Synced => {
                 self.synced = true;
-                if std::mem::take(&mut self.listing) {
-                    let listed = std::mem::take(&mut self.listed);
-                    self.pods.retain(|pod, _| listed.contains(pod));
+                if let Some(list) = self.list.take() {
+                    self.pods.retain(|pod, _| list.contains(pod));
                 }
             }
             Observation::Malformed(..) | Observation::Failed(_) => {}

@@ -106,32 +106,23 @@ async fn run(
                 if let Some(name) = &object.metadata.name {
                     listed.insert(name.clone());
                 }
-                see(&seen, &object.metadata, true);
+                see(&seen, &object.metadata);
             }
             Ok(Event::InitDone) => {
                 trouble.send_if_modified(|trouble| trouble.take().is_some());
                 forget(&seen, |name| !listed.contains(name));
                 listed = HashSet::new();
             }
-            Ok(Event::Apply(object)) => see(&seen, &object.metadata, true),
-            Ok(Event::Delete(object)) => see(&seen, &object.metadata, false),
+            Ok(Event::Apply(object)) => see(&seen, &object.metadata),
+            Ok(Event::Delete(object)) => forget(&seen, |name| object.metadata.name.as_deref() == Some(name)),
             // A list follows: its end shows that the trouble is over.
             Err(error) => {
                 if let Some(error) = failure(&what, &error) {
-                    report(&trouble, error);
+                    trouble.send_if_modified(|known| known.replace(error.clone()) != Some(error));
                 }
             }
         }
     }
-}
-
-fn report(trouble: &watch::Sender<Option<TargetError>>, error: TargetError) {
-    let error = Some(error);
-    trouble.send_if_modified(|trouble| {
-        let anew = *trouble != error;
-        *trouble = error;
-        anew
-    });
 }
 
 /// What somebody has to see to.
@@ -149,12 +140,8 @@ pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError>
     }
 }
 
-fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta, there: bool) {
+fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
     let Some(name) = &metadata.name else { return };
-    if !there {
-        forget(seen, |other| other == name);
-        return;
-    }
     let now = Known::of(metadata);
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let known = seen.entry(name.clone()).or_insert_with(|| watch::channel(None).0);
