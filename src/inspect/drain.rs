@@ -15,8 +15,8 @@ use self::objects::{Objects, Unfinished};
 use super::cluster::{Cluster, ClusterError};
 use crate::{clock, lease::Moment};
 
-/// Between two looks at the API server.
-const LOOK: Duration = Duration::from_millis(500);
+/// Between two polls at the API server.
+const POLL: Duration = Duration::from_millis(500);
 /// What was left to a sibling is adopted within milliseconds; a lock that it cannot adopt is not waited for.
 const ADOPTION: Duration = Duration::from_secs(15);
 
@@ -118,7 +118,7 @@ async fn gone(
         if pods.len() <= most || clock::now() >= until {
             return Ok(pods);
         }
-        time::sleep(LOOK).await;
+        time::sleep(POLL).await;
     }
 }
 
@@ -131,7 +131,7 @@ async fn adopted(
 ) -> Result<(), ClusterError> {
     let orphaned = |lock: &Unfinished| all.contains(&lock.holder) && !last.contains(&lock.holder);
     while objects.unfinished().await?.iter().any(orphaned) && clock::now() < until {
-        time::sleep(LOOK).await;
+        time::sleep(POLL).await;
     }
     Ok(())
 }

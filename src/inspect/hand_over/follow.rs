@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often the masters are asked: a takeover lasts a few milliseconds, and one lock costs them nothing.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 /// How often the object is asked for.
 const READ: Duration = Duration::from_millis(250);
 /// How often for an answer to what has happened already.
@@ -203,7 +203,7 @@ async fn by_masters(plan: &Plan) -> Next {
                 gap: old_at.map(|at| clock::now().since(at)),
             };
         }
-        time::sleep(LOOK).await;
+        time::sleep(POLL).await;
     }
 }
 
