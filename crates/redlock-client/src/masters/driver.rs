@@ -194,7 +194,7 @@ impl Running {
             while let Some(Some(replied)) = self.transmits.next().now_or_never() {
                 self.replied.push(replied);
             }
-            shared.update(|engine, now| {
+            shared.drive(|engine, now| {
                 for (transmit, result, received) in self.replied.drain(..) {
                     engine.handle(Input::Reply { transmit, result }, received);
                 }
@@ -223,7 +223,7 @@ impl Running {
                 command: call.command,
             }));
         }
-        self.driver.shared.update(|engine, now| {
+        self.driver.shared.drive(|engine, now| {
             inputs.into_iter().for_each(|input| engine.handle(input, now));
         });
     }
@@ -231,7 +231,7 @@ impl Running {
     fn carry_out(&mut self) {
         loop {
             let mut outputs = std::mem::take(&mut self.outputs);
-            self.driver.shared.update(|engine, now| {
+            self.driver.shared.drive(|engine, now| {
                 while let Some(output) = engine.poll(now) {
                     outputs.push(output);
                 }
@@ -313,7 +313,8 @@ impl Running {
                     publish: true,
                 },
             };
-            self.driver.shared.handle(Input::Request(request));
+            let input = Input::Request(request);
+            self.driver.shared.drive(|engine, now| engine.handle(input, now));
         }
     }
 

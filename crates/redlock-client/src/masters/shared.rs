@@ -58,17 +58,29 @@ impl Shared {
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, Moment) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
-        let steps = engine.local_steps();
-        if *self.local_steps.borrow() != steps {
-            // Before the input that shows it leads to anything.
-            self.local_steps.send_replace(steps);
-        }
+        self.publish_steps(&engine);
         if !self.driven {
             while engine.poll(clock::now()).is_some() {}
         } else if engine.has_output() {
             self.wake.notify_one();
         }
         result
+    }
+
+    /// The same for the driver, which polls the engine before it waits again.
+    pub(super) fn drive<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, Moment) -> T) -> T {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut engine, clock::now());
+        self.publish_steps(&engine);
+        result
+    }
+
+    /// Before the input that shows a step leads to anything.
+    fn publish_steps(&self, engine: &Engine) {
+        let steps = engine.local_steps();
+        if *self.local_steps.borrow() != steps {
+            self.local_steps.send_replace(steps);
+        }
     }
 
     pub(crate) fn handle(&self, input: Input) {
