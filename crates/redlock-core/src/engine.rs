@@ -36,7 +36,8 @@ use self::{
 };
 use crate::{
     Clocks, ClusterId, Completion, Facts, Identity, Keyspace, LeaseAttempt, LockKeys, Moment, Operation,
-    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, planted::Plant, script::Payload, seal::Known,
+    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, planted::Plant, script::{Arguments, Payload},
+    seal::Known,
 };
 
 /// What an engine has to know of its quorum.
@@ -83,6 +84,15 @@ pub struct Transmit {
     /// Places in `payload.items`, in the order of the reply.
     pub members: Vec<usize>,
     pub stamp: Arc<str>,
+}
+
+impl Transmit {
+    /// Writes the keys and arguments of the call.
+    pub fn write(&self, to: &mut impl Arguments) {
+        let master = self.id.master;
+        self.payload
+            .write(to, self.not_after, &self.stamp, master, &self.members);
+    }
 }
 
 /// What happened. The time of an input is an argument of [`Engine::handle`].

@@ -320,17 +320,9 @@ impl Link {
 
     /// Sends a call of a batch and waits for the reply. The engine keeps its deadline.
     pub(super) async fn transmit(&self, transmit: &Transmit) -> Result<Reply, Unknown> {
-        let Transmit {
-            connection,
-            not_after,
-            deadline,
-            payload,
-            members,
-            stamp,
-            ..
-        } = transmit;
-        self.send((*connection, *deadline), payload.script(), |command| {
-            payload.write(&mut Packed(command), *not_after, stamp, self.index, members);
+        let until = (transmit.connection, transmit.deadline);
+        self.send(until, transmit.payload.script(), |command| {
+            transmit.write(&mut Packed(command));
         })
         .await
     }

@@ -33,21 +33,14 @@ fn idle(until: Option<Moment>) -> String {
 }
 
 fn transmitted(transmit: &Transmit) -> String {
-    let Transmit {
-        id,
-        connection,
-        not_after,
-        deadline,
-        payload,
-        members,
-        stamp,
-    } = transmit;
+    let (id, connection) = (transmit.id, transmit.connection);
     let mut text = Text(format!(
-        "Transmit {id:?} {connection:?} until {} {} {members:?}:",
-        deadline.as_nanos(),
-        payload.operation.name()
+        "Transmit {id:?} {connection:?} until {} {} {:?}:",
+        transmit.deadline.as_nanos(),
+        transmit.payload.operation.name(),
+        transmit.members
     ));
-    payload.write(&mut text, *not_after, stamp, id.master, members);
+    transmit.write(&mut text);
     text.0
 }
 
