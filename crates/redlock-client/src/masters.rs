@@ -20,6 +20,7 @@ mod set;
 mod shared;
 mod survey;
 mod trial;
+mod turns;
 
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
 pub use config::{

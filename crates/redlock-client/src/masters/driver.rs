@@ -4,16 +4,14 @@
 
 use std::{
     collections::HashMap,
-    future::Future,
-    pin::{Pin, pin},
+    future::{Future, poll_fn},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    stream::{FuturesUnordered, StreamExt},
-};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlock_core::{
     Command, Completion, Input, LeaseAttempt, LockKeys, Moment, Operation, Output, Reply, Request, RequestId,
     Transmit, TransmitId, Unknown,
@@ -24,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     link::{Link, Notice},
     shared::Shared,
+    turns::Turns,
 };
 use crate::clock;
 
@@ -113,141 +112,207 @@ impl ReplyTo {
 
 type Replied = (TransmitId, Result<Reply, Unknown>, Moment);
 type Transmits = FuturesUnordered<Pin<Box<dyn Future<Output = Replied> + Send>>>;
+/// Reads and writes for one connection until it ends.
+pub(crate) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// See the module. Runs until every sender of calls is gone and what is under way has ended.
 pub(crate) struct Driver {
     pub(crate) links: Arc<[Arc<Link>]>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) calls: mpsc::UnboundedReceiver<Call>,
+    /// Those to carry from now on.
+    pub(crate) connections: mpsc::UnboundedReceiver<Carried>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     /// Cancelled: take what was sent before, and no more.
     pub(crate) closing: CancellationToken,
 }
 
+/// What is left of a driver.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Undos that could not be repeated before the end.
+    pub(crate) repeats_left: usize,
+    /// They end with this value.
+    _connections: FuturesUnordered<Carried>,
+}
+
 impl Driver {
-    /// Runs until the callers are gone; then finishes what is under way. Returns how many undos could not be
-    /// repeated before the end.
-    pub(crate) async fn run(self) -> usize {
-        Running {
+    /// Runs until the callers are gone; then finishes what is under way.
+    pub(crate) async fn run(self) -> Ended {
+        let mut running = Running {
             callers: HashMap::new(),
             next_request: 0,
+            connections: FuturesUnordered::new(),
             transmits: FuturesUnordered::new(),
+            batch: Vec::with_capacity(AT_ONCE),
+            let_in: false,
             replied: Vec::new(),
             outputs: Vec::new(),
+            timer: Box::pin(clock::sleep_until(Moment::NEVER)),
+            armed: Moment::NEVER,
+            open: true,
             driver: self,
+        };
+        let turns = Turns::new();
+        loop {
+            match poll_fn(|cx| turns.poll(cx, |cx| running.turn(cx))).await {
+                Turn::LetIn => tokio::task::yield_now().await,
+                Turn::Over(repeats_left) => {
+                    return Ended {
+                        repeats_left,
+                        _connections: running.connections,
+                    };
+                }
+            }
         }
-        .run()
-        .await
     }
+}
+
+/// Why the driver stops taking turns.
+enum Turn {
+    /// Callers that were woken together are about to call.
+    LetIn,
+    /// With so many undos left.
+    Over(usize),
 }
 
 struct Running {
     driver: Driver,
     callers: HashMap<RequestId, ReplyTo>,
     next_request: u64,
+    connections: FuturesUnordered<Carried>,
     transmits: Transmits,
+    batch: Vec<Call>,
+    /// The callers were let in for the calls in `batch`.
+    let_in: bool,
     replied: Vec<Replied>,
     outputs: Vec<Output>,
+    timer: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// When the timer ends.
+    armed: Moment,
+    /// Calls may still come.
+    open: bool,
 }
 
 impl Running {
-    async fn run(mut self) -> usize {
-        let mut batch = Vec::with_capacity(AT_ONCE);
-        let mut open = true;
-        let mut closing = false;
-        let mut timer = pin!(clock::sleep_until(Moment::NEVER));
-        let mut armed = Moment::NEVER;
-        let shared = self.driver.shared.clone();
+    /// Takes what has happened and carries out what follows from it.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        // Before the engine is polled: what it is fed with after that wakes the driver.
+        self.driver.shared.register(cx.waker());
         loop {
-            self.carry_out();
-            let (next, idle) = shared.read(|engine, _| (engine.next_timeout(), engine.is_idle()));
-            if !open && idle {
-                return shared.read(|engine, _| engine.repeats_left());
+            self.exchange(cx);
+            if self.receive_calls(cx) {
+                return Poll::Ready(Turn::LetIn);
             }
-            // Set only where it would come too late: arming a timer for each batch costs more than the batch.
-            if let Some(next) = next.filter(|next| *next < armed) {
-                armed = next;
-                timer.set(clock::sleep_until(armed));
+            let (next, idle) = self.feed();
+            if self.outputs.is_empty() {
+                if !self.open && idle {
+                    let left = self.driver.shared.read(|engine, _| engine.repeats_left());
+                    return Poll::Ready(Turn::Over(left));
+                }
+                if self.set_timer(cx, next) {
+                    continue;
+                }
+                return Poll::Pending;
             }
-            tokio::select! {
-                () = self.driver.closing.cancelled(), if !closing => {
-                    closing = true;
-                    self.driver.calls.close();
-                }
-                Some(replied) = self.transmits.next(), if !self.transmits.is_empty() => self.replied.push(replied),
-                count = self.driver.calls.recv_many(&mut batch, AT_ONCE), if open => {
-                    open = count > 0;
-                    if batch.len() > 1 || !self.transmits.is_empty() {
-                        // Callers that were woken together are about to call: let them in.
-                        tokio::task::yield_now().await;
-                    }
-                    while batch.len() < AT_ONCE && let Ok(call) = self.driver.calls.try_recv() {
-                        batch.push(call);
-                    }
-                    self.take(&mut batch);
-                }
-                () = shared.woken() => {}
-                () = &mut timer, if armed != Moment::NEVER => armed = Moment::NEVER,
-            }
-            // Every reply that is there counts before a deadline does, however late this task was woken.
-            while let Some(Some(replied)) = self.transmits.next().now_or_never() {
-                self.replied.push(replied);
-            }
-            shared.drive(|engine, now| {
-                for (transmit, result, received) in self.replied.drain(..) {
-                    engine.handle(Input::Reply { transmit, result }, received);
-                }
-                if engine.next_timeout().is_some_and(|next| next <= now) {
-                    engine.handle(Input::Timeout, now);
-                }
-            });
-        }
-    }
-
-    fn take(&mut self, batch: &mut Vec<Call>) {
-        let mut inputs = Vec::with_capacity(batch.len());
-        for call in batch.drain(..) {
-            let id = match call.reply_to {
-                ReplyTo::Nobody => RequestId::default(),
-                reply_to => {
-                    self.next_request += 1;
-                    let id = RequestId(self.next_request);
-                    self.callers.insert(id, reply_to);
-                    id
-                }
-            };
-            inputs.push(Input::Request(Request {
-                id,
-                lock: call.lock,
-                command: call.command,
-            }));
-        }
-        self.driver.shared.drive(|engine, now| {
-            inputs.into_iter().for_each(|input| engine.handle(input, now));
-        });
-    }
-
-    fn carry_out(&mut self) {
-        loop {
             let mut outputs = std::mem::take(&mut self.outputs);
-            self.driver.shared.drive(|engine, now| {
-                while let Some(output) = engine.poll(now) {
-                    outputs.push(output);
-                }
-            });
-            if outputs.is_empty() {
-                self.outputs = outputs;
-                return;
-            }
             for output in outputs.drain(..) {
-                self.carry_out_one(output);
+                self.carry_out(output);
             }
             self.outputs = outputs;
         }
     }
 
-    fn carry_out_one(&mut self, output: Output) {
+    /// Writes what was queued and reads what has arrived. Every reply that is there counts before a deadline does,
+    /// however late this task was woken.
+    fn exchange(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(connection)) = self.driver.connections.poll_recv(cx) {
+            self.connections.push(connection);
+        }
+        self.receive_replies(cx);
+        while let Poll::Ready(Some(())) = self.connections.poll_next_unpin(cx) {}
+        self.receive_replies(cx);
+    }
+
+    fn receive_replies(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(replied)) = self.transmits.poll_next_unpin(cx) {
+            self.replied.push(replied);
+        }
+    }
+
+    /// True if further callers are to be let in before these calls are taken.
+    fn receive_calls(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.open && self.driver.closing.is_cancelled() {
+            self.driver.calls.close();
+        }
+        while self.open && self.batch.len() < AT_ONCE {
+            let left = AT_ONCE - self.batch.len();
+            match self.driver.calls.poll_recv_many(cx, &mut self.batch, left) {
+                Poll::Ready(0) => self.open = false,
+                Poll::Ready(_) => {}
+                Poll::Pending => break,
+            }
+        }
+        // A caller that is alone waits for no other.
+        let crowd = self.batch.len() > 1 || (!self.batch.is_empty() && !self.callers.is_empty());
+        self.let_in = crowd && !self.let_in && self.batch.len() < AT_ONCE;
+        self.let_in
+    }
+
+    /// Gives the engine what has happened, and takes what it returns. Returns its next deadline and whether it is idle.
+    fn feed(&mut self) -> (Option<Moment>, bool) {
+        let Self {
+            driver,
+            callers,
+            next_request,
+            batch,
+            replied,
+            outputs,
+            ..
+        } = self;
+        driver.shared.drive(|engine, now| {
+            for (transmit, result, received) in replied.drain(..) {
+                engine.handle(Input::Reply { transmit, result }, received);
+            }
+            for call in batch.drain(..) {
+                let id = match call.reply_to {
+                    ReplyTo::Nobody => RequestId::default(),
+                    reply_to => {
+                        *next_request += 1;
+                        let id = RequestId(*next_request);
+                        callers.insert(id, reply_to);
+                        id
+                    }
+                };
+                let (lock, command) = (call.lock, call.command);
+                engine.handle(Input::Request(Request { id, lock, command }), now);
+            }
+            if engine.next_timeout().is_some_and(|next| next <= now) {
+                engine.handle(Input::Timeout, now);
+            }
+            while let Some(output) = engine.poll(now) {
+                outputs.push(output);
+            }
+            (engine.next_timeout(), engine.is_idle())
+        })
+    }
+
+    /// True if the deadline has come. The timer is set only where it would come too late: to arm one for each batch costs
+    /// more than the batch.
+    fn set_timer(&mut self, cx: &mut Context<'_>, next: Option<Moment>) -> bool {
+        if let Some(next) = next.filter(|next| *next < self.armed) {
+            self.armed = next;
+            self.timer = Box::pin(clock::sleep_until(next));
+        }
+        let come = self.armed != Moment::NEVER && self.timer.as_mut().poll(cx).is_ready();
+        if come {
+            self.armed = Moment::NEVER;
+        }
+        come
+    }
+
+    fn carry_out(&mut self, output: Output) {
         match output {
             Output::Transmit(transmit) => self.transmit(transmit),
             Output::Completed {
@@ -285,13 +350,10 @@ impl Running {
 
     fn transmit(&self, transmit: Transmit) {
         let link = self.driver.links[transmit.id.master].clone();
-        // The order of the calls of one lock is the engine's. A task whose budget of polls is used up would send the first
-        // of them last.
-        self.transmits
-            .push(Box::pin(tokio::task::unconstrained(async move {
-                let result = link.transmit(&transmit).await;
-                (transmit.id, result, clock::now())
-            })));
+        self.transmits.push(Box::pin(async move {
+            let result = link.transmit(&transmit).await;
+            (transmit.id, result, clock::now())
+        }));
     }
 
     /// A lease that was won for a caller that is gone is undone.

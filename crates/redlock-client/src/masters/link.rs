@@ -3,17 +3,17 @@
 //! Owns the connection. Refuses to wait for one: a request to a master that is not connected is an unknown vote at once,
 //! so reconnecting never slows a round.
 
+mod connect;
 mod convert;
 mod keep;
 mod renew;
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use redis::{Cmd, PushInfo, aio::MultiplexedConnection};
+use redis::{Cmd, PushInfo};
 use redlock_core::{
     Admission, ConnectionId, Facts, Ineligible, Keyspace, Moment, QuorumId, Reply, Transmit, Unknown,
     engine::Call, reply::Value, script::Script,
@@ -21,6 +21,7 @@ use redlock_core::{
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use self::connect::Open;
 pub(crate) use self::convert::Packed;
 #[cfg(test)]
 pub(crate) use self::convert::of_library;
@@ -41,7 +42,7 @@ const PIPELINE: usize = 256;
 
 const URL_CHANGED: &str = "its url changed";
 
-/// What a server sends without being asked.
+/// What a server sends without being asked, but releases.
 type Pushes = mpsc::UnboundedReceiver<PushInfo>;
 
 /// One Redis server of the N, as reached from here.
@@ -54,6 +55,8 @@ pub(crate) struct Link {
     pub(crate) quorum: Arc<Shared>,
     /// That of the quorum, or the one of a connection of its own.
     shared: Arc<Shared>,
+    /// For the releases that the master publishes. It is the driver that keeps the channel open.
+    notices: mpsc::WeakUnboundedSender<Notice>,
     /// No other lock but that of the engine is taken under it.
     state: Mutex<State>,
     /// Rings when the master should be polled now: a vote said "not sealed", or a request got no answer.
@@ -95,7 +98,7 @@ impl std::fmt::Debug for Dial {
 #[derive(Debug)]
 struct State {
     dial: Dial,
-    open: Option<Open>,
+    open: Option<Arc<Open>>,
     /// The number of the last connection.
     connection: u32,
     /// Of the connection in `open`, which took the place of another one while that was listened to.
@@ -112,31 +115,12 @@ struct State {
     sealing: Option<Sealing>,
 }
 
-#[derive(Clone)]
-struct Open {
-    connection: MultiplexedConnection,
-    id: ConnectionId,
-    /// Of the dial that it was opened by.
-    version: u32,
-    /// Cancelled when the connection is given up. The client library keeps a connection for as long as a request waits for
-    /// it, and a server that swallows requests would keep it for ever.
-    closed: CancellationToken,
-    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
-    ran: Arc<Mutex<BTreeSet<&'static str>>>,
-}
-
 impl State {
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
             open.closed.cancel();
         }
         self.former.drain(..).for_each(|(_, closed)| closed.cancel());
-    }
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "connection {}", self.id.0)
     }
 }
 
@@ -189,13 +173,20 @@ pub(crate) struct Exchange {
 }
 
 impl Link {
-    pub(crate) fn new(index: usize, name: String, dial: Dial, keys: Keyspace, quorum: &Arc<Shared>) -> Self {
+    pub(crate) fn new(
+        (index, name): (usize, String),
+        dial: Dial,
+        keys: Keyspace,
+        quorum: &Arc<Shared>,
+        notices: mpsc::WeakUnboundedSender<Notice>,
+    ) -> Self {
         Self {
             index,
             name,
             keys,
             quorum: quorum.clone(),
             shared: quorum.clone(),
+            notices,
             state: Mutex::new(State {
                 dial,
                 open: None,
@@ -336,14 +327,13 @@ impl Link {
     ) -> Result<Reply, Unknown> {
         let closed = || Unknown::NotConnected("the connection was closed".into());
         let open = self.state().open.clone().filter(|open| open.id == connection);
-        let Some(mut open) = open else {
+        let Some(open) = open else {
             return Err(closed());
         };
-        let end = open.closed.clone();
         let reply = tokio::select! {
             biased;
-            reply = run(&mut open, deadline, script, fill) => reply,
-            () = end.cancelled() => return Err(closed()),
+            reply = run(&open, deadline, script, fill) => reply,
+            () = open.closed.cancelled() => return Err(closed()),
         };
         let reply = reply.map_err(|unknown| permission::explained(unknown, Some(script), &self.keys));
         self.state().refusals.note(script, &reply);
@@ -353,7 +343,7 @@ impl Link {
 
 /// Runs a script on a connection.
 async fn run(
-    open: &mut Open,
+    open: &Open,
     deadline: Moment,
     script: &'static Script,
     fill: impl Fn(&mut Cmd),
@@ -365,10 +355,11 @@ async fn run(
         command
     };
     let ran = || open.ran.lock().unwrap_or_else(PoisonError::into_inner);
-    let (verb, body) = scripts::call(script, ran().contains(script.name));
+    let before = ran().contains(script.name);
+    let (verb, body) = scripts::call(script, before);
     let first = command(verb, body);
     let reply = convert::value(open.connection.clone().send_packed_command(&first).await);
-    if reply.is_ok() {
+    if reply.is_ok() && !before {
         ran().insert(script.name);
     }
     match reply {
@@ -376,6 +367,7 @@ async fn run(
         // be on its way, and must stay behind all of it.
         Err(unknown) if unknown.is_no_script() && clock::now() < deadline => convert::value(
             open.connection
+                .clone()
                 .send_packed_command(&command("EVAL", &script.source))
                 .await,
         ),

@@ -25,7 +25,7 @@ use super::{
     Call, ConfigError, MasterStatus, MastersConfig, Notice,
     access::Access,
     config::without_credentials,
-    driver::{Driver, Meter, ReplyTo},
+    driver::{Driver, Ended, Meter, ReplyTo},
     link::{Dial, Link, Peers, Renewer},
     random,
     seal::Sealer,
@@ -81,7 +81,8 @@ impl Masters {
         let size = config.size()?;
         unique(config)?;
         let keys = Keyspace::new(&config.key_prefix);
-        let shared = Arc::new(Shared::new(Config {
+        let (connections, to_carry) = mpsc::unbounded_channel();
+        let of_engine = Config {
             size,
             fingerprint: fingerprint.to_string(),
             quorum: config.quorum.clone(),
@@ -90,26 +91,26 @@ impl Masters {
             longest_lease: config.longest_lease,
             acquire_limit: config.acquire_limit,
             command_timeout: config.command_timeout,
-        }));
+        };
+        let shared = Arc::new(Shared::new(of_engine, connections));
+        let (notices, heard) = mpsc::unbounded_channel();
         let mut links = Vec::new();
         let access = config.access();
         for (index, master) in config.masters.iter().enumerate() {
             let client = access.client(master)?;
             links.push(Arc::new(Link::new(
-                index,
-                master.name.clone(),
+                (index, master.name.clone()),
                 Dial::new(without_credentials(&master.url), client),
                 keys.clone(),
                 &shared,
+                notices.downgrade(),
             )));
         }
         let links: Arc<[Arc<Link>]> = links.into();
         let (calls, incoming) = mpsc::unbounded_channel();
-        let (notices, heard) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
         let peers = Peers {
             links: links.clone(),
-            notices: notices.clone(),
             outdated: Arc::default(),
         };
         let renewer = Renewer {
@@ -120,6 +121,7 @@ impl Masters {
             links: links.clone(),
             shared: shared.clone(),
             calls: incoming,
+            connections: to_carry,
             notices,
             meter,
             closing: closing.clone(),

@@ -2,12 +2,15 @@
 
 use std::{
     sync::{Mutex, PoisonError},
+    task::Waker,
     time::Duration,
 };
 
+use futures_util::task::AtomicWaker;
 use redlock_core::{Config, Engine, Input, Moment, trace::Recorded};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{mpsc, watch};
 
+use super::driver::Carried;
 use crate::{clock, trace};
 
 /// Feeds the engine from several tasks. One of them, the driver, carries out what the engine returns.
@@ -17,20 +20,25 @@ pub(crate) struct Shared {
     engine: Mutex<Recorded<Engine>>,
     /// How often the local clock stepped.
     local_steps: watch::Sender<u64>,
-    /// Rings when the engine has something for the driver.
-    wake: Notify,
-    /// Without a driver nothing is carried out.
-    driven: bool,
+    /// Of the driver, for when the engine has something for it.
+    wake: AtomicWaker,
+    /// To the driver. Without one nothing is carried out.
+    connections: Option<mpsc::UnboundedSender<Carried>>,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> Self {
+    /// For a driver that carries these connections.
+    pub(crate) fn new(config: Config, connections: mpsc::UnboundedSender<Carried>) -> Self {
+        Self::with(config, Some(connections))
+    }
+
+    fn with(config: Config, connections: Option<mpsc::UnboundedSender<Carried>>) -> Self {
         Self {
             engine: Mutex::new(Recorded::<Engine>::new(config.clone(), trace::current())),
             config,
             local_steps: watch::Sender::new(0),
-            wake: Notify::new(),
-            driven: true,
+            wake: AtomicWaker::new(),
+            connections,
         }
     }
 
@@ -41,10 +49,7 @@ impl Shared {
             command_timeout: self.command_timeout(),
             ..self.config.clone()
         };
-        Self {
-            driven: false,
-            ..Self::new(config)
-        }
+        Self::with(config, None)
     }
 
     /// The lock is a leaf: no other lock is taken under it.
@@ -59,10 +64,10 @@ impl Shared {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
         self.publish_steps(&engine);
-        if !self.driven {
+        if self.connections.is_none() {
             while engine.poll(clock::now()).is_some() {}
         } else if engine.has_output() {
-            self.wake.notify_one();
+            self.wake.wake();
         }
         result
     }
@@ -87,9 +92,21 @@ impl Shared {
         self.update(|engine, now| engine.handle(input, now));
     }
 
-    /// Waits until another task fed the engine.
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
+    /// The driver is woken when another task fed the engine from now on, or when it is to end.
+    pub(super) fn register(&self, driver: &Waker) {
+        self.wake.register(driver);
+    }
+
+    pub(super) fn wake_driver(&self) {
+        self.wake.wake();
+    }
+
+    /// Gives a connection to the driver, or back where there is none.
+    pub(super) fn carry(&self, connection: Carried) -> Result<(), Carried> {
+        match &self.connections {
+            Some(driver) => driver.send(connection).map_err(|refused| refused.0),
+            None => Err(connection),
+        }
     }
 
     pub(crate) fn command_timeout(&self) -> Duration {

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, aio::SendError};
 use redlock_core::{Admission, ConnectionId, Facts, Input, Keyspace, LockName, Unknown, script::LOOK};
 use tokio::{
     sync::{Notify, mpsc},
     time,
 };
 
-use super::{Link, Open, Pushes, URL_CHANGED, convert};
+use super::{Link, Open, Pushes, URL_CHANGED, connect::connect, convert};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -43,7 +43,6 @@ pub enum Notice {
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
-    pub(crate) notices: mpsc::UnboundedSender<Notice>,
     /// Rings when a connection stands that was opened with earlier credentials.
     pub(crate) outdated: Arc<Notify>,
 }
@@ -59,7 +58,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
                     peers.outdated.notify_one();
                 }
                 loop {
-                    if serve(&link, &peers, pushes, &mut trouble).await {
+                    if serve(&link, pushes, &mut trouble).await {
                         retry = FIRST_RETRY;
                     }
                     match link.handed_over() {
@@ -152,10 +151,10 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
         .set_connection_timeout(Some(patience))
         .set_response_timeout(None)
         .set_pipeline_buffer_size(super::PIPELINE)
-        .set_push_sender(sender);
+        .set_push_sender(released_or(sender, link));
     let dial = link.state().dial.clone();
-    let opening = dial.client.get_multiplexed_async_connection_with_config(&config);
-    let connection = time::timeout(patience, opening)
+    let opening = connect(&dial.client, config, &link.shared);
+    let (connection, carrier) = time::timeout(patience, opening)
         .await
         .map_err(|_| Unknown::TimedOut(patience.as_millis()))?
         .map_err(|e| permission::explained(convert::unknown(&e), None, &link.keys))?;
@@ -167,13 +166,14 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     let id = ConnectionId(state.connection);
     state.refusals = Refusals::default();
     state.whole = None;
-    state.open = Some(Open {
+    state.open = Some(Arc::new(Open {
         connection,
         id,
         version: dial.version,
         closed: CancellationToken::new(),
         ran: Arc::default(),
-    });
+        carrier: carrier.map(Arc::new),
+    }));
     link.shared.handle(Input::Connected {
         master: link.index,
         connection: id,
@@ -182,7 +182,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
 }
 
 /// True if the master was of any use on this connection.
-async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes, trouble: &mut Option<Unknown>) -> bool {
+async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -> bool {
     let master = link.index;
     let mut useful = false;
     let mut subscribed = false;
@@ -217,14 +217,14 @@ async fn serve(link: &Link, peers: &Peers, mut pushes: Pushes, trouble: &mut Opt
                 }
             }
         }
-        if !listen(link, peers, &mut pushes).await {
+        if !listen(link, &mut pushes).await {
             return useful;
         }
     }
 }
 
-/// Passes releases on until it is time for the next look; false once the connection is gone.
-async fn listen(link: &Link, peers: &Peers, pushes: &mut Pushes) -> bool {
+/// Waits until it is time for the next look; false once the connection is gone.
+async fn listen(link: &Link, pushes: &mut Pushes) -> bool {
     let next = time::sleep(LOOK_EVERY);
     let poked = async {
         time::sleep(LOOK_AGAIN).await;
@@ -234,11 +234,6 @@ async fn listen(link: &Link, peers: &Peers, pushes: &mut Pushes) -> bool {
     loop {
         tokio::select! {
             push = pushes.recv() => match push {
-                Some(PushInfo { kind: PushKind::Message, data }) => {
-                    if let Some(lock) = released(link, &data) {
-                        let _ = peers.notices.send(Notice::Released { master: link.index, lock });
-                    }
-                }
                 Some(PushInfo { kind: PushKind::Disconnection, .. }) | None => {
                     if link.is_handed_over() {
                         return false;
@@ -257,12 +252,32 @@ async fn listen(link: &Link, peers: &Peers, pushes: &mut Pushes) -> bool {
     }
 }
 
+/// Passes releases on, where they are listened to, and gives everything else to `pushes`. The task that keeps the master
+/// connected is not woken for a release.
+fn released_or(
+    pushes: mpsc::UnboundedSender<PushInfo>,
+    link: &Link,
+) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
+    let (master, channel, notices) = (link.index, link.keys.channel.clone(), link.notices.clone());
+    move |push| {
+        if push.kind != PushKind::Message {
+            return pushes.send(push).map_err(|_| SendError);
+        }
+        if let Some(notices) = notices.upgrade().filter(|notices| !notices.is_closed())
+            && let Some(lock) = released(&channel, &push.data)
+        {
+            let _ = notices.send(Notice::Released { master, lock });
+        }
+        Ok(())
+    }
+}
+
 /// The lock that a message on the channel of releases names.
-fn released(link: &Link, data: &[Value]) -> Option<LockName> {
+fn released(releases: &str, data: &[Value]) -> Option<LockName> {
     let [Value::BulkString(channel), Value::BulkString(lock)] = data else {
         return None;
     };
-    if **channel != *link.keys.channel.as_bytes() {
+    if **channel != *releases.as_bytes() {
         return None;
     }
     LockName::any(std::str::from_utf8(lock).ok()?).ok()
@@ -272,8 +287,9 @@ impl Link {
     /// Asks for the messages of released locks; once more does no harm.
     pub(crate) async fn subscribe(&self) -> Result<(), Unknown> {
         let open = self.state().open.clone();
-        let mut open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
-        let subscribing = open.connection.subscribe(&*self.keys.channel);
+        let open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
+        let mut connection = open.connection.clone();
+        let subscribing = connection.subscribe(&*self.keys.channel);
         let deadline = self.command_timeout();
         match time::timeout(deadline, subscribing).await {
             Ok(result) => result.map_err(|e| permission::explained(convert::unknown(&e), None, &self.keys)),

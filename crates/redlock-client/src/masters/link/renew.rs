@@ -9,7 +9,7 @@ use tokio::time;
 
 use redlock_core::{ClusterId, ConnectionId, Facts, Input, Unknown};
 
-use super::{Dial, Link, Open, Peers, Pushes, keep};
+use super::{Dial, Link, Peers, Pushes, keep};
 use crate::masters::trial;
 
 /// Until a master that refuses the new credentials is asked again: people change the Secret first and the servers
@@ -128,11 +128,11 @@ impl Link {
         Self {
             shared: Arc::new(self.quorum.apart()),
             ..Self::new(
-                self.index,
-                self.name.clone(),
+                (self.index, self.name.clone()),
                 dial,
                 self.keys.clone(),
                 &self.quorum,
+                self.notices.clone(),
             )
         }
     }
@@ -150,10 +150,10 @@ impl Link {
         }
         state.connection += 1;
         let id = ConnectionId(state.connection);
-        let old = state.open.replace(Open { id, ..new });
+        let old = state.open.replace(Arc::new(new.renumbered(id)));
         if let Some(old) = old {
             let (now, timeout) = self.shared.read(|engine, now| (now, engine.longest_timeout()));
-            state.former.push((now + timeout, old.closed));
+            state.former.push((now + timeout, old.closed.clone()));
         }
         state.handed_over = Some(pushes);
         state.not_renewed = None;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::{
-    task::{JoinHandle, JoinSet},
+    task::{JoinHandle, JoinSet, unconstrained},
     time,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Driver, Peers, Renewer, Sealer, Shared};
+use super::{Driver, Ended, Peers, Renewer, Sealer, Shared};
 use crate::masters::link::keep;
 
 /// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
@@ -25,7 +25,7 @@ pub struct TaskEnded {
 #[must_use = "dropping the tasks closes the connection to the masters"]
 pub struct Tasks {
     keepers: JoinSet<&'static str>,
-    driver: JoinHandle<usize>,
+    driver: JoinHandle<Ended>,
     closing: CancellationToken,
     shared: Arc<Shared>,
 }
@@ -59,7 +59,9 @@ impl Tasks {
         }
         Self {
             keepers,
-            driver: tokio::spawn(driver.run()),
+            // The order of the calls of one connection is the engine's. A task whose budget of polls is used up amid them
+            // would send the first of them last.
+            driver: tokio::spawn(unconstrained(driver.run())),
             closing,
             shared,
         }
@@ -83,19 +85,22 @@ impl Tasks {
     /// expiry of their keys.
     pub async fn close(mut self) -> usize {
         self.closing.cancel();
+        self.shared.wake_driver();
         let drain = self.shared.read(|engine, _| engine.longest_timeout()) * 2;
-        let left = match time::timeout(drain, &mut self.driver).await {
-            Ok(Ok(left)) => left,
-            Ok(Err(_)) | Err(_) => 0,
-        };
-        self.driver.abort();
+        let ended = time::timeout(drain, &mut self.driver).await;
+        // Before the connections end with the driver: their end would look like a lost master.
         self.keepers.shutdown().await;
-        left
+        self.driver.abort();
+        ended
+            .ok()
+            .and_then(Result::ok)
+            .map_or(0, |ended| ended.repeats_left)
     }
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
+        self.keepers.abort_all();
         self.driver.abort();
     }
 }
