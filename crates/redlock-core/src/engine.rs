@@ -36,7 +36,9 @@ use self::{
 };
 use crate::{
     Clocks, ClusterId, Completion, Facts, Identity, Keyspace, LeaseAttempt, LockKeys, Moment, Operation,
-    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown, planted::Plant, script::{Arguments, Payload},
+    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown,
+    planted::Plant,
+    script::{Arguments, Payload},
     seal::Known,
 };
 
@@ -189,6 +191,7 @@ pub struct Engine {
     size: QuorumSize,
     keys: Keyspace,
     cluster: Arc<str>,
+    longest_lease: Duration,
     acquire_limit: Duration,
     command_timeout: Duration,
     /// The longest that any command was ever given: what was sent before the value became shorter may still arrive.
@@ -204,6 +207,7 @@ pub struct Engine {
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
     last_sent: Moment,
+    last_request: Moment,
     /// Requests that arrived while a batch was under way: see [`dispatch::HOLD`].
     waiting: Vec<Entry>,
     /// Sent at the next poll: requests, and the confirms and undos that replies led to.
@@ -222,6 +226,7 @@ impl Engine {
             size: config.size,
             keys: config.keys,
             cluster: config.cluster.to_string().into(),
+            longest_lease: config.longest_lease,
             acquire_limit: config.acquire_limit,
             command_timeout: config.command_timeout,
             longest_timeout: config.command_timeout,
@@ -234,6 +239,7 @@ impl Engine {
             batches: BTreeMap::new(),
             next_batch: 0,
             last_sent: Moment::default(),
+            last_request: Moment::default(),
             waiting: Vec::new(),
             ready: Vec::new(),
             repeats: Repeats::default(),

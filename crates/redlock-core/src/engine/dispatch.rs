@@ -23,6 +23,10 @@ pub(super) const HOLD: Duration = Duration::from_millis(1);
 
 impl Engine {
     pub(super) fn on_request(&mut self, request: Request, now: Moment) {
+        if self.is_unused(now) {
+            self.poll_rested();
+        }
+        self.last_request = now;
         let Request { id, lock, command } = request;
         let entry = self.entry(Some(id), (lock, Item::Command(command)), now);
         #[cfg(feature = "planted")]

@@ -5,8 +5,13 @@ use std::time::Duration;
 use super::{ConnectionId, Engine, Output};
 use crate::{Facts, Ineligible, Moment, Unknown, eligibility};
 
-/// A master is polled every second; facts that are older than this give it no vote.
-const FACTS_LAST: Duration = Duration::from_secs(3);
+/// Between two polls of a master: a step of its clock and a lost seal show within a second.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// The same while no lock is held or contended for, and the master could vote at the last poll. The script of each request
+/// checks the seal, the quorum and the clock by itself.
+const POLL_UNUSED_EVERY: Duration = Duration::from_secs(5);
+/// Facts give no vote when the next poll is late by more than this.
+const POLL_LATE: Duration = Duration::from_secs(2);
 
 /// See the module. A fresh one was never connected.
 #[derive(Debug, Default)]
@@ -22,7 +27,11 @@ pub(super) struct Master {
     pub(super) facts: Option<Facts>,
     /// The server counts among those that are this quorum: it was polled, and its connection stands.
     listed: bool,
-    polled: Moment,
+    /// Until when the facts give a vote.
+    facts_until: Moment,
+    /// From one poll to the next one.
+    poll_after: Duration,
+    connected_at: Moment,
     ineligible: Option<Ineligible>,
     duplicate: bool,
     /// The last error, while it is not connected or not polled.
@@ -78,7 +87,7 @@ impl Master {
 
     /// The task that polls the master hangs, or this process stood still: what is known of it may have changed.
     fn is_stale(&self, now: Moment) -> bool {
-        now.since(self.polled) > FACTS_LAST
+        now > self.facts_until
     }
 
     /// By what is known of the master, whether or not it is connected.
@@ -137,12 +146,18 @@ impl Master {
 
     #[cfg(test)]
     pub(super) fn touch(&mut self, now: Moment) {
-        self.polled = now;
+        self.facts_until = now + POLL_EVERY + POLL_LATE;
+    }
+
+    /// When the master is to be polled again, after a poll.
+    pub(super) fn poll_after(&self) -> Duration {
+        self.poll_after.max(POLL_EVERY)
     }
 
     fn connect(&mut self, connection: ConnectionId, now: Moment) {
         self.connected = true;
         self.connection = connection;
+        self.connected_at = now;
         self.silent = false;
         self.answered = now;
     }
@@ -202,7 +217,9 @@ impl Engine {
     }
 
     pub(super) fn on_poll_failed(&mut self, master: usize, reason: Unknown, now: Moment) {
-        self.masters[master].trouble = Some(reason);
+        let of = &mut self.masters[master];
+        of.trouble = Some(reason);
+        of.poll_after = POLL_EVERY;
         self.report(master, now);
     }
 
@@ -214,11 +231,35 @@ impl Engine {
         }
         of.facts = Some(facts);
         of.listed = true;
-        of.polled = now;
+        // Until it is known whether it can vote.
+        of.facts_until = now + POLL_EVERY + POLL_LATE;
         of.trouble = None;
         // Before the first vote of this connection: a second name for the same server must not bring a second vote.
         self.compare_servers();
         self.masters[master].ineligible = self.ineligible_by(master);
+        let (distrusted, unused) = (self.clocks.distrusted(master, now), self.is_unused(now));
+        let of = &mut self.masters[master];
+        let rest = unused && now.since(of.connected_at) > self.longest_lease;
+        of.poll_after = if rest && of.may_vote(distrusted, now).is_ok() {
+            POLL_UNUSED_EVERY
+        } else {
+            POLL_EVERY
+        };
+        of.facts_until = now + of.poll_after + POLL_LATE;
+    }
+
+    /// Whether nothing can be held or contended for through this process: whatever it was asked for has run out.
+    pub(super) fn is_unused(&self, now: Moment) -> bool {
+        now.since(self.last_request) > self.longest_lease
+    }
+
+    /// Those that may have been polled seconds ago: they are in use from now on.
+    pub(super) fn poll_rested(&mut self) {
+        for (master, of) in self.masters.iter().enumerate() {
+            if of.poll_after > POLL_EVERY {
+                self.outputs.push_back(Output::Poll { master });
+            }
+        }
     }
 
     fn ineligible_by(&self, master: usize) -> Option<Ineligible> {

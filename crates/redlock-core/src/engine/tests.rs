@@ -266,3 +266,71 @@ fn facts_that_are_older_than_three_seconds_give_no_vote() {
         assert_eq!(engine.master(0, now).no_vote, expected, "{after_ms} ms");
     }
 }
+
+/// Polls all masters.
+fn poll_all(engine: &mut Engine, ms: u64) -> Duration {
+    for master in 0..3 {
+        let (connection, facts) = (ConnectionId(1), facts(master));
+        engine.handle(
+            Input::Polled {
+                master,
+                connection,
+                facts,
+            },
+            at(ms),
+        );
+    }
+    drain(engine, at(ms));
+    engine.poll_after(0)
+}
+
+#[test]
+fn masters_of_which_nothing_is_asked_are_polled_every_five_seconds() {
+    let second = Duration::from_secs(1);
+    let mut engine = engine_at(0);
+    assert_eq!(poll_all(&mut engine, 60_000), second, "connected a lease ago");
+    assert_eq!(poll_all(&mut engine, 60_001), 5 * second);
+    let votes = |engine: &Engine, ms| engine.votes(0, at(ms));
+    assert!(votes(&engine, 67_001), "the next poll is late by 2 s");
+    assert!(!votes(&engine, 67_002));
+    assert_eq!(poll_all(&mut engine, 67_002), 5 * second);
+    // A failed poll is repeated soon, and the facts last as long as before.
+    let reason = Unknown::TimedOut(100);
+    engine.handle(Input::PollFailed { master: 0, reason }, at(72_002));
+    assert_eq!(engine.poll_after(0), second);
+    assert!(votes(&engine, 74_002));
+    assert!(!votes(&engine, 74_003));
+}
+
+#[test]
+fn request_after_a_rest_polls_every_master_at_once_and_each_second_from_then_on() {
+    let second = Duration::from_secs(1);
+    let mut engine = engine_at(0);
+    assert_eq!(poll_all(&mut engine, 70_000), 5 * second);
+    let request = |id| {
+        Input::Request(Request {
+            id: RequestId(id),
+            lock: Keyspace::new("p").lock(&crate::LockName::parse("a").unwrap()),
+            command: crate::Command::Observe,
+        })
+    };
+    let polled = |outputs: Vec<Output>| {
+        let polls = outputs.into_iter().filter_map(|output| match output {
+            Output::Poll { master } => Some(master),
+            _ => None,
+        });
+        polls.collect::<Vec<usize>>()
+    };
+    engine.handle(request(1), at(74_000));
+    assert_eq!(polled(drain(&mut engine, at(74_000))), [0, 1, 2]);
+    assert!(engine.votes(0, at(74_000)), "by the facts of 4 s ago");
+    assert_eq!(poll_all(&mut engine, 74_001), second);
+    engine.handle(request(2), at(75_000));
+    assert_eq!(polled(drain(&mut engine, at(75_000))), [0_usize; 0]);
+    assert_eq!(
+        poll_all(&mut engine, 135_000),
+        second,
+        "what was asked for may be held"
+    );
+    assert_eq!(poll_all(&mut engine, 135_001), 5 * second);
+}

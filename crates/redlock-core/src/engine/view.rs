@@ -55,6 +55,12 @@ impl Engine {
         self.masters[master].quiet(now)
     }
 
+    /// After how long the master is to be polled again, from the end of a poll.
+    #[must_use]
+    pub fn poll_after(&self, master: usize) -> Duration {
+        self.masters[master].poll_after()
+    }
+
     #[must_use]
     pub const fn size(&self) -> QuorumSize {
         self.size

@@ -17,7 +17,7 @@ use crate::{
     masters::permission::{self, Refusals},
 };
 
-/// How often a master is looked at: a step of its clock and a lost seal show within a second.
+/// Between two looks while the master is in use.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks that were asked for: a burst of votes without a seal asks once.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -186,6 +186,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
     let master = link.index;
     let mut useful = false;
     let mut subscribed = false;
+    let mut waited = LOOK_EVERY;
     loop {
         link.close_former();
         match link.look_on().await {
@@ -201,7 +202,9 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                 subscribed = subscribed || subscribe(link).await;
             }
             Err(reason) => {
-                let silent = link.shared.read(|engine, now| engine.quiet(master, now)) > SILENT;
+                // Nothing was asked for while it waited.
+                let quiet = link.shared.read(|engine, now| engine.quiet(master, now));
+                let silent = quiet.saturating_sub(waited.saturating_sub(LOOK_EVERY)) > SILENT;
                 let lost = !matches!(
                     reason,
                     Unknown::TimedOut(_) | Unknown::Server { .. } | Unknown::Congested
@@ -217,15 +220,16 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                 }
             }
         }
-        if !listen(link, &mut pushes).await {
+        waited = link.shared.read(|engine, _| engine.poll_after(master));
+        if !listen(link, waited, &mut pushes).await {
             return useful;
         }
     }
 }
 
 /// Waits until it is time for the next look; false once the connection is gone.
-async fn listen(link: &Link, pushes: &mut Pushes) -> bool {
-    let next = time::sleep(LOOK_EVERY);
+async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
+    let next = time::sleep(wait);
     let poked = async {
         time::sleep(LOOK_AGAIN).await;
         link.poke.notified().await;
