@@ -63,7 +63,8 @@ impl Clocks {
         }
         // A reply that was under way meanwhile hides it until the next one.
         let explained = self.local.is_some_and(|local| offset.absolve(&local));
-        let Some(local) = self.local_step() else {
+        let agreed = self.agreed_step();
+        let Some(local) = agreed.or_else(|| self.step_in_parts()) else {
             return if explained {
                 Judgement::Explained
             } else {
@@ -72,18 +73,14 @@ impl Clocks {
         };
         self.local = Some(local);
         for offset in &mut self.masters {
-            if offset.absolve(&local) {
+            // After a step in parts, the next reply of each master may show the rest of it.
+            if offset.absolve(&local) && agreed.is_some() {
                 offset.forget_steps();
             } else {
                 offset.forget();
             }
         }
         Judgement::LocalStepped
-    }
-
-    /// The last step of the local clock, if the last steps of a majority show one.
-    fn local_step(&self) -> Option<Step> {
-        self.agreed_step().or_else(|| self.step_in_parts())
     }
 
     /// One step, by its amount and its time, that explains the last steps of a majority.
@@ -113,7 +110,7 @@ impl Clocks {
         let common = last()
             .map(|step| (step.direction(), step.since))
             .find(|common| moved(*common).count() >= self.majority)?;
-        moved(common).max_by_key(|step| step.least.abs()).copied()
+        moved(common).max_by_key(|step| step.size()).copied()
     }
 
     /// Another server answers from now on: its clock is no witness of a step. A step that was seen still counts.

@@ -114,6 +114,11 @@ impl Step {
         }
     }
 
+    /// The least amount by which the clocks moved.
+    pub(super) fn size(&self) -> i128 {
+        self.least.abs().min(self.most.abs())
+    }
+
     pub(super) fn moved(&self, direction: Direction, time: Moment) -> bool {
         self.direction() == direction && (self.since..=self.until).contains(&time)
     }

@@ -9,6 +9,7 @@ use redlock_core::{
 use super::{Candidate, Out};
 use crate::{rate::Instant, world::COMMAND_TIMEOUT};
 
+/// How soon a connection must have answered that is polled each second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Between two polls that were asked for.
 const POLL_AGAIN: Duration = Duration::from_millis(50);
@@ -34,6 +35,8 @@ pub(super) struct Link {
     poll: Option<(u64, Call)>,
     /// When the last one ended.
     polled: Moment,
+    /// Before the one that is under way.
+    waited: Duration,
     /// It is to be polled again soon.
     poked: bool,
     /// When the task acts next.
@@ -47,6 +50,7 @@ impl Default for Link {
             standing: Standing::Closed,
             poll: None,
             polled: Moment::default(),
+            waited: POLL_EVERY,
             poked: false,
             next: None,
             retry: FIRST_RETRY,
@@ -179,7 +183,9 @@ impl Candidate {
             (Standing::Open(_), Some((_, call))) => {
                 let late = Unknown::TimedOut(call.timeout.as_millis());
                 self.poll_failed(now, master, &call, late);
-                if self.engine.quiet(master, now) > SILENT {
+                // Nothing was asked for while it waited.
+                let waited = self.links[master].waited.saturating_sub(POLL_EVERY);
+                if self.engine.quiet(master, now).saturating_sub(waited) > SILENT {
                     self.engine.handle(Input::Disconnected { master }, now);
                     self.retry(now, master, rng, &mut out);
                 } else {
@@ -215,7 +221,13 @@ impl Candidate {
         let link = &mut self.links[master];
         link.polled = now;
         let soon = std::mem::take(&mut link.poked);
-        self.act_at(master, now + if soon { POLL_AGAIN } else { POLL_EVERY }, out);
+        let after = if soon {
+            POLL_AGAIN
+        } else {
+            self.engine.poll_after(master)
+        };
+        self.links[master].waited = after;
+        self.act_at(master, now + after, out);
     }
 
     /// Polls the master soon.

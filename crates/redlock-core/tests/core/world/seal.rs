@@ -155,7 +155,14 @@ impl World {
         self.carry_out(&plan);
         self.sealer.awake = self.masters.iter().any(|master| !master.sealed);
         if self.sealer.awake {
-            self.at(self.now + SURVEY_EVERY, What::Sealer(Sealing::Ask));
+            let waits = plan.steps.iter().filter_map(|(_, step)| match step {
+                Step::Wait { until } => Some(self.sealer.clock.instant(*until)),
+                _ => None,
+            });
+            let soon = waits.filter(|until| *until > self.now).min();
+            let next = self.now + SURVEY_EVERY;
+            let at = soon.map_or(next, |soon| soon.min(next));
+            self.at(at, What::Sealer(Sealing::Ask));
         }
     }
 
