@@ -36,3 +36,7 @@ mod programs;
 mod protocol;
 #[path = "repository/source.rs"]
 mod source;
+#[path = "repository/visible_text.rs"]
+mod visible_text;
+#[path = "repository/words.rs"]
+mod words;
