@@ -8,9 +8,10 @@ SEEDS ?= 100000
 FIRST_SEED ?= 0
 SEED ?=
 BASE ?=
+TAG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test simulate lint generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test check simulate lint release-check generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -20,11 +21,20 @@ test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast
 
-lint: ## Format, lints and, where cargo-deny is installed, licences and bans
+check: tools ## After each edit: format, clippy, unit and property tests, 2,000 seeds of the simulation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
-	else echo 'cargo-deny is not installed: licences and advisories were not checked (cargo install cargo-deny)'; fi
+	REDLOCK_SEEDS=2000 $(CARGO) test --workspace --lib --test core
+
+lint: ## Format, clippy, dependencies (licences, bans, sources, advisories), workflows, words
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/install-lint-tools scripts/check-dependencies
+	scripts/install-lint-tools sh -c '"$$ACTIONLINT" -shellcheck= -pyflakes='
+	$(CARGO) test --workspace --quiet --test repository words::
+
+release-check: ## A dry run of a release: versions, changelog, packages, chart; TAG=v0.1.0 as for that tag
+	CARGO='$(CARGO)' scripts/build-kubernetes scripts/release-check $(TAG)
 
 generate: ## Write the files that are made from the source anew
 	REDLOCK_REGENERATE=1 $(CARGO) test --quiet --lib --test repository

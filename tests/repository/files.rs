@@ -82,11 +82,52 @@ fn no_banned_crate_is_in_the_lock_file() {
 
 #[test]
 fn the_continuous_integration_runs_what_everybody_runs() {
-    assert!(read(".ci/run").lines().any(|line| line == "make test"));
+    let has = |path: &str, start: &str| read(path).lines().any(|line| line.starts_with(start));
+    for target in ["lint", "test"] {
+        assert!(has(".ci/run", &format!("timed make {target}")), "make {target}");
+        assert!(has("Makefile", &format!("{target}: ")), "{target}");
+    }
+    assert!(has("Makefile", "test: tools "));
+    for (workflow, target) in [("check", "check"), ("check", "lint"), ("test", "test")] {
+        let workflow = format!(".github/workflows/{workflow}.yml");
+        assert!(
+            has(&workflow, &format!("    - run: make {target}")),
+            "{workflow}: make {target}"
+        );
+    }
+}
+
+/// One release of Rust: a lint or a language feature of another one fails in one place alone.
+#[test]
+fn the_toolchain_is_the_release_that_the_manifest_names() {
+    let toolchain = read("rust-toolchain.toml");
+    let release = env!("CARGO_PKG_RUST_VERSION");
+    let channel = format!("channel = \"{release}.");
     assert!(
-        read("Makefile")
-            .lines()
-            .any(|line| line.starts_with("test: tools "))
+        toolchain.lines().any(|line| line.starts_with(&channel)),
+        "{channel}: {toolchain}"
+    );
+    let image = format!("docker.io/library/rust:{release}-");
+    assert!(read("Dockerfile").contains(&image), "Dockerfile: {image}");
+}
+
+#[test]
+fn the_matrix_has_the_newest_and_the_oldest_supported_kubernetes() {
+    let modules = read("tests/control-plane/go.mod");
+    let mut required = modules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v"));
+    let newest = required.next().and_then(|rest| rest.split(' ').next()).unwrap();
+    let workflow = read(".github/workflows/kubernetes.yml");
+    let contributing = read("CONTRIBUTING.md");
+    let row = format!("the version that is built: {newest}, and ");
+    let (_, oldest) = contributing
+        .split_once(&row)
+        .expect("the row of KUBE_VERSION names the version of go.mod");
+    let oldest = oldest.split(' ').next().unwrap();
+    assert!(
+        workflow.contains(&format!("version: [{oldest}, {newest}]")),
+        "[{oldest}, {newest}]: {workflow}"
     );
 }
 
