@@ -5,6 +5,8 @@
 #     FINAL_BASE    scratch, or something with a shell to look around with
 ARG BUILD_BASE=docker.io/library/rust:1.95-bookworm
 ARG FINAL_BASE=scratch
+# BuildKit lists the crates of Cargo.lock in the SBOM: a static binary names none.
+ARG BUILDKIT_SBOM_SCAN_CONTEXT=true
 
 FROM --platform=$BUILDPLATFORM ${BUILD_BASE} AS build
 ARG TARGETARCH

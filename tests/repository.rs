@@ -34,6 +34,8 @@ mod pages_of_commands;
 mod programs;
 #[path = "repository/protocol.rs"]
 mod protocol;
+#[path = "repository/release.rs"]
+mod release;
 #[path = "repository/source.rs"]
 mod source;
 #[path = "repository/visible_text.rs"]
