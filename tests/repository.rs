@@ -17,6 +17,8 @@ mod files;
 mod generated;
 #[path = "repository/install_buildah.rs"]
 mod install_buildah;
+#[path = "repository/install_lint_tools.rs"]
+mod install_lint_tools;
 #[path = "repository/install_tools.rs"]
 mod install_tools;
 #[path = "repository/krew.rs"]
