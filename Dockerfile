@@ -32,12 +32,13 @@ RUN case $TARGETARCH in \
 COPY Cargo.toml Cargo.lock ./
 COPY tests/model/Cargo.toml tests/model/
 COPY crates/redlock-core/Cargo.toml crates/redlock-core/
+COPY crates/redlock-bench/Cargo.toml crates/redlock-bench/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
 COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
 COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
-RUN mkdir -p src benches && touch src/lib.rs; \
+RUN mkdir -p src benches crates/redlock-bench/benches && touch src/lib.rs; \
     for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \
-    for program in src/main benches/lease benches/run benches/kubernetes; do echo 'fn main() {}' >$program.rs; done; \
+    for program in src/main benches/run benches/kubernetes crates/redlock-bench/benches/lease; do echo 'fn main() {}' >$program.rs; done; \
     . /environment && cargo build --release --locked --bin redlock
 
 # Sources are older than what was built of their empty stand-ins: cargo goes by the time.

@@ -44,7 +44,7 @@ simulate: ## Random faults in virtual time, on all cores: SEEDS=1000000 FIRST_SE
 		--nocapture $(if $(SEED),the_invariants_hold,--ignored simulate)
 
 bench: tools ## Measure against the floor of bare Redis commands
-	$(CARGO) bench --bench lease
+	$(CARGO) bench --package redlock-bench --bench lease
 
 bench-run: tools ## Measure redlock run beside flock
 	$(CARGO) bench --bench run

@@ -22,10 +22,6 @@
 mod common;
 #[path = "../tests/kubernetes/fixture.rs"]
 mod fixture;
-#[path = "lease/floor.rs"]
-mod floor;
-#[path = "lease/stats.rs"]
-mod stats;
 
 #[path = "kubernetes/log.rs"]
 mod log;
@@ -65,7 +61,7 @@ fn main() {
         .build()
         .unwrap();
     runtime.block_on(async move {
-        println!("{}", stats::machine());
+        println!("{}", redlock_bench::stats::machine());
         if wanted("takeover") {
             takeover::run().await;
         }

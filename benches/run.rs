@@ -10,13 +10,8 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    dead_code,
-    unreachable_pub,
-    reason = "numbers for people; a program of several files, one of them another measurement's"
+    reason = "numbers for people"
 )]
-
-#[path = "lease/stats.rs"]
-mod stats;
 
 use std::{
     fs,
@@ -25,8 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redlock_bench::stats::{self, Stats};
 use redlock_testkit::{RedisServers, ServerOptions};
-use stats::Stats;
 
 const REDLOCK: &str = env!("CARGO_BIN_EXE_redlock");
 const ROUNDS: usize = 300;

@@ -109,7 +109,7 @@ pub async fn run() {
         &format!("{:.1} % of a core", beside.percent[0]),
         "",
     );
-    println!("\nLoad average {} at the end.", crate::stats::load());
+    println!("\nLoad average {} at the end.", redlock_bench::stats::load());
 }
 
 struct Steady {

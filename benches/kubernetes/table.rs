@@ -4,7 +4,7 @@
 pub fn begin(title: &str) {
     println!(
         "\n## {title}\n\nLoad average {} at the beginning.\n",
-        crate::stats::load()
+        redlock_bench::stats::load()
     );
     println!("| what | measured | goal |\n|---|---|---|");
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::floor::Floor;
 use crate::log::{self, What, milliseconds};
 use crate::stage::{LEASE, Stage};
 use crate::statuses::Statuses;
 use crate::table::{self, Many};
+use redlock_bench::floor::Floor;
 
 const LOCKS: usize = 100;
 const TRIALS: usize = 4;

@@ -37,6 +37,11 @@ pub const LAYERS: &[Layer] = &[
         "`redlock demo`: replicas and masters under real failures, and an observer",
     ),
     layer(
+        "redlock-bench",
+        &[],
+        "the floor that measurements stand beside; `make bench`",
+    ),
+    layer(
         "redlock-testkit",
         &[],
         "real Redis servers that break on demand; with the feature `harness` what tests need around them",
@@ -73,7 +78,7 @@ const READS_THE_CLOCK: [&str; 5] = [
     "clock_gettime",
 ];
 /// The packages that speak Redis by themselves, to watch the others from outside.
-const WATCHES_REDIS: [&str; 2] = ["redlock-demo", "redlock-testkit"];
+const WATCHES_REDIS: [&str; 3] = ["redlock-bench", "redlock-demo", "redlock-testkit"];
 /// What would make the decision depend on anything but its arguments, and needs no dependency.
 const NOT_PURE: [&str; 6] = ["async", "await", "std::net", "std::fs", "std::env", "std::thread"];
 

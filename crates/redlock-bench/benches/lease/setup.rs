@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use redlock::{
+use redlock_client::{
     elector::{Elector, Standing},
-    lease::{HolderIdentity, LockName},
     masters::{Masters, MastersConfig, Notices, Tasks},
 };
+use redlock_core::{HolderIdentity, LockName};
 use redlock_testkit::{RedisServers, ServerOptions};
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ impl Quorum {
     pub async fn start(count: usize) -> Self {
         let servers = RedisServers::start(count, &ServerOptions::default()).expect("redis-server starts");
         let (masters, _, tasks) = open(&servers);
-        redlock::masters::init(&masters)
+        redlock_client::masters::init(&masters)
             .await
             .expect("new masters can be sealed");
         eventually_voting(&masters, count).await;

@@ -2,16 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::masters::{Acquired, Masters, Renewal};
+use redlock_client::masters::{Acquired, Masters, Renewal};
 
 use crate::{
     contestant::Rslock,
-    floor::Floor,
     goals::{Goal, Goals},
     script,
     setup::{Quorum, holder, lock},
-    stats::Stats,
 };
+use redlock_bench::{floor::Floor, stats::Stats};
 
 const LEASE: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 4_000;

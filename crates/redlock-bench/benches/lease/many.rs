@@ -5,23 +5,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock::{
+use redlock_client::{
     clock,
     elector::{Elector, Silent},
-    lease::{
-        ClusterId, Participation, Terms, Timings,
-        timing::{self, GivenTimings},
-    },
     masters::{Acquired, Masters},
+};
+use redlock_core::{
+    ClusterId, Participation, Terms, Timings,
+    timing::{self, GivenTimings},
 };
 
 use crate::{
     contestant::Rslock,
-    floor::Floor,
     goals::{Goal, Goals},
     setup::{Quorum, eventually_voting, holder, lock, open},
-    stats::cpu_time,
 };
+use redlock_bench::{floor::Floor, stats::cpu_time};
 
 const TASKS: usize = 64;
 const LOCKS: usize = 10_000;

@@ -3,15 +3,17 @@
 use redis::{Cmd, Pipeline, aio::MultiplexedConnection};
 
 use crate::{
-    floor::{self, load},
     goals::{Goal, Goals},
     setup::Quorum,
+};
+use redlock_bench::{
+    floor::{self, load},
     stats::{Stats, cpu_time_of},
 };
 
 macro_rules! script {
     ($($file:literal)+) => {
-        concat!($(include_str!(concat!("../../crates/redlock-core/src/scripts/", $file))),+)
+        concat!($(include_str!(concat!("../../../redlock-core/src/scripts/", $file))),+)
     };
 }
 

@@ -2,18 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock::{
+use redlock_client::{
     clock,
     elector::{Elector, Silent},
-    lease::{Authority, ClusterId, Moment, Participation, Terms, Timings, timing},
     masters::{Acquired, Lease},
 };
+use redlock_core::{Authority, ClusterId, Moment, Participation, Terms, Timings, timing};
 use tokio::task::JoinSet;
 
 use crate::{
-    floor::Floor,
     goals::{Goal, Goals},
     setup::{Quorum, eventually_voting, holder, lock, open, watch},
+};
+use redlock_bench::{
+    floor::Floor,
     stats::{Stats, load},
 };
 

@@ -19,8 +19,6 @@
 
 #[path = "lease/contestant.rs"]
 mod contestant;
-#[path = "lease/floor.rs"]
-mod floor;
 #[path = "lease/goals.rs"]
 mod goals;
 #[path = "lease/idle.rs"]
@@ -33,10 +31,10 @@ mod script;
 mod setup;
 #[path = "lease/single.rs"]
 mod single;
-#[path = "lease/stats.rs"]
-mod stats;
 #[path = "lease/takeover.rs"]
 mod takeover;
+
+use redlock_bench::stats;
 
 fn main() {
     // `cargo test --benches` only wants to know that it builds.

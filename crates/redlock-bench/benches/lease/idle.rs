@@ -5,17 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redlock::{
+use redlock_client::{
     clock,
     elector::{Elector, Silent},
-    lease::{ClusterId, Participation, Terms, Timings},
 };
+use redlock_core::{ClusterId, Participation, Terms, Timings};
 
 use crate::{
     goals::{Goal, Goals},
     setup::{Quorum, eventually_voting, holder, lock, open, watch},
-    stats::{Stats, cpu_time_of},
 };
+use redlock_bench::stats::{Stats, cpu_time_of};
 
 /// As many sets of connections in this process: to a master, each is a process of its own.
 const PROCESSES: usize = 100;

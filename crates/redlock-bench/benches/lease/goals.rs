@@ -1,6 +1,6 @@
 //! The figures that have a goal, in one table at the end.
 
-use crate::stats::Stats;
+use redlock_bench::stats::Stats;
 
 #[derive(Clone, Copy)]
 pub enum Goal {
