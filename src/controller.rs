@@ -30,8 +30,8 @@ mod secrets;
 mod siblings;
 mod status;
 mod switched;
+mod target_task;
 mod templates;
-mod warden;
 mod writer;
 
 pub use password::NewSecret;

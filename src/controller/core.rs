@@ -54,8 +54,8 @@ use super::{
     secrets::{SecretKey, Secrets},
     siblings::{Pods, Siblings},
     status::claims,
+    target_task::Report,
     templates::{Read, Reader},
-    warden::Report,
     writer::{Item, Writer, Written},
 };
 use crate::{

@@ -16,8 +16,8 @@ use super::{
     problem::{Problem, Reason},
     roll::{Origin, Roll},
     switched::{Switched, switched},
+    target_task::Handle,
     templates::Templates,
-    warden::Handle,
 };
 use crate::{
     api::{LeaderLock, lock_status::LeaderLockStatus, plan::LockPlan},

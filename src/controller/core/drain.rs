@@ -12,7 +12,7 @@ use crate::{
     clock,
     controller::{
         object::ObjectKey,
-        warden::{Halt, Order},
+        target_task::{Halt, Order},
     },
     lease::{ClusterId, FencingToken},
 };

@@ -23,7 +23,7 @@ use crate::{
         object::ObjectKey,
         said::Round,
         status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
-        warden::Report,
+        target_task::Report,
         writer::{self, Written},
     },
     lease::Moment,

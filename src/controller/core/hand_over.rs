@@ -11,7 +11,7 @@ use crate::{
     controller::{
         hand_over::{acceptance, answer, decide, refusal, request},
         object::ObjectKey,
-        warden::Order,
+        target_task::Order,
     },
 };
 

@@ -7,7 +7,7 @@ use crate::{
         LeaderLock,
         lock_status::{LeaderLockStatus, TargetState, TargetStatus},
     },
-    controller::{events::What, warden::Report},
+    controller::{events::What, target_task::Report},
 };
 
 /// Why nothing is switched.

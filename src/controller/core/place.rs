@@ -17,7 +17,7 @@ use crate::{
         object::ObjectKey,
         problem::{Problem, Reason},
         switched::switched,
-        warden::{Halt, Handle, Order},
+        target_task::{Halt, Handle, Order},
         writer::Item,
     },
     lease::{Farewell, Moment},

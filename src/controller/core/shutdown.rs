@@ -17,7 +17,7 @@ use crate::{
     clock,
     controller::{
         object::{ObjectKey, trim},
-        warden::{Halt, Order, Report},
+        target_task::{Halt, Order, Report},
     },
     lease::LockName,
 };

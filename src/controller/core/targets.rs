@@ -16,7 +16,7 @@ use crate::{
         backoff,
         events::What,
         object::ObjectKey,
-        warden::{self, Handle, Hands, Order, Post, Report},
+        target_task::{self, Handle, Hands, Order, Post, Report},
         writer::Item,
     },
     elector::Elector,
@@ -88,7 +88,7 @@ impl Core {
             lost: self.clients.lost.clone(),
             own_tokens: entry.own_tokens.clone(),
         };
-        let mut warden = warden::start(post, self.inbox.clone(), Seen::Report);
+        let mut warden = target_task::start(post, self.inbox.clone(), Seen::Report);
         warden.detached = unknown;
         entry.warden = Some(warden);
     }

@@ -17,7 +17,7 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
         plan::LockPlan,
     },
-    controller::warden::Report,
+    controller::target_task::Report,
     lease::Moment,
 };
 

@@ -12,7 +12,7 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState},
         quorum_status::{MasterStatus, RedisQuorumStatus},
     },
-    controller::warden::Report,
+    controller::target_task::Report,
 };
 
 const REASON: &str = "OperatorStopped";

@@ -18,7 +18,7 @@ use crate::{
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{core::happened::intention, problem::Problem, templates::Surges, warden::Report},
+    controller::{core::happened::intention, problem::Problem, target_task::Report, templates::Surges},
 };
 
 /// What a status is made of.

@@ -18,8 +18,8 @@ use crate::{
     controller::{
         object::ObjectKey,
         problem::{Problem, Reason},
+        target_task::Report,
         templates::Surges,
-        warden::Report,
     },
 };
 

@@ -1,6 +1,6 @@
 //! What is as it should be is not asked for again at every renewal of the lease, nor at every look at who holds it.
 
-use super::{NOW_AND_THEN, Warden};
+use super::{NOW_AND_THEN, TargetTask};
 use crate::{
     clock,
     lease::{FencingToken, Moment},
@@ -14,7 +14,7 @@ pub(super) enum Aim {
     Look,
 }
 
-impl Warden {
+impl TargetTask {
     /// Whether nothing was heard since all was as it should be for this. Otherwise the targets are about to be asked:
     /// until that has ended, nothing is known of them, for this nor for anything else.
     pub(super) fn is_quiet(&mut self, aim: Aim) -> bool {

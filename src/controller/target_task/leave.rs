@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{
-    Warden,
+    TargetTask,
     blind::{Blind, Said, has_majority},
     facts::{other_at, still_owed},
     goal::{Facts, Goal, Other, Siblings, goal},
@@ -111,7 +111,7 @@ impl Watched {
     }
 }
 
-impl Warden {
+impl TargetTask {
     pub(super) fn leave_to_stop(&self, facts: &Facts) -> LeaveToStop {
         let watched = Watched {
             decided: Decided {

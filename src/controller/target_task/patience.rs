@@ -1,9 +1,9 @@
 //! Whether the pods of a target get the time that they ask for.
 
-use super::Warden;
+use super::TargetTask;
 use crate::{api::plan::TargetPlan, lease::Timings, targets::Note};
 
-impl Warden {
+impl TargetTask {
     /// Says once of each target when its pods may take longer than the lock has room for: near the end of the lease
     /// they are deleted with what is left. What is written down as stopSeconds was meant.
     pub(super) fn check_patience(&mut self) {

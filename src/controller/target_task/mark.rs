@@ -1,12 +1,12 @@
 //! What a warden writes into the registers of its lock.
 
-use super::Warden;
+use super::TargetTask;
 use crate::{
     api::plan::TAKEOVER_BESIDE_STOP,
     lease::{FencingToken, Mark},
 };
 
-impl Warden {
+impl TargetTask {
     pub(super) async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
         let lock = self.post.plan.lock_name.clone();
         self.post.elector.mark(lock, token, mark).await

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Warden,
+    TargetTask,
     goal::{Facts, Other, Siblings, has_room},
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) fn still_owed(
     lost.filter(|_| !(held && (proven > last || has_room)))
 }
 
-impl Warden {
+impl TargetTask {
     /// What is known now, also of leases that have ended since.
     pub(super) fn facts(&mut self, now: Moment) -> Facts {
         let standing = self.post.standing.borrow_and_update().clone();

@@ -1,12 +1,12 @@
 //! What a warden tells of how the targets are.
 
-use super::{Report, Warden, goal::Goal, target::Switch};
+use super::{Report, TargetTask, goal::Goal, target::Switch};
 use crate::api::{
     leader_lock::Enforcement,
     lock_status::{TargetState, TargetStatus},
 };
 
-impl Warden {
+impl TargetTask {
     pub(super) fn report(
         &mut self,
         goal: Goal,

@@ -55,7 +55,7 @@ const NOW_AND_THEN: Duration = Duration::from_secs(300);
 pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
     let (orders, ordered) = mpsc::unbounded_channel();
     let now = clock::now();
-    let warden = Warden {
+    let warden = TargetTask {
         switches: Vec::new(),
         removed: Vec::new(),
         delays: Delays::default(),
@@ -86,7 +86,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
     }
 }
 
-struct Warden {
+struct TargetTask {
     post: Post,
     switches: Vec<Switch>,
     /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
@@ -116,7 +116,7 @@ struct Warden {
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
 }
 
-impl Warden {
+impl TargetTask {
     async fn run<T>(
         mut self,
         mut orders: mpsc::UnboundedReceiver<Order>,

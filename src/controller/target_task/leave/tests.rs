@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{api::leader_lock::OnQuorumLoss, controller::warden::handle::Halt};
+use crate::{api::leader_lock::OnQuorumLoss, controller::target_task::handle::Halt};
 
 const OWN: FencingToken = FencingToken(7);
 

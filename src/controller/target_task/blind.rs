@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Warden, goal::Siblings};
+use super::{TargetTask, goal::Siblings};
 use crate::{
     controller::said::{Round, Word},
     elector::Standing,
@@ -141,7 +141,7 @@ impl Blind {
     }
 }
 
-impl Warden {
+impl TargetTask {
     pub(super) fn siblings(&mut self, standing: &Standing, now: Moment) -> (Siblings, Option<FencingToken>) {
         let plan = &self.post.plan;
         let said = Said::of(

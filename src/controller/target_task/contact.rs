@@ -1,8 +1,8 @@
 //! What becomes of what is known of the targets when the API server does not answer.
 
-use super::Warden;
+use super::TargetTask;
 
-impl Warden {
+impl TargetTask {
     /// What was seen of the targets may be otherwise by now: it is unknown until each was looked at again.
     pub(super) fn heed_contact(&mut self) {
         self.quiet = None;
