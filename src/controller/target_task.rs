@@ -29,7 +29,7 @@ use futures_util::{
 };
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Halt, Handle, Hands, Order, Post, Report};
+pub(super) use handle::{Halt, Handle, Order, Permissions, Post, Report};
 
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -144,11 +144,11 @@ impl TargetTask {
                         self.halts.add(halt, done);
                     }
                     Some(Order::GoOn) => self.halts.lift(),
-                    Some(Order::Plan(plan, hands)) => {
+                    Some(Order::Plan(plan, permissions)) => {
                         let anew = plan.targets != self.post.plan.targets;
                         // The status of the lock changes more often than what it declares.
-                        self.quiet = self.quiet.filter(|_| plan == self.post.plan && hands == self.post.hands);
-                        (self.post.plan, self.post.hands) = (plan, hands);
+                        self.quiet = self.quiet.filter(|_| plan == self.post.plan && permissions == self.post.permissions);
+                        (self.post.plan, self.post.permissions) = (plan, permissions);
                         if anew {
                             self.open();
                             changes = self.follow();
@@ -221,7 +221,7 @@ impl TargetTask {
         let now = clock::now();
         let facts = self.facts(now);
         let goal = goal(&facts, now);
-        if self.post.hands.off {
+        if self.post.permissions.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
             self.halts.refuse();
             let paused = self.post.plan.enforcement == Enforcement::Enforce;
@@ -300,7 +300,7 @@ impl TargetTask {
         };
         let token = leave.token();
         let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
-        if guards && !self.post.hands.guarded {
+        if guards && !self.post.permissions.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
         // The registers are about those who contend, not about what an observer does.
@@ -373,7 +373,7 @@ impl TargetTask {
             (self.lost, self.stop_began, self.stopping) = (None, None, None);
             // Another replica may have stopped what was found running.
             self.blind.forget_started();
-            if self.post.hands.unreadable {
+            if self.post.permissions.unreadable {
                 self.halts.refuse();
             } else if self.halts.begin_answer() {
                 let held = self.delays.marked();

@@ -16,7 +16,7 @@ use crate::{
         backoff,
         events::What,
         object::ObjectKey,
-        target_task::{self, Handle, Hands, Order, Post, Report},
+        target_task::{self, Handle, Order, Permissions, Post, Report},
         writer::Item,
     },
     elector::Elector,
@@ -44,12 +44,12 @@ impl Core {
             entry.warden = None;
             return;
         };
-        let hands = Hands {
+        let permissions = Permissions {
             unreadable,
-            ..hands(&entry.object, &plan)
+            ..permissions(&entry.object, &plan)
         };
         if let Some(warden) = entry.warden.as_ref().filter(|warden| !warden.is_broken()) {
-            warden.tell(Order::Plan(plan, hands));
+            warden.tell(Order::Plan(plan, permissions));
             return;
         }
         let detached = entry.put.is_none();
@@ -75,7 +75,7 @@ impl Core {
         let post = Post {
             key: key.clone(),
             plan,
-            hands,
+            permissions,
             cluster: self.cluster.clone(),
             client: self.clients.urgent.clone(),
             shared: self.shared.clone(),
@@ -328,8 +328,8 @@ pub(super) fn has_finalizer(object: &LeaderLock) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
 }
 
-fn hands(object: &LeaderLock, plan: &LockPlan) -> Hands {
-    Hands {
+fn permissions(object: &LeaderLock, plan: &LockPlan) -> Permissions {
+    Permissions {
         off: off(object, Some(plan)).is_some(),
         guarded: has_finalizer(object),
         unreadable: false,

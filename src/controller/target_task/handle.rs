@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::controller) enum Order {
     /// The lock as it is declared now, and the leave to act on it.
-    Plan(Arc<LockPlan>, Hands),
+    Plan(Arc<LockPlan>, Permissions),
     /// Stop everything, and say when it is done: true if that is written down as clean, where the lock is held. The end
     /// of the channel says that it was not done.
     Stop(Halt, oneshot::Sender<bool>),
@@ -44,7 +44,7 @@ pub(in crate::controller) struct Halt {
 
 /// What a warden may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::controller) struct Hands {
+pub(in crate::controller) struct Permissions {
     /// `enforcement: Observe` or the paused annotation: nothing is switched.
     pub(in crate::controller) off: bool,
     /// The object cannot vanish before what runs is stopped: its finalizer is there.
@@ -106,7 +106,7 @@ impl Drop for Handle {
 pub(in crate::controller) struct Post {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
-    pub(in crate::controller) hands: Hands,
+    pub(in crate::controller) permissions: Permissions,
     pub(in crate::controller) cluster: ClusterId,
     pub(in crate::controller) client: Client,
     pub(in crate::controller) shared: Arc<Shared>,
