@@ -29,7 +29,7 @@ use futures_util::{
 };
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Halt, Handle, Order, Permissions, Post, Report};
+pub(super) use handle::{Config, Halt, Handle, Order, Permissions, Report};
 
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -52,7 +52,11 @@ const AGAIN: Duration = Duration::from_millis(250);
 const NOW_AND_THEN: Duration = Duration::from_secs(300);
 
 /// Starts a warden, which reports to `told`.
-pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: fn(Report) -> T) -> Handle {
+pub(super) fn start<T: Send + 'static>(
+    config: Config,
+    told: mpsc::Sender<T>,
+    tell: fn(Report) -> T,
+) -> Handle {
     let (orders, ordered) = mpsc::unbounded_channel();
     let now = clock::now();
     let warden = TargetTask {
@@ -75,7 +79,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
         quiet: None,
         reported: None,
         notes: mpsc::unbounded_channel(),
-        post,
+        config,
     };
     let task = tokio::spawn(warden.run(ordered, told, tell));
     Handle {
@@ -87,7 +91,7 @@ pub(super) fn start<T: Send + 'static>(post: Post, told: mpsc::Sender<T>, tell: 
 }
 
 struct TargetTask {
-    post: Post,
+    config: Config,
     switches: Vec<Switch>,
     /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
     removed: Vec<Switch>,
@@ -145,25 +149,25 @@ impl TargetTask {
                     }
                     Some(Order::GoOn) => self.halts.lift(),
                     Some(Order::Plan(plan, permissions)) => {
-                        let anew = plan.targets != self.post.plan.targets;
+                        let anew = plan.targets != self.config.plan.targets;
                         // The status of the lock changes more often than what it declares.
-                        self.quiet = self.quiet.filter(|_| plan == self.post.plan && permissions == self.post.permissions);
-                        (self.post.plan, self.post.permissions) = (plan, permissions);
+                        self.quiet = self.quiet.filter(|_| plan == self.config.plan && permissions == self.config.permissions);
+                        (self.config.plan, self.config.permissions) = (plan, permissions);
                         if anew {
                             self.open();
                             changes = self.follow();
                         }
                     }
                 },
-                changed = self.post.standing.changed() => if changed.is_err() {
+                changed = self.config.standing.changed() => if changed.is_err() {
                     self.find_standing().await;
                 },
                 Some(()) = changes.next(), if !changes.is_empty() => {
                     self.quiet = None;
                     self.blind.note_change(clock::now());
                 }
-                Ok(()) = self.post.said.changed() => {}
-                Ok(()) = self.post.lost.changed() => self.heed_contact(),
+                Ok(()) = self.config.said.changed() => {}
+                Ok(()) = self.config.lost.changed() => self.heed_contact(),
                 () = time::sleep(pause.min(NOW_AND_THEN)) => {}
             }
         }
@@ -171,7 +175,7 @@ impl TargetTask {
 
     /// What is declared now. A target that is declared as before keeps what is known of it.
     fn open(&mut self) {
-        let plan = self.post.plan.clone();
+        let plan = self.config.plan.clone();
         self.patience_checked = false;
         let mut before = std::mem::take(&mut self.switches);
         before.append(&mut self.removed);
@@ -179,7 +183,7 @@ impl TargetTask {
             let known = before.iter().position(|switch| switch.does(target));
             self.switches.push(match known {
                 Some(index) => before.swap_remove(index).declared(target),
-                None => Switch::new(self.site(&target.name), self.post.pace.clone(), target),
+                None => Switch::new(self.site(&target.name), self.config.pace.clone(), target),
             });
         }
         // Where nothing is switched, nothing is left to be stopped either.
@@ -190,15 +194,15 @@ impl TargetTask {
 
     fn site(&self, target: &str) -> Site {
         Site {
-            client: self.post.client.clone(),
-            shared: self.post.shared.clone(),
-            namespace: self.post.plan.namespace.clone(),
-            object: self.post.plan.name.clone(),
-            lock: self.post.plan.lock_name.clone(),
+            client: self.config.client.clone(),
+            shared: self.config.shared.clone(),
+            namespace: self.config.plan.namespace.clone(),
+            object: self.config.plan.name.clone(),
+            lock: self.config.plan.lock_name.clone(),
             target: target.to_owned(),
-            cluster: self.post.cluster.clone(),
-            elector: self.post.elector.clone(),
-            telemetry: self.post.telemetry.clone(),
+            cluster: self.config.cluster.clone(),
+            elector: self.config.elector.clone(),
+            telemetry: self.config.telemetry.clone(),
             notes: self.notes.0.clone(),
         }
     }
@@ -209,9 +213,9 @@ impl TargetTask {
 
     /// A lock that was given up and put again stands anew: what was followed ended with the lease before.
     async fn find_standing(&mut self) {
-        let standing = self.post.elector.watch(&self.post.plan.lock_name);
+        let standing = self.config.elector.watch(&self.config.plan.lock_name);
         match standing.filter(|standing| standing.has_changed().is_ok()) {
-            Some(standing) => self.post.standing = standing,
+            Some(standing) => self.config.standing = standing,
             None => time::sleep(AGAIN).await,
         }
     }
@@ -221,10 +225,10 @@ impl TargetTask {
         let now = clock::now();
         let facts = self.facts(now);
         let goal = goal(&facts, now);
-        if self.post.permissions.off {
+        if self.config.permissions.off {
             // Also not by an order: who gave it is told by the end of the channel that nothing was stopped.
             self.halts.refuse();
-            let paused = self.post.plan.enforcement == Enforcement::Enforce;
+            let paused = self.config.plan.enforcement == Enforcement::Enforce;
             return self.look(goal, None, paused.then_some(false)).await;
         }
         if goal != Goal::Stop(None) {
@@ -300,7 +304,7 @@ impl TargetTask {
         };
         let token = leave.token();
         let guards = self.switches.iter().chain(&self.removed).any(Switch::is_undone);
-        if guards && !self.post.permissions.guarded {
+        if guards && !self.config.permissions.guarded {
             return (self.report(Goal::Run, false, true, None), None);
         }
         // The registers are about those who contend, not about what an observer does.
@@ -329,7 +333,7 @@ impl TargetTask {
         let pause = outcome.pause(AGAIN * if outcome.trouble.is_some() { 8 } else { 1 });
         let mut again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
         if outcome.settled
-            && let Some(after) = self.post.plan.failover_after_unready
+            && let Some(after) = self.config.plan.failover_after_unready
         {
             let found = join_all(self.switches.iter_mut().map(Switch::ready)).await;
             let look = self.readiness.take(&found, token, after, clock::now());
@@ -373,7 +377,7 @@ impl TargetTask {
             (self.lost, self.stop_began, self.stopping) = (None, None, None);
             // Another replica may have stopped what was found running.
             self.blind.forget_started();
-            if self.post.permissions.unreadable {
+            if self.config.permissions.unreadable {
                 self.halts.refuse();
             } else if self.halts.begin_answer() {
                 let held = self.delays.marked();

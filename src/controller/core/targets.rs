@@ -16,7 +16,7 @@ use crate::{
         backoff,
         events::What,
         object::ObjectKey,
-        target_task::{self, Handle, Order, Permissions, Post, Report},
+        target_task::{self, Config, Handle, Order, Permissions, Report},
         writer::Item,
     },
     elector::Elector,
@@ -72,7 +72,7 @@ impl Core {
                 None,
             )
         };
-        let post = Post {
+        let post = Config {
             key: key.clone(),
             plan,
             permissions,

@@ -143,16 +143,16 @@ impl Blind {
 
 impl TargetTask {
     pub(super) fn siblings(&mut self, standing: &Standing, now: Moment) -> (Siblings, Option<FencingToken>) {
-        let plan = &self.post.plan;
+        let plan = &self.config.plan;
         let said = Said::of(
-            &self.post.said.borrow_and_update(),
+            &self.config.said.borrow_and_update(),
             (&plan.quorum, &plan.lock_name),
             standing,
-            &self.post.cluster,
+            &self.config.cluster,
             now,
         );
         self.blind
-            .siblings(has_majority(self.post.masters.as_ref()), said, now)
+            .siblings(has_majority(self.config.masters.as_ref()), said, now)
     }
 }
 

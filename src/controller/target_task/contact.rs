@@ -6,7 +6,7 @@ impl TargetTask {
     /// What was seen of the targets may be otherwise by now: it is unknown until each was looked at again.
     pub(super) fn heed_contact(&mut self) {
         self.quiet = None;
-        if *self.post.lost.borrow_and_update() {
+        if *self.config.lost.borrow_and_update() {
             for switch in self.switches.iter_mut().chain(&mut self.removed) {
                 switch.distrust();
             }

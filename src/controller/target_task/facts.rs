@@ -41,7 +41,7 @@ pub(super) fn still_owed(
 impl TargetTask {
     /// What is known now, also of leases that have ended since.
     pub(super) fn facts(&mut self, now: Moment) -> Facts {
-        let standing = self.post.standing.borrow_and_update().clone();
+        let standing = self.config.standing.borrow_and_update().clone();
         let authority = standing.authority_at(now);
         if let Some(authority) = authority {
             if self.seen_token != Some(authority.token) {
@@ -49,7 +49,7 @@ impl TargetTask {
                 let (wait, adopted) = self.delay(&standing);
                 self.start_after = now + wait;
                 self.delays.won(adopted);
-                let elsewhere = |holder: &Holder| holder.cluster.uid() != self.post.cluster.uid();
+                let elsewhere = |holder: &Holder| holder.cluster.uid() != self.config.cluster.uid();
                 self.from_elsewhere = standing.last_holder.as_ref().is_some_and(elsewhere);
             }
             self.last_until = Some(authority.valid_until);
@@ -58,7 +58,7 @@ impl TargetTask {
         } else if let Some(until) = self.last_until.take() {
             self.lost = Some(until);
         }
-        let other = other_at(&standing, &self.post.cluster, now);
+        let other = other_at(&standing, &self.config.cluster, now);
         if other == Some(Other::Sibling) {
             self.lost = None;
             self.sibling_until = standing.holder_at(now).map(|holder| holder.ends);
@@ -67,7 +67,7 @@ impl TargetTask {
         self.halts.expire(authority.map(|authority| authority.token), now);
         let takeover_delay = self.takeover_delay();
         let elsewhere = |holder: &Holder| {
-            holder.cluster.uid() != self.post.cluster.uid() && Some(holder.token) > self.seen_token
+            holder.cluster.uid() != self.config.cluster.uid() && Some(holder.token) > self.seen_token
         };
         Facts {
             passed_on: self.blind.passed_on || standing.last_holder.as_ref().is_some_and(elsewhere),
@@ -82,11 +82,11 @@ impl TargetTask {
             began: self.began,
             ordered: self.halts.by(),
             takeover_delay,
-            stop: self.post.plan.timings.stop,
+            stop: self.config.plan.timings.stop,
             // Whoever steps down leaves nothing running.
-            on_quorum_loss: match self.post.plan.state {
+            on_quorum_loss: match self.config.plan.state {
                 LockState::SteppedDown => OnQuorumLoss::Stop,
-                LockState::Enabled | LockState::Frozen => self.post.plan.on_quorum_loss,
+                LockState::Enabled | LockState::Frozen => self.config.plan.on_quorum_loss,
             },
         }
     }
@@ -97,7 +97,7 @@ impl TargetTask {
         if let Siblings::Held(until) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));
         }
-        let room = has_room(self.takeover_delay(), self.post.plan.timings.stop);
+        let room = has_room(self.takeover_delay(), self.config.plan.timings.stop);
         self.lost = still_owed(self.lost, (siblings, token), self.seen_token, room);
         siblings
     }
@@ -109,14 +109,13 @@ impl TargetTask {
             return (Duration::ZERO, None);
         }
         let held = standing.marks.held;
-        let own = standing
-            .last_holder
-            .as_ref()
-            .is_some_and(|holder| holder.token.0 == held && holder.cluster.uid() == self.post.cluster.uid());
-        if own || self.post.own_tokens.has(held) {
+        let own = standing.last_holder.as_ref().is_some_and(|holder| {
+            holder.token.0 == held && holder.cluster.uid() == self.config.cluster.uid()
+        });
+        if own || self.config.own_tokens.has(held) {
             (Duration::ZERO, standing.marks.declared_delay())
         } else {
-            let plan = &self.post.plan;
+            let plan = &self.config.plan;
             let wait = standing
                 .marks
                 .takeover_delay(plan.explicit_takeover_delay, plan.takeover_delay);
@@ -126,24 +125,24 @@ impl TargetTask {
 
     /// How long other clusters wait at least after the end of the lease that this cluster has or had.
     fn takeover_delay(&mut self) -> Duration {
-        let planned = self.post.plan.takeover_delay;
+        let planned = self.config.plan.takeover_delay;
         self.delays.see(planned, self.sibling_until.is_some());
         self.delays.bound(self.seen_token, planned)
     }
 
     /// `candidates: Agents`: whoever holds the lock is a process of its own.
     pub(super) fn observes(&self) -> bool {
-        self.post.plan.candidates == Candidates::Agents
+        self.config.plan.candidates == Candidates::Agents
     }
 
     /// The lease under which targets run, and where nobody tells of its end, when it is over.
     pub(super) fn leave(&self) -> Option<(Leave, Option<Moment>)> {
-        let standing = self.post.standing.clone();
+        let standing = self.config.standing.clone();
         if !self.observes() {
             return self.seen_token.map(|token| (Leave::new(standing, token), None));
         }
         let holder = standing.borrow().holder_at(clock::now()).cloned();
-        let holder = holder.filter(|holder| holder.cluster.uid() == self.post.cluster.uid())?;
+        let holder = holder.filter(|holder| holder.cluster.uid() == self.config.cluster.uid())?;
         let until = holder.ends;
         Some((Leave::observed(standing, holder), Some(until)))
     }
@@ -151,6 +150,6 @@ impl TargetTask {
     /// Where nothing tells when another cluster begins, a target gets the time that it was declared to need, from the
     /// first try on: the grace period of its pods may be any length.
     pub(super) fn stop_bound(&mut self, by: Option<Moment>, now: Moment) -> Moment {
-        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.post.plan.timings.stop)
+        by.unwrap_or_else(|| *self.stop_began.get_or_insert(now) + self.config.plan.timings.stop)
     }
 }

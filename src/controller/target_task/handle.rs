@@ -103,7 +103,7 @@ impl Drop for Handle {
 }
 
 /// What a warden is started with.
-pub(in crate::controller) struct Post {
+pub(in crate::controller) struct Config {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
     pub(in crate::controller) permissions: Permissions,

@@ -121,11 +121,11 @@ impl TargetTask {
                 order: self.halts.order(),
             },
             blind: self.blind.clone(),
-            plan: self.post.plan.clone(),
-            cluster: self.post.cluster.clone(),
-            standing: self.post.standing.clone(),
-            masters: self.post.masters.clone(),
-            said: self.post.said.clone(),
+            plan: self.config.plan.clone(),
+            cluster: self.config.cluster.clone(),
+            standing: self.config.standing.clone(),
+            masters: self.config.masters.clone(),
+            said: self.config.said.clone(),
         };
         LeaveToStop::new(move |found| watched.holds(found, clock::now()))
     }

@@ -8,8 +8,8 @@ use crate::{
 
 impl TargetTask {
     pub(super) async fn mark(&self, token: FencingToken, mark: Mark) -> bool {
-        let lock = self.post.plan.lock_name.clone();
-        self.post.elector.mark(lock, token, mark).await
+        let lock = self.config.plan.lock_name.clone();
+        self.config.elector.mark(lock, token, mark).await
     }
 
     /// Writes that targets run under this lease, and how long other clusters have to wait after it: before the first
@@ -20,7 +20,7 @@ impl TargetTask {
         let longest = removed
             .map(|switch| switch.stop_time + TAKEOVER_BESIDE_STOP)
             .max();
-        let planned = self.post.plan.takeover_delay;
+        let planned = self.config.plan.takeover_delay;
         let delay = self.delays.needed(planned, longest.unwrap_or_default());
         if self.delays.is_declared(token, delay) {
             return true;
@@ -29,7 +29,7 @@ impl TargetTask {
             return false;
         }
         self.delays.declared(token, delay);
-        self.post.own_tokens.remember(token.0);
+        self.config.own_tokens.remember(token.0);
         true
     }
 }

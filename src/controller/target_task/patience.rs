@@ -10,7 +10,7 @@ impl TargetTask {
         if std::mem::replace(&mut self.patience_checked, true) {
             return;
         }
-        for text in self.post.plan.targets.iter().filter_map(too_short) {
+        for text in self.config.plan.targets.iter().filter_map(too_short) {
             let note = Note {
                 reason: "StopTooShort",
                 text,

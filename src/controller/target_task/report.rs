@@ -25,10 +25,10 @@ impl TargetTask {
         };
         let all = || self.switches.iter().chain(&self.removed);
         Report {
-            key: self.post.key.clone(),
+            key: self.config.key.clone(),
             targets: self.switches.iter().map(status).collect(),
             has: all()
-                .filter(|_| self.post.plan.enforcement == Enforcement::Enforce)
+                .filter(|_| self.config.plan.enforcement == Enforcement::Enforce)
                 .map(|switch| switch.work.clone())
                 .collect(),
             runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
