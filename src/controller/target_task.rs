@@ -29,7 +29,7 @@ use futures_util::{
 };
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Config, Halt, Handle, Order, Permissions, Report};
+pub(super) use handle::{Command, Config, Handle, Permissions, Report, StopRequest};
 
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -40,7 +40,7 @@ use crate::{
 use blind::Blind;
 use delay::Delays;
 use goal::{Goal, goal};
-use halt::Halts;
+use halt::StopRequests;
 use outcome::{Outcome, between_looks};
 use quiet::Aim;
 use ready::Readiness;
@@ -73,7 +73,7 @@ pub(super) fn start<T: Send + 'static>(
         began: now,
         stop_began: None,
         stopping: None,
-        halts: Halts::default(),
+        halts: StopRequests::default(),
         readiness: Readiness::default(),
         patience_checked: false,
         quiet: None,
@@ -109,7 +109,7 @@ struct TargetTask {
     stop_began: Option<Moment>,
     /// Since when it stops what still runs.
     stopping: Option<Moment>,
-    halts: Halts,
+    halts: StopRequests,
     readiness: Readiness,
     /// Of what is declared now.
     patience_checked: bool,
@@ -123,7 +123,7 @@ struct TargetTask {
 impl TargetTask {
     async fn run<T>(
         mut self,
-        mut orders: mpsc::UnboundedReceiver<Order>,
+        mut orders: mpsc::UnboundedReceiver<Command>,
         told: mpsc::Sender<T>,
         tell: fn(Report) -> T,
     ) {
@@ -143,12 +143,12 @@ impl TargetTask {
             tokio::select! {
                 order = orders.recv() => match order {
                     None => return,
-                    Some(Order::Stop(halt, done)) => {
+                    Some(Command::Stop(halt, done)) => {
                         self.quiet = None;
                         self.halts.add(halt, done);
                     }
-                    Some(Order::GoOn) => self.halts.lift(),
-                    Some(Order::Plan(plan, permissions)) => {
+                    Some(Command::Resume) => self.halts.lift(),
+                    Some(Command::Plan(plan, permissions)) => {
                         let anew = plan.targets != self.config.plan.targets;
                         // The status of the lock changes more often than what it declares.
                         self.quiet = self.quiet.filter(|_| plan == self.config.plan && permissions == self.config.permissions);

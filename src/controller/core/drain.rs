@@ -12,7 +12,7 @@ use crate::{
     clock,
     controller::{
         object::ObjectKey,
-        target_task::{Halt, Order},
+        target_task::{Command, StopRequest},
     },
     lease::{ClusterId, FencingToken},
 };
@@ -56,11 +56,11 @@ impl Core {
         };
         let bound = patience.min(plan.timings.stop + plan.timings.lease_duration);
         let (done, stopped) = oneshot::channel();
-        let halt = Halt {
+        let halt = StopRequest {
             by: clock::now() + bound,
             lease: Some(token),
         };
-        warden.tell(Order::Stop(halt, done));
+        warden.tell(Command::Stop(halt, done));
         entry.draining = Some(purpose.clone());
         let key = key.clone();
         let end = move |stopped| {
@@ -90,7 +90,7 @@ impl Core {
                 quorum.elector.hand_over_lease(lock, drained.token, to);
             }
         } else if let Some(warden) = &entry.warden {
-            warden.tell(Order::GoOn);
+            warden.tell(Command::Resume);
         }
         match purpose {
             Purpose::Asked(text) => self.on_asked_drained(key, text, drained),

@@ -11,7 +11,7 @@ use crate::{
     controller::{
         hand_over::{acceptance, answer, decide, refusal, request},
         object::ObjectKey,
-        target_task::Order,
+        target_task::Command,
     },
 };
 
@@ -25,7 +25,7 @@ impl Core {
                 && text.as_ref() != Some(asked)
             {
                 // It was withdrawn. Another one is looked at when this is over.
-                warden.tell(Order::GoOn);
+                warden.tell(Command::Resume);
             }
             return;
         }

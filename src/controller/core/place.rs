@@ -17,7 +17,7 @@ use crate::{
         object::ObjectKey,
         problem::{Problem, Reason},
         switched::switched,
-        target_task::{Halt, Handle, Order},
+        target_task::{Command, Handle, StopRequest},
         writer::Item,
     },
     lease::{Farewell, Moment},
@@ -250,11 +250,11 @@ impl Core {
         match (departure, &entry.warden) {
             (Departure::Stop, Some(warden)) => {
                 let (done, stopped) = tokio::sync::oneshot::channel();
-                let halt = Halt {
+                let halt = StopRequest {
                     by: until,
                     lease: None,
                 };
-                warden.tell(Order::Stop(halt, done));
+                warden.tell(Command::Stop(halt, done));
                 let key = key.clone();
                 self.jobs.start(Job::Stopped(key.clone(), false), async move {
                     let end = tokio::time::timeout(until.left(now), stopped).await;

@@ -17,7 +17,7 @@ use crate::{
     clock,
     controller::{
         object::{ObjectKey, trim},
-        target_task::{Halt, Order, Report},
+        target_task::{Command, Report, StopRequest},
     },
     lease::LockName,
 };
@@ -65,11 +65,11 @@ impl Core {
             }
             let (done, end) = tokio::sync::oneshot::channel();
             let bound = plan.timings.stop + plan.timings.lease_duration;
-            let halt = Halt {
+            let halt = StopRequest {
                 by: now + bound,
                 lease: None,
             };
-            warden.tell(Order::Stop(halt, done));
+            warden.tell(Command::Stop(halt, done));
             asked.push((key.clone(), plan.clone()));
             stopped.push(time::timeout(bound, end));
         }

@@ -16,7 +16,7 @@ use crate::{
         backoff,
         events::What,
         object::ObjectKey,
-        target_task::{self, Config, Handle, Order, Permissions, Report},
+        target_task::{self, Command, Config, Handle, Permissions, Report},
         writer::Item,
     },
     elector::Elector,
@@ -49,7 +49,7 @@ impl Core {
             ..permissions(&entry.object, &plan)
         };
         if let Some(warden) = entry.warden.as_ref().filter(|warden| !warden.is_broken()) {
-            warden.tell(Order::Plan(plan, permissions));
+            warden.tell(Command::Plan(plan, permissions));
             return;
         }
         let detached = entry.put.is_none();

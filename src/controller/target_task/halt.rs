@@ -2,18 +2,18 @@
 
 use tokio::sync::oneshot;
 
-use super::handle::Halt;
+use super::handle::StopRequest;
 use crate::lease::{FencingToken, Moment};
 
 /// An order as it was given.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given {
-    pub(super) halt: Halt,
+pub(super) struct ActiveStop {
+    pub(super) halt: StopRequest,
     /// It was carried out: it cannot be taken back.
     pub(super) marked: bool,
 }
 
-impl Given {
+impl ActiveStop {
     /// One that is about a lease ends with it, and with its time. Pure.
     pub(super) fn holds(self, held: Option<FencingToken>, now: Moment) -> bool {
         self.halt
@@ -24,15 +24,15 @@ impl Given {
 
 /// While there is one, nothing is started: the lock is still held until whoever asked gives it up.
 #[derive(Debug, Default)]
-pub(super) struct Halts {
-    halt: Option<Halt>,
+pub(super) struct StopRequests {
+    halt: Option<StopRequest>,
     waiting: Vec<oneshot::Sender<bool>>,
     /// That all is stopped was written down, or may have been: under this lease nothing may be started again.
     marked: bool,
 }
 
-impl Halts {
-    pub(super) fn add(&mut self, halt: Halt, done: oneshot::Sender<bool>) {
+impl StopRequests {
+    pub(super) fn add(&mut self, halt: StopRequest, done: oneshot::Sender<bool>) {
         self.waiting.push(done);
         if self.halt.is_none_or(|before| before.lease.is_some()) {
             self.halt = Some(halt);
@@ -45,9 +45,9 @@ impl Halts {
     }
 
     /// The order that holds now.
-    pub(super) fn order(&self) -> Option<Given> {
+    pub(super) fn order(&self) -> Option<ActiveStop> {
         let marked = self.marked;
-        self.halt.map(|halt| Given { halt, marked })
+        self.halt.map(|halt| ActiveStop { halt, marked })
     }
 
     /// The order does not hold any more: unless it is for good, or is carried out.
@@ -91,10 +91,10 @@ mod tests {
     const LATER: Moment = Moment::from_nanos(2_000);
     const TOKEN: FencingToken = FencingToken(7);
 
-    fn halted(lease: Option<FencingToken>) -> (Halts, oneshot::Receiver<bool>) {
+    fn halted(lease: Option<FencingToken>) -> (StopRequests, oneshot::Receiver<bool>) {
         let (done, end) = oneshot::channel();
-        let mut halts = Halts::default();
-        halts.add(Halt { by: LATER, lease }, done);
+        let mut halts = StopRequests::default();
+        halts.add(StopRequest { by: LATER, lease }, done);
         (halts, end)
     }
 
@@ -138,7 +138,7 @@ mod tests {
         halts.lift();
         let (done, _drained) = oneshot::channel();
         halts.add(
-            Halt {
+            StopRequest {
                 by: NOW,
                 lease: Some(TOKEN),
             },

@@ -23,19 +23,19 @@ use crate::{
 
 /// What the core tells a warden.
 #[derive(Debug)]
-pub(in crate::controller) enum Order {
+pub(in crate::controller) enum Command {
     /// The lock as it is declared now, and the leave to act on it.
     Plan(Arc<LockPlan>, Permissions),
     /// Stop everything, and say when it is done: true if that is written down as clean, where the lock is held. The end
     /// of the channel says that it was not done.
-    Stop(Halt, oneshot::Sender<bool>),
+    Stop(StopRequest, oneshot::Sender<bool>),
     /// What was to be stopped under the present lease runs again, unless it is stopped already.
-    GoOn,
+    Resume,
 }
 
 /// An order to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) struct Halt {
+pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: Moment,
     /// Only while this lease is held, and given up when it is not done in time; without one for good, whoever holds the
     /// lock.
@@ -77,7 +77,7 @@ pub(in crate::controller) struct Report {
 /// The core's side of a warden.
 #[derive(Debug)]
 pub(in crate::controller) struct Handle {
-    pub(super) orders: mpsc::UnboundedSender<Order>,
+    pub(super) orders: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
     pub(in crate::controller) last: Option<Report>,
     /// Where no masters can be asked how the lock stands.
@@ -85,7 +85,7 @@ pub(in crate::controller) struct Handle {
 }
 
 impl Handle {
-    pub(in crate::controller) fn tell(&self, order: Order) {
+    pub(in crate::controller) fn tell(&self, order: Command) {
         // A warden ends only when this handle is dropped, or broken: then it is started anew.
         let _ = self.orders.send(order);
     }

@@ -12,7 +12,7 @@ use super::{
     blind::{Blind, Said, has_majority},
     facts::{other_at, still_owed},
     goal::{Facts, Goal, Other, Siblings, goal},
-    halt::Given,
+    halt::ActiveStop,
 };
 use crate::{
     api::plan::LockPlan,
@@ -32,7 +32,7 @@ struct Decided {
     held: Option<FencingToken>,
     /// The last lease of this process.
     last: Option<FencingToken>,
-    order: Option<Given>,
+    order: Option<ActiveStop>,
 }
 
 /// What is known when the write is about to be sent.

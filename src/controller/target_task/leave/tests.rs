@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{api::leader_lock::OnQuorumLoss, controller::target_task::handle::Halt};
+use crate::{api::leader_lock::OnQuorumLoss, controller::target_task::handle::StopRequest};
 
 const OWN: FencingToken = FencingToken(7);
 
@@ -56,10 +56,10 @@ fn held(token: FencingToken) -> Now {
     }
 }
 
-fn ordered(lease: Option<FencingToken>) -> Given {
-    let halt = Halt { by: at(120), lease };
+fn ordered(lease: Option<FencingToken>) -> ActiveStop {
+    let halt = StopRequest { by: at(120), lease };
     let marked = false;
-    Given { halt, marked }
+    ActiveStop { halt, marked }
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
     assert!(stop.stands(ELSEWHERE, at(100)));
     assert!(stop.stands(held(OWN), at(119)));
     assert!(!stop.stands(held(OWN), at(120)), "its time is over");
-    stop.order = Some(Given {
+    stop.order = Some(ActiveStop {
         marked: true,
         ..ordered(Some(OWN))
     });
