@@ -54,7 +54,7 @@ use super::{
     secrets::{SecretKey, Secrets},
     siblings::{Pods, Siblings},
     status::claims,
-    target_task::Report,
+    target_task::TargetReport,
     templates::{Read, Reader},
     writer::{Item, Writer, Written},
 };
@@ -86,7 +86,7 @@ pub(super) enum Seen {
     Secret(SecretKey, Observation<Secret>),
     /// A replica of this operator.
     Sibling(Observation<Pod>),
-    Report(Report),
+    Report(TargetReport),
     Template(Read),
 }
 

@@ -29,7 +29,7 @@ use futures_util::{
 };
 use tokio::{sync::mpsc, time};
 
-pub(super) use handle::{Command, Config, Handle, Permissions, Report, StopRequest};
+pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, TargetReport};
 
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -55,7 +55,7 @@ const NOW_AND_THEN: Duration = Duration::from_secs(300);
 pub(super) fn start<T: Send + 'static>(
     config: Config,
     told: mpsc::Sender<T>,
-    tell: fn(Report) -> T,
+    tell: fn(TargetReport) -> T,
 ) -> Handle {
     let (orders, ordered) = mpsc::unbounded_channel();
     let now = clock::now();
@@ -115,7 +115,7 @@ struct TargetTask {
     patience_checked: bool,
     /// All is as it should be for this, and left alone until something is heard, or until then.
     quiet: Option<(Aim, Moment)>,
-    reported: Option<Report>,
+    reported: Option<TargetReport>,
     /// What the targets tell, for the next report.
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
 }
@@ -125,7 +125,7 @@ impl TargetTask {
         mut self,
         mut orders: mpsc::UnboundedReceiver<Command>,
         told: mpsc::Sender<T>,
-        tell: fn(Report) -> T,
+        tell: fn(TargetReport) -> T,
     ) {
         self.open();
         let mut changes = self.follow();
@@ -221,7 +221,7 @@ impl TargetTask {
     }
 
     /// One step towards the goal, and when the next is due.
-    async fn turn(&mut self) -> (Report, Option<Moment>) {
+    async fn turn(&mut self) -> (TargetReport, Option<Moment>) {
         let now = clock::now();
         let facts = self.facts(now);
         let goal = goal(&facts, now);
@@ -276,7 +276,7 @@ impl TargetTask {
         goal: Goal,
         again: Option<Moment>,
         enforced: Option<bool>,
-    ) -> (Report, Option<Moment>) {
+    ) -> (TargetReport, Option<Moment>) {
         self.readiness.forget();
         if !self.is_quiet(Aim::Look) {
             join_all(self.switches.iter_mut().map(|switch| switch.look(enforced))).await;
@@ -294,7 +294,7 @@ impl TargetTask {
         all.filter_map(Switch::due).min()
     }
 
-    async fn run_targets(&mut self) -> (Report, Option<Moment>) {
+    async fn run_targets(&mut self) -> (TargetReport, Option<Moment>) {
         if self.switches.is_empty() && self.removed.is_empty() {
             return (self.report(Goal::Run, true, false, None), None);
         }
@@ -352,7 +352,7 @@ impl TargetTask {
         by: Moment,
         promised: bool,
         leave: &LeaveToStop,
-    ) -> (Report, Option<Moment>) {
+    ) -> (TargetReport, Option<Moment>) {
         let goal = Goal::Stop(Some(by));
         let since = *self.stopping.get_or_insert_with(clock::now);
         let mut outcome = Outcome::new();

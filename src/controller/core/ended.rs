@@ -23,7 +23,7 @@ use crate::{
         object::ObjectKey,
         said::Round,
         status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
-        target_task::Report,
+        target_task::TargetReport,
         writer::{self, Written},
     },
     lease::Moment,
@@ -53,7 +53,7 @@ impl Core {
     /// Takes the reports of wardens that confirmed a stop.
     pub(super) async fn take_reports(
         &mut self,
-        reports: &mut mpsc::UnboundedReceiver<Report>,
+        reports: &mut mpsc::UnboundedReceiver<TargetReport>,
         stopped: &BTreeSet<ObjectKey>,
     ) {
         let mut awaited = stopped.clone();
@@ -72,7 +72,7 @@ impl Core {
         }
     }
 
-    fn keep_report(&mut self, report: Report, awaited: &mut BTreeSet<ObjectKey>) {
+    fn keep_report(&mut self, report: TargetReport, awaited: &mut BTreeSet<ObjectKey>) {
         if !report.runs {
             awaited.remove(&report.key);
         }

@@ -7,7 +7,7 @@ use crate::{
         LeaderLock,
         lock_status::{LeaderLockStatus, TargetState, TargetStatus},
     },
-    controller::{events::What, target_task::Report},
+    controller::{events::What, target_task::TargetReport},
 };
 
 /// Why nothing is switched.
@@ -19,13 +19,17 @@ pub(super) enum Off {
 }
 
 /// What is new since the report before, but for how the targets are: that is told with the status.
-pub(super) fn happened(before: Option<&Report>, now: &Report, off: Option<Off>) -> Vec<(What, String)> {
+pub(super) fn happened(
+    before: Option<&TargetReport>,
+    now: &TargetReport,
+    off: Option<Off>,
+) -> Vec<(What, String)> {
     let mut all = Vec::new();
     for target in now.targets.iter().filter(|_| off == Some(Off::Observed)) {
         let mut known = before.iter().flat_map(|report| &report.targets);
         all.extend(would(known.find(|known| known.name == target.name), target));
     }
-    let conflict = |report: &Report| {
+    let conflict = |report: &TargetReport| {
         report
             .trouble
             .clone()
@@ -57,7 +61,7 @@ impl Settled {
     }
 
     /// What was stopped while nobody may write a status, and would not be in the next one if it runs again by then.
-    pub(super) fn stopped_unwritten(&mut self, report: &Report) -> Vec<(What, String)> {
+    pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(What, String)> {
         let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
         let stopped = || report.targets.iter().filter(standby);
         let news = stopped().filter_map(|target| self.switched(target)).collect();

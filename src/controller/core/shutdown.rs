@@ -17,7 +17,7 @@ use crate::{
     clock,
     controller::{
         object::{ObjectKey, trim},
-        target_task::{Command, Report, StopRequest},
+        target_task::{Command, StopRequest, TargetReport},
     },
     lease::LockName,
 };
@@ -32,7 +32,7 @@ impl Core {
     /// else stopped first; the others released.
     /// Writes what is left to say of them, and returns when that is done. `reports` brings what the wardens report
     /// meanwhile.
-    pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<Report>) {
+    pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<TargetReport>) {
         self.state.in_use.store(Arc::new(self.in_use(true)));
         let held = self.held_at_end(clock::now());
         let put = self

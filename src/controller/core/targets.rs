@@ -16,7 +16,7 @@ use crate::{
         backoff,
         events::What,
         object::ObjectKey,
-        target_task::{self, Command, Config, Handle, Permissions, Report},
+        target_task::{self, Command, Config, Handle, Permissions, TargetReport},
         writer::Item,
     },
     elector::Elector,
@@ -94,7 +94,7 @@ impl Core {
     }
 
     /// How the targets of a lock are now.
-    pub(super) fn on_report(&mut self, mut report: Report) {
+    pub(super) fn on_report(&mut self, mut report: TargetReport) {
         let key = report.key.clone();
         let now = clock::now();
         let held = self.held_by_us(&key, now);

@@ -17,7 +17,7 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
         plan::LockPlan,
     },
-    controller::target_task::Report,
+    controller::target_task::TargetReport,
     lease::Moment,
 };
 
@@ -77,13 +77,13 @@ fn held(facts: &LockFacts<'_>) -> String {
     }
 }
 
-fn is_stopping(report: &Report) -> bool {
+fn is_stopping(report: &TargetReport) -> bool {
     let mut targets = report.targets.iter();
     !report.settled && targets.any(|target| target.desired == TargetState::Standby)
 }
 
 /// The replica stopped them, or found them stopped, and starts none.
-pub(super) fn is_stopped(report: &Report) -> bool {
+pub(super) fn is_stopped(report: &TargetReport) -> bool {
     let standby = |target: &TargetStatus| {
         target.desired == TargetState::Standby && target.observed == TargetState::Standby
     };

@@ -12,7 +12,7 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState},
         quorum_status::{MasterStatus, RedisQuorumStatus},
     },
-    controller::target_task::Report,
+    controller::target_task::TargetReport,
 };
 
 const REASON: &str = "OperatorStopped";
@@ -38,7 +38,7 @@ pub(in crate::controller) struct EndedFacts<'a> {
     /// Agents of this cluster may hold the lock.
     pub(in crate::controller) agents: bool,
     /// How the targets are, where there are some.
-    pub(in crate::controller) targets: Option<&'a Report>,
+    pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) now: Timestamp,
 }
 

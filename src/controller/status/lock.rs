@@ -18,7 +18,7 @@ use crate::{
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{core::happened::intention, problem::Problem, target_task::Report, templates::Surges},
+    controller::{core::happened::intention, problem::Problem, target_task::TargetReport, templates::Surges},
 };
 
 /// What a status is made of.
@@ -40,7 +40,7 @@ pub(in crate::controller) struct LockFacts<'a> {
     /// This cluster leaves it to the others until then.
     pub(in crate::controller) abstains: Option<Timestamp>,
     /// How the targets are, where there are some.
-    pub(in crate::controller) targets: Option<&'a Report>,
+    pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) surges: &'a Surges,
     pub(in crate::controller) now: Timestamp,
 }
@@ -210,7 +210,7 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut 
                 "NotLooked",
                 "not looked at yet".into(),
             ),
-            Some(Report {
+            Some(TargetReport {
                 trouble: Some((reason, text)),
                 ..
             }) => {

@@ -18,7 +18,7 @@ use crate::{
     controller::{
         object::ObjectKey,
         problem::{Problem, Reason},
-        target_task::Report,
+        target_task::TargetReport,
         templates::Surges,
     },
 };
@@ -102,9 +102,9 @@ fn plan(more: &str) -> LockPlan {
 const TARGET: &str =
     ", targets: [{name: t, action: Scale, ref: {apiVersion: apps/v1, kind: Deployment, name: d}}]";
 
-fn report(desired: TargetState, observed: TargetState, trouble: Option<&'static str>) -> Report {
+fn report(desired: TargetState, observed: TargetState, trouble: Option<&'static str>) -> TargetReport {
     let known = matches!(observed, TargetState::Active | TargetState::Standby);
-    Report {
+    TargetReport {
         key: ObjectKey {
             namespace: "n".into(),
             name: "l".into(),
@@ -138,7 +138,7 @@ fn holder(cluster: &str) -> HolderFacts {
 fn facts<'a>(
     before: &'a LeaderLockStatus,
     plan: Result<&'a LockPlan, &'a Problem>,
-    targets: Option<&'a Report>,
+    targets: Option<&'a TargetReport>,
     holder: Option<HolderFacts>,
 ) -> LockFacts<'a> {
     LockFacts {
@@ -262,7 +262,7 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
     let problems = PROBLEMS.map(|(reason, _)| Problem::new(reason, "why"));
     let verdicts = plans.iter().map(Ok).chain(problems.iter().map(Err));
     let states = [Active, Standby, Changing, Unknown];
-    let mut reports: Vec<Option<Report>> = vec![None];
+    let mut reports: Vec<Option<TargetReport>> = vec![None];
     for (desired, observed) in states
         .iter()
         .flat_map(|desired| states.map(|observed| (*desired, observed)))

@@ -55,7 +55,7 @@ pub(in crate::controller) struct Permissions {
 
 /// How the targets are.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::controller) struct Report {
+pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) targets: Vec<TargetStatus>,
     /// All that it switches, also what is not declared any more and not stopped yet.
@@ -79,7 +79,7 @@ pub(in crate::controller) struct Report {
 pub(in crate::controller) struct Handle {
     pub(super) orders: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
-    pub(in crate::controller) last: Option<Report>,
+    pub(in crate::controller) last: Option<TargetReport>,
     /// Where no masters can be asked how the lock stands.
     pub(in crate::controller) detached: Option<watch::Sender<Standing>>,
 }

@@ -1,6 +1,6 @@
 //! What a warden tells of how the targets are.
 
-use super::{Report, TargetTask, goal::Goal, target::Switch};
+use super::{TargetReport, TargetTask, goal::Goal, target::Switch};
 use crate::api::{
     leader_lock::Enforcement,
     lock_status::{TargetState, TargetStatus},
@@ -13,7 +13,7 @@ impl TargetTask {
         settled: bool,
         wants_guard: bool,
         trouble: Option<(&'static str, String)>,
-    ) -> Report {
+    ) -> TargetReport {
         let status = |switch: &Switch| TargetStatus {
             name: switch.name.clone(),
             desired: match goal {
@@ -24,7 +24,7 @@ impl TargetTask {
             observed: switch.observed,
         };
         let all = || self.switches.iter().chain(&self.removed);
-        Report {
+        TargetReport {
             key: self.config.key.clone(),
             targets: self.switches.iter().map(status).collect(),
             has: all()

@@ -3,7 +3,7 @@
 use super::*;
 use TargetState::{Active, Changing, Standby};
 
-fn written(before: &LeaderLockStatus, author: Author, targets: Option<&Report>) -> LeaderLockStatus {
+fn written(before: &LeaderLockStatus, author: Author, targets: Option<&TargetReport>) -> LeaderLockStatus {
     let plan = plan(TARGET);
     lock_status(&LockFacts {
         author,
