@@ -60,7 +60,7 @@ impl Core {
             by: clock::now() + bound,
             lease: Some(token),
         };
-        warden.tell(Command::Stop(halt, done));
+        warden.send(Command::Stop(halt, done));
         entry.draining = Some(purpose.clone());
         let key = key.clone();
         let end = move |stopped| {
@@ -90,7 +90,7 @@ impl Core {
                 quorum.elector.hand_over_lease(lock, drained.token, to);
             }
         } else if let Some(warden) = &entry.warden {
-            warden.tell(Command::Resume);
+            warden.send(Command::Resume);
         }
         match purpose {
             Purpose::Asked(text) => self.on_asked_drained(key, text, drained),

@@ -25,7 +25,7 @@ impl Core {
                 && text.as_ref() != Some(asked)
             {
                 // It was withdrawn. Another one is looked at when this is over.
-                warden.tell(Command::Resume);
+                warden.send(Command::Resume);
             }
             return;
         }

@@ -254,7 +254,7 @@ impl Core {
                     by: until,
                     lease: None,
                 };
-                warden.tell(Command::Stop(halt, done));
+                warden.send(Command::Stop(halt, done));
                 let key = key.clone();
                 self.jobs.start(Job::Stopped(key.clone(), false), async move {
                     let end = tokio::time::timeout(until.left(now), stopped).await;

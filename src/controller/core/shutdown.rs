@@ -69,7 +69,7 @@ impl Core {
                 by: now + bound,
                 lease: None,
             };
-            warden.tell(Command::Stop(halt, done));
+            warden.send(Command::Stop(halt, done));
             asked.push((key.clone(), plan.clone()));
             stopped.push(time::timeout(bound, end));
         }

@@ -49,7 +49,7 @@ impl Core {
             ..permissions(&entry.object, &plan)
         };
         if let Some(warden) = entry.warden.as_ref().filter(|warden| !warden.is_broken()) {
-            warden.tell(Command::Plan(plan, permissions));
+            warden.send(Command::Plan(plan, permissions));
             return;
         }
         let detached = entry.put.is_none();

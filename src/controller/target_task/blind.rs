@@ -5,11 +5,10 @@ use std::{
     time::Duration,
 };
 
-use super::{TargetTask, goal::Siblings};
+use super::{goal::Siblings, leases::LeaseView};
 use crate::{
     controller::said::{Round, Word},
-    elector::Standing,
-    lease::{ClusterId, FencingToken, Holder, LockName, Moment},
+    lease::{FencingToken, LockName, Moment},
     masters::Masters,
 };
 
@@ -42,21 +41,12 @@ pub(super) struct Said {
 
 impl Said {
     /// This replica may have seen a later lease of another cluster than its sibling did.
-    pub(super) fn of(
-        round: &Round,
-        (quorum, lock): (&str, &LockName),
-        standing: &Standing,
-        cluster: &ClusterId,
-        now: Moment,
-    ) -> Self {
-        let later = |token: FencingToken| {
-            let elsewhere = |holder: &Holder| holder.cluster.uid() != cluster.uid() && holder.token > token;
-            standing.holder_at(now).is_some_and(elsewhere)
-        };
+    pub(super) fn of(round: &Round, (quorum, lock): (&str, &LockName), seen: &LeaseView) -> Self {
         let word = round.word(quorum, lock);
         Self {
             sent: round.sent,
-            word: word.filter(|word| !matches!(word, Word::Held(_, token) if later(*token))),
+            word: word
+                .filter(|word| !matches!(word, Word::Held(_, token) if seen.elsewhere() > Some(*token))),
         }
     }
 }
@@ -86,13 +76,8 @@ impl Blind {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// With the token of the lease that a sibling says this cluster has.
-    pub(super) fn siblings(
-        &mut self,
-        majority: bool,
-        said: Said,
-        now: Moment,
-    ) -> (Siblings, Option<FencingToken>) {
+    /// What the siblings say of the lock, which counts where this replica has no majority.
+    pub(super) fn siblings(&mut self, majority: bool, said: Said, now: Moment) -> Siblings {
         let found = *self.found();
         if let Some(found) = found {
             self.note_change(found);
@@ -100,7 +85,7 @@ impl Blind {
         if majority {
             self.forget_started();
             (self.since, self.changed) = (None, None);
-            return (Siblings::Unasked, None);
+            return Siblings::Unasked;
         }
         let since = *self.since.get_or_insert(now);
         let fresh = said.sent.filter(|sent| now < *sent + FRESH);
@@ -129,30 +114,15 @@ impl Blind {
         match said.word {
             Some(Word::Held(until, token)) if now < until => {
                 self.passed_on = false;
-                (Siblings::Held(until), Some(token))
+                Siblings::Held(until, token)
             }
-            Some(Word::Free) if let Some(sent) = fresh => (Siblings::Free(sent), None),
+            Some(Word::Free) if let Some(sent) = fresh => Siblings::Free(sent),
             Some(Word::Elsewhere(_)) if fresh.is_some() => {
                 self.passed_on = true;
-                (decided(Siblings::Elsewhere), None)
+                decided(Siblings::Elsewhere)
             }
-            _ => (decided(Siblings::Silent), None),
+            _ => decided(Siblings::Silent),
         }
-    }
-}
-
-impl TargetTask {
-    pub(super) fn siblings(&mut self, standing: &Standing, now: Moment) -> (Siblings, Option<FencingToken>) {
-        let plan = &self.config.plan;
-        let said = Said::of(
-            &self.config.said.borrow_and_update(),
-            (&plan.quorum, &plan.lock_name),
-            standing,
-            &self.config.cluster,
-            now,
-        );
-        self.blind
-            .siblings(has_majority(self.config.masters.as_ref()), said, now)
     }
 }
 
@@ -176,10 +146,10 @@ mod tests {
     /// Blind for a while, and it has found at 1000 ms that what it had stopped runs again.
     fn found() -> Blind {
         let mut blind = Blind::default();
-        let (siblings, _) = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
+        let siblings = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
         assert_eq!(siblings, Siblings::Elsewhere);
         blind.note_started(at(1_000));
-        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_000)).0;
+        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_000));
         assert_eq!(awaited, Siblings::Awaited(at(2_500)));
         blind
     }
@@ -188,28 +158,31 @@ mod tests {
     fn a_start_is_asked_after_once_until_it_is_stopped() {
         let mut blind = found();
         let asked = said(at(1_100), ELSEWHERE);
-        assert_eq!(blind.siblings(false, asked, at(1_200)).0, Siblings::Elsewhere);
+        assert_eq!(blind.siblings(false, asked, at(1_200)), Siblings::Elsewhere);
         // The step that is to stop it finds it, too.
         blind.note_started(at(1_300));
-        assert_eq!(blind.siblings(false, asked, at(1_300)).0, Siblings::Elsewhere);
+        assert_eq!(blind.siblings(false, asked, at(1_300)), Siblings::Elsewhere);
         blind.forget_started();
         blind.note_started(at(1_400));
-        let later = blind.siblings(false, asked, at(1_400)).0;
+        let later = blind.siblings(false, asked, at(1_400));
         assert_eq!(later, Siblings::Awaited(at(2_900)), "started again");
     }
 
     #[test]
     fn a_start_after_one_that_was_left_to_a_sibling_is_asked_after() {
         for (word, left) in [
-            (Word::Held(at(4_000), FencingToken(7)), Siblings::Held(at(4_000))),
+            (
+                Word::Held(at(4_000), FencingToken(7)),
+                Siblings::Held(at(4_000), FencingToken(7)),
+            ),
             (Word::Free, Siblings::Free(at(1_100))),
         ] {
             let mut blind = found();
-            assert_eq!(blind.siblings(false, said(at(1_100), word), at(1_200)).0, left);
+            assert_eq!(blind.siblings(false, said(at(1_100), word), at(1_200)), left);
             let asked = said(at(5_000), ELSEWHERE);
-            assert_eq!(blind.siblings(false, asked, at(5_100)).0, Siblings::Elsewhere);
+            assert_eq!(blind.siblings(false, asked, at(5_100)), Siblings::Elsewhere);
             blind.note_started(at(5_200));
-            let later = blind.siblings(false, asked, at(5_200)).0;
+            let later = blind.siblings(false, asked, at(5_200));
             assert_eq!(later, Siblings::Awaited(at(6_700)), "{word:?}");
         }
     }
@@ -219,7 +192,7 @@ mod tests {
         let mut blind = found();
         let held = Word::Held(at(1_050), FencingToken(7));
         blind.siblings(false, said(at(900), held), at(1_010));
-        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_060)).0;
+        let awaited = blind.siblings(false, said(at(900), ELSEWHERE), at(1_060));
         assert_eq!(awaited, Siblings::Awaited(at(2_500)));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{api::leader_lock::OnQuorumLoss, lease::Moment};
+use crate::{
+    api::leader_lock::OnQuorumLoss,
+    lease::{FencingToken, Moment},
+};
 
 /// What is known when it is decided.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +30,8 @@ pub(super) struct Facts {
     pub(super) observes: bool,
     /// When this replica began to look at the lock.
     pub(super) began: Moment,
-    /// Somebody asked for a stop by then, whoever holds the lock.
-    pub(super) ordered: Option<Moment>,
+    /// A stop was requested by then, whoever holds the lock.
+    pub(super) stop_by: Option<Moment>,
     pub(super) takeover_delay: Duration,
     pub(super) stop: Duration,
     pub(super) on_quorum_loss: OnQuorumLoss,
@@ -49,8 +52,8 @@ pub(super) enum Siblings {
     Awaited(Moment),
     /// None of them has a majority, or none answers.
     Silent,
-    /// A replica of this cluster holds the lock until then, or longer.
-    Held(Moment),
+    /// A replica of this cluster holds the lock until then, or longer, by a lease with this token.
+    Held(Moment, FencingToken),
     /// Nobody held it when they were asked, and one of them contends for it.
     Free(Moment),
     Elsewhere,
@@ -88,7 +91,7 @@ impl Facts {
 }
 
 pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
-    if let Some(by) = facts.ordered {
+    if let Some(by) = facts.stop_by {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }
     if facts.held_until.is_some() {
@@ -96,14 +99,14 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
     }
     let leaves = facts.lost.is_none() || facts.has_room();
     match facts.siblings {
-        Siblings::Held(until) if leaves && now < until => Goal::Keep(Some(until)),
+        Siblings::Held(until, _) if leaves && now < until => Goal::Keep(Some(until)),
         Siblings::Free(asked) if leaves && now < asked + RELIED_UPON => Goal::Keep(Some(asked + RELIED_UPON)),
         Siblings::Elsewhere => {
             let other = Some(Other::Elsewhere);
             alone(&Facts { other, ..*facts }, now)
         }
         Siblings::Awaited(until) => awaiting(facts, until, now),
-        Siblings::Unasked | Siblings::Silent | Siblings::Held(_) | Siblings::Free(_) => alone(facts, now),
+        Siblings::Unasked | Siblings::Silent | Siblings::Held(..) | Siblings::Free(_) => alone(facts, now),
     }
 }
 

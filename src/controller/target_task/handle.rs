@@ -1,4 +1,4 @@
-//! A warden as the core knows it: what it is started with, told and heard of.
+//! A target task as the core knows it: what it is started with, its commands and its events.
 
 use std::sync::Arc;
 
@@ -21,28 +21,28 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What the core tells a warden.
+/// What the core asks of a target task.
 #[derive(Debug)]
 pub(in crate::controller) enum Command {
-    /// The lock as it is declared now, and the leave to act on it.
+    /// The lock as it is declared now, and the permissions to act on it.
     Plan(Arc<LockPlan>, Permissions),
-    /// Stop everything, and say when it is done: true if that is written down as clean, where the lock is held. The end
-    /// of the channel says that it was not done.
+    /// Stop everything, and answer when it is done: true if that is written down as clean, where the lock is held. The end
+    /// of the channel means that it was not done.
     Stop(StopRequest, oneshot::Sender<bool>),
     /// What was to be stopped under the present lease runs again, unless it is stopped already.
     Resume,
 }
 
-/// An order to stop.
+/// A request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: Moment,
-    /// Only while this lease is held, and given up when it is not done in time; without one for good, whoever holds the
-    /// lock.
+    /// Only while this lease is held, and given up when it is not done in time; without one for good, whichever replica holds
+    /// the lock.
     pub(in crate::controller) lease: Option<FencingToken>,
 }
 
-/// What a warden may do.
+/// What a target task may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Permissions {
     /// `enforcement: Observe` or the paused annotation: nothing is switched.
@@ -53,7 +53,7 @@ pub(in crate::controller) struct Permissions {
     pub(in crate::controller) unreadable: bool,
 }
 
-/// How the targets are.
+/// How the targets are: the event of a target task.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) key: ObjectKey,
@@ -70,14 +70,14 @@ pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) trouble: Option<(&'static str, String)>,
     /// What runs has not been ready for longer than the lock lets it be.
     pub(in crate::controller) unready: bool,
-    /// What people want to know, each told once.
+    /// What people want to know, each in one report.
     pub(in crate::controller) notes: Vec<Note>,
 }
 
-/// The core's side of a warden.
+/// The core's side of a target task.
 #[derive(Debug)]
 pub(in crate::controller) struct Handle {
-    pub(super) orders: mpsc::UnboundedSender<Command>,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
     pub(in crate::controller) last: Option<TargetReport>,
     /// Where no masters can be asked how the lock stands.
@@ -85,12 +85,12 @@ pub(in crate::controller) struct Handle {
 }
 
 impl Handle {
-    pub(in crate::controller) fn tell(&self, order: Command) {
-        // A warden ends only when this handle is dropped, or broken: then it is started anew.
-        let _ = self.orders.send(order);
+    pub(in crate::controller) fn send(&self, command: Command) {
+        // A task ends only when this handle is dropped, or broken: then it is started anew.
+        let _ = self.commands.send(command);
     }
 
-    /// It panicked: nothing is looked after any more.
+    /// It panicked: nothing switches the targets any more.
     pub(in crate::controller) fn is_broken(&self) -> bool {
         self.task.is_finished()
     }
@@ -102,7 +102,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a warden is started with.
+/// What a target task is started with.
 pub(in crate::controller) struct Config {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
@@ -120,6 +120,6 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
     /// The API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
-    /// Of this cluster's holders: by the object's statuses, then by what this warden marked.
+    /// Of this cluster's holders: by the object's statuses, then by what this task marked.
     pub(in crate::controller) own_tokens: OwnTokens,
 }

@@ -1,4 +1,4 @@
-//! What a warden writes into the registers of its lock.
+//! What a target task writes into the registers of its lock.
 
 use super::TargetTask;
 use crate::{
@@ -15,20 +15,20 @@ impl TargetTask {
     /// Writes that targets run under this lease, and how long other clusters have to wait after it: before the first
     /// target starts, and before anything starts that needs longer. False if a majority did not write it.
     pub(super) async fn declare(&mut self, token: FencingToken) -> bool {
-        let removed = self.removed.iter().filter(|switch| switch.is_undone());
+        let removed = self.removed.iter().filter(|target| target.is_undone());
         // What is not declared any more may run still.
         let longest = removed
-            .map(|switch| switch.stop_time + TAKEOVER_BESIDE_STOP)
+            .map(|target| target.stop_time + TAKEOVER_BESIDE_STOP)
             .max();
         let planned = self.config.plan.takeover_delay;
-        let delay = self.delays.needed(planned, longest.unwrap_or_default());
-        if self.delays.is_declared(token, delay) {
+        let delay = self.leases.delays.needed(planned, longest.unwrap_or_default());
+        if self.leases.delays.is_declared(token, delay) {
             return true;
         }
         if !self.mark(token, Mark::Held { delay }).await {
             return false;
         }
-        self.delays.declared(token, delay);
+        self.leases.delays.declared(token, delay);
         self.config.own_tokens.remember(token.0);
         true
     }

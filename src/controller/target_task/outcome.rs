@@ -1,58 +1,122 @@
-//! What one step of each target comes to.
+//! The sum of one step of each target. Pure.
 
 use std::time::Duration;
 
-use super::AGAIN;
-use crate::{lease::Moment, targets::Step};
+use super::RETRY;
+use crate::targets::Step;
 
-/// Between two looks at pods that take their time: a thousand of them must not be a thousand looks every [`AGAIN`].
-const SELDOM: Duration = Duration::from_secs(1);
+/// Between two steps of a target that cannot be as it should be.
+pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
 
 pub(super) struct Outcome {
-    /// Everything is as it should be, or nobody waits for the rest.
+    /// Everything is as it should be, or nothing waits for the rest.
     pub(super) settled: bool,
+    /// A start waits for the finalizer.
+    pub(super) wants_guard: bool,
     pub(super) trouble: Option<(&'static str, String)>,
     /// Until the next step of one that has something to do although it is as it should be.
     wait: Option<Duration>,
 }
 
 impl Outcome {
-    /// Before anything was asked of a target.
-    pub(super) const fn new() -> Self {
+    /// Before a step of a target.
+    pub(super) const SETTLED: Self = Self {
+        settled: true,
+        wants_guard: false,
+        trouble: None,
+        wait: None,
+    };
+    pub(super) const UNSETTLED: Self = Self {
+        settled: false,
+        wants_guard: false,
+        trouble: None,
+        wait: None,
+    };
+
+    pub(super) const WANTS_GUARD: Self = Self {
+        settled: false,
+        wants_guard: true,
+        trouble: None,
+        wait: None,
+    };
+
+    /// No target took a step for this reason.
+    pub(super) const fn failed(reason: &'static str, text: String) -> Self {
         Self {
-            settled: true,
-            trouble: None,
+            settled: false,
+            wants_guard: false,
+            trouble: Some((reason, text)),
             wait: None,
         }
     }
 
-    /// Trouble with one that nobody waits for is told, and no more.
-    pub(super) fn take(&mut self, step: Step, awaited: bool) {
+    /// Trouble with a target that nothing waits for is reported only.
+    pub(super) fn add(&mut self, step: Step, awaited: bool) {
         match step {
             Step::Done => {}
-            Step::Waiting(wait) => self.look_after(wait),
+            Step::Waiting(wait) => self.wait_at_most(wait),
             Step::Working(_) | Step::Contested(_) => self.settled = false,
             Step::Trouble(why) => {
                 self.settled &= !awaited;
                 self.trouble = Some((why.reason, why.text));
-                self.look_after(AGAIN * 8);
+                self.wait_at_most(RETRY_TROUBLE);
             }
         }
     }
 
-    /// Until the next step, when what is not settled is looked at again after so long.
+    /// Until the next step, when targets that are not settled take one after so long.
     pub(super) fn pause(&self, unsettled: Duration) -> Option<Duration> {
         let unsettled = (!self.settled).then_some(unsettled);
         self.wait.into_iter().chain(unsettled).min()
     }
 
-    fn look_after(&mut self, wait: Duration) {
+    fn wait_at_most(&mut self, wait: Duration) {
         self.wait = self.wait.into_iter().chain([wait]).min();
     }
 }
 
-/// How long what is stopping is left alone: an eighth of the time that it takes, and less towards its end.
-pub(super) fn between_looks(since: Moment, by: Moment, now: Moment) -> Duration {
-    let pause = now.since(since).min(by.left(now)) / 8;
-    pause.clamp(AGAIN, SELDOM)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::lock_status::TargetState;
+
+    fn trouble() -> Step {
+        Step::trouble(TargetState::Standby, "TargetNotFound", "no".into())
+    }
+
+    #[test]
+    fn targets_that_are_as_they_should_be_need_no_further_step() {
+        let mut outcome = Outcome::SETTLED;
+        outcome.add(Step::Done, true);
+        assert!(outcome.settled && outcome.pause(RETRY).is_none());
+        outcome.add(Step::Waiting(Duration::from_secs(9)), true);
+        outcome.add(Step::Waiting(Duration::from_secs(5)), true);
+        assert!(outcome.settled);
+        assert_eq!(outcome.pause(RETRY), Some(Duration::from_secs(5)), "the first");
+    }
+
+    #[test]
+    fn one_target_that_works_unsettles_all() {
+        for step in [
+            Step::Working(TargetState::Changing),
+            Step::Contested(String::new()),
+        ] {
+            let mut outcome = Outcome::SETTLED;
+            outcome.add(step, true);
+            outcome.add(Step::Done, true);
+            assert!(!outcome.settled);
+            assert_eq!(outcome.pause(RETRY), Some(RETRY));
+        }
+    }
+
+    #[test]
+    fn trouble_with_a_target_that_nothing_waits_for_is_reported_and_retried() {
+        for awaited in [true, false] {
+            let mut outcome = Outcome::SETTLED;
+            outcome.add(trouble(), awaited);
+            assert_eq!(outcome.settled, !awaited);
+            assert!(outcome.trouble.is_some());
+            assert_eq!(outcome.pause(RETRY_TROUBLE * 2), Some(RETRY_TROUBLE));
+        }
+    }
 }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use crate::lease::{FencingToken, Moment};
 
-/// Pods are looked at this often at most, and at least.
+/// Pods are polled this often at most, and at least.
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// What a target says of itself.
+/// Whether what runs of a target is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PodsReady {
     Ready,
     Unready,
     /// Nothing of it could be ready or unready.
-    NoMatter,
-    /// The API server does not say.
+    NotApplicable,
+    /// The API server does not answer.
     Unknown,
 }
 
@@ -32,22 +32,22 @@ impl Readiness {
         *self = Self::default();
     }
 
-    /// Takes a look at every target that runs under this lease. Returns when the next is due.
+    /// Takes a poll of every target that runs under this lease. Returns when the next is due.
     pub(super) fn take(
         &mut self,
-        found: &[Found],
+        found: &[PodsReady],
         token: FencingToken,
         after: Duration,
         now: Moment,
     ) -> Moment {
         self.since.take_if(|(of, _)| *of != token);
-        if found.contains(&Found::Unready) {
+        if found.contains(&PodsReady::Unready) {
             self.since.get_or_insert((token, now));
-        } else if !found.contains(&Found::Unknown) {
+        } else if !found.contains(&PodsReady::Unknown) {
             self.since = None;
         }
         let due = self.since.map(|(_, since)| since + after);
-        self.too_long = due.is_some_and(|due| due <= now) && found.contains(&Found::Unready);
+        self.too_long = due.is_some_and(|due| due <= now) && found.contains(&PodsReady::Unready);
         let look = now + (after / 4).clamp(OFTEN, SELDOM);
         due.filter(|due| *due > now).map_or(look, |due| due.min(look))
     }
@@ -55,7 +55,7 @@ impl Readiness {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found::*, *};
+    use super::{PodsReady::*, *};
 
     #[test]
     fn only_what_is_unready_all_the_time_is_so_for_too_long() {
@@ -73,11 +73,11 @@ mod tests {
             (29, 1, Unknown, false),
             // Another lease: it may just have been started.
             (31, 2, Unready, false),
-            (40, 2, NoMatter, false),
+            (40, 2, NotApplicable, false),
             (50, 2, Unready, false),
             (60, 2, Unready, true),
         ] {
-            let next = readiness.take(&[NoMatter, found], FencingToken(token), after, at(now));
+            let next = readiness.take(&[NotApplicable, found], FencingToken(token), after, at(now));
             assert_eq!(readiness.too_long, too_long, "at {now}");
             assert!(next > at(now) && next <= at(now) + SELDOM);
         }

@@ -1,40 +1,34 @@
-//! What a warden tells of how the targets are.
+//! The event of a step: how the targets are.
 
-use super::{TargetReport, TargetTask, goal::Goal, target::Switch};
+use super::{TargetReport, TargetTask, goal::Goal, outcome::Outcome, target::Target};
 use crate::api::{
     leader_lock::Enforcement,
     lock_status::{TargetState, TargetStatus},
 };
 
 impl TargetTask {
-    pub(super) fn report(
-        &mut self,
-        goal: Goal,
-        settled: bool,
-        wants_guard: bool,
-        trouble: Option<(&'static str, String)>,
-    ) -> TargetReport {
-        let status = |switch: &Switch| TargetStatus {
-            name: switch.name.clone(),
+    pub(super) fn report(&mut self, goal: Goal, outcome: Outcome) -> TargetReport {
+        let status = |target: &Target| TargetStatus {
+            name: target.name.clone(),
             desired: match goal {
                 Goal::Run => TargetState::Active,
                 Goal::Stop(_) => TargetState::Standby,
-                Goal::Keep(_) => switch.observed,
+                Goal::Keep(_) => target.observed,
             },
-            observed: switch.observed,
+            observed: target.observed,
         };
-        let all = || self.switches.iter().chain(&self.removed);
+        let all = || self.targets.iter().chain(&self.removed);
         TargetReport {
             key: self.config.key.clone(),
-            targets: self.switches.iter().map(status).collect(),
+            targets: self.targets.iter().map(status).collect(),
             has: all()
                 .filter(|_| self.config.plan.enforcement == Enforcement::Enforce)
-                .map(|switch| switch.work.clone())
+                .map(|target| target.work.clone())
                 .collect(),
-            runs: all().any(|switch| switch.is_undone() && switch.observed != TargetState::Standby),
-            wants_guard,
-            settled,
-            trouble,
+            runs: all().any(|target| target.is_undone() && target.observed != TargetState::Standby),
+            wants_guard: outcome.wants_guard,
+            settled: outcome.settled,
+            trouble: outcome.trouble,
             unready: self.readiness.too_long,
             notes: std::iter::from_fn(|| self.notes.1.try_recv().ok()).collect(),
         }

@@ -5,7 +5,12 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use tokio::time;
 
-use super::{fights::Fights, ready::Found};
+use super::{
+    conflict::Conflicts,
+    ready::PodsReady,
+    stopping::Deadline,
+    turns::{Lane, Turns},
+};
 use crate::{
     api::{
         lock_status::TargetState,
@@ -18,17 +23,14 @@ use crate::{
     telemetry::TargetSeries,
 };
 
-/// An API server that takes longer is not waited for: the next step looks again, and a lease may end meanwhile.
+/// An API server that takes longer is not waited for: the next step reads again, and a lease may end meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the last steps before an end.
 const SHORTEST: Duration = Duration::from_millis(500);
 /// What is not stopped so shortly before its end is reported.
 const LATE: Duration = Duration::from_secs(1);
-/// Requests of a step, as a rule.
-const REQUESTS: u32 = 2;
-const REQUESTS_TO_STOP: u32 = 3;
 
-pub(super) struct Switch {
+pub(super) struct Target {
     pub(super) name: String,
     pub(super) observed: TargetState,
     pub(super) work: TargetWork,
@@ -36,47 +38,32 @@ pub(super) struct Switch {
     pub(super) stop_time: Duration,
     action: Box<dyn Action>,
     site: Site,
-    pace: Arc<Pace>,
-    turn: Option<(Lane, Moment)>,
-    /// Another writer starts what is stopped here, and stops what is started here.
-    fights: Fights,
-    revivals: Fights,
-    /// What the other writer did last.
-    contest: String,
+    turns: Turns,
+    conflicts: Conflicts,
     /// It was found stopped, and not started since.
     stopped: bool,
-    /// What was heard of it is old: it counts for nothing until it was looked at.
+    /// What is known of it is old: it counts for nothing until it was read.
     distrusted: bool,
     series: Option<TargetSeries>,
 }
 
-/// What the next step is for: one that waits for its turn must not have it for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
-    Start,
-    Stop,
-}
-
-impl Switch {
-    pub(super) fn new(site: Site, pace: Arc<Pace>, target: &TargetPlan) -> Self {
-        let mut switch = Self {
+impl Target {
+    pub(super) fn new(site: Site, pace: Arc<Pace>, declared: &TargetPlan) -> Self {
+        let mut target = Self {
             name: String::new(),
             observed: TargetState::Unknown,
-            work: target.work.clone(),
-            stop_time: target.stop,
-            action: action(site.clone(), &target.work),
+            work: declared.work.clone(),
+            stop_time: declared.stop,
+            action: action(site.clone(), &declared.work),
             site,
-            pace,
-            turn: None,
-            fights: Fights::default(),
-            revivals: Fights::default(),
-            contest: String::new(),
+            turns: Turns::new(pace),
+            conflicts: Conflicts::default(),
             stopped: false,
             distrusted: false,
             series: None,
         };
-        switch.is_called(&target.name);
-        switch
+        target.is_called(&declared.name);
+        target
     }
 
     /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
@@ -120,39 +107,21 @@ impl Switch {
 
     /// When it may take the step that it waits for.
     pub(super) fn due(&self) -> Option<Moment> {
-        self.turn.map(|(_, at)| at)
+        self.turns.due()
     }
 
-    /// Whether the step has to wait for its turn.
-    fn waits(&mut self, lane: Lane) -> bool {
-        let now = clock::now();
-        let at = match self.turn.filter(|(for_lane, _)| *for_lane == lane) {
-            Some((_, at)) => at,
-            None if lane == Lane::Stop => self.pace.turn_to_stop(REQUESTS_TO_STOP, now),
-            None => self.pace.turn(REQUESTS, now),
-        };
-        let again = match lane {
-            _ if at > now => Some(at),
-            Lane::Start => self.pace.send(REQUESTS, now),
-            Lane::Stop => self.pace.send_stop(REQUESTS_TO_STOP, now),
-        };
-        self.turn = again.map(|at| (lane, at));
-        self.turn.is_some()
-    }
-
-    /// Only looks. Whether the target is as it should be is told as given: none, where another replica switches it.
-    pub(super) async fn look(&mut self, enforced: Option<bool>) {
-        self.tell(enforced);
-        if self.waits(Lane::Start) {
-            return;
+    /// Reads the target only. Whether it is as it should be is reported as given: none, where another replica switches it.
+    pub(super) async fn observe(&mut self, enforced: Option<bool>) {
+        self.set_enforced(enforced);
+        if !self.turns.wait(Lane::Start, clock::now()) {
+            self.read().await;
         }
-        self.look_now().await;
     }
 
-    async fn look_now(&mut self) {
-        let looked = time::timeout(PATIENCE, self.action.look()).await;
-        self.distrusted &= !matches!(looked, Ok(Ok(_)));
-        self.observed = match looked {
+    async fn read(&mut self) {
+        let read = time::timeout(PATIENCE, self.action.look()).await;
+        self.distrusted &= !matches!(read, Ok(Ok(_)));
+        self.observed = match read {
             Ok(Ok(state)) => state,
             Ok(Err(_)) | Err(_) => TargetState::Unknown,
         };
@@ -162,77 +131,49 @@ impl Switch {
     pub(super) fn distrust(&mut self) {
         self.distrusted = true;
         self.observed = TargetState::Unknown;
-        self.tell(None);
+        self.set_enforced(None);
     }
 
     /// Whether what runs of it is ready.
-    pub(super) async fn ready(&mut self) -> Found {
-        self.pace.count(REQUESTS, clock::now());
+    pub(super) async fn ready(&mut self) -> PodsReady {
+        self.turns.count(Lane::Start, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
-            Ok(Ok(None)) => Found::NoMatter,
-            Ok(Ok(Some(true))) => Found::Ready,
-            Ok(Ok(Some(false))) => Found::Unready,
-            Ok(Err(_)) | Err(_) => Found::Unknown,
+            Ok(Ok(None)) => PodsReady::NotApplicable,
+            Ok(Ok(Some(true))) => PodsReady::Ready,
+            Ok(Ok(Some(false))) => PodsReady::Unready,
+            Ok(Err(_)) | Err(_) => PodsReady::Unknown,
         }
     }
 
     pub(super) async fn start(&mut self, leave: &Leave) -> Step {
         self.stopped = false;
-        if self.revivals.rests_until(clock::now()).is_some() {
-            if !self.waits(Lane::Start) {
-                self.look_now().await;
+        if self.conflicts.rests(Lane::Start, clock::now()) {
+            if !self.turns.wait(Lane::Start, clock::now()) {
+                self.read().await;
             }
-            self.tell(Some(false));
             return self.conflict(Lane::Start);
         }
         if self.distrusted || !self.action.runs_untouched() {
-            if self.waits(Lane::Start) {
+            if self.turns.wait(Lane::Start, clock::now()) {
                 return Step::Working(self.observed);
             }
             let end = time::timeout(PATIENCE, self.action.start(leave)).await;
-            return self.found(end, TargetState::Active);
+            return self.finish(end, Lane::Start, clock::now());
         }
-        self.turn = None;
-        self.found(Ok(Ok(Step::Done)), TargetState::Active)
+        self.turns.forgo();
+        self.finish(Ok(Ok(Step::Done)), Lane::Start, clock::now())
     }
 
-    /// `promised`: another cluster may begin after `by`.
-    pub(super) async fn stop(&mut self, by: Option<Moment>, promised: bool, leave: &LeaveToStop) -> Step {
-        // What is known to run must not wait for others, unless somebody starts it again and again.
-        let runs = matches!(self.observed, TargetState::Active | TargetState::Changing);
-        let contested = self.fights.rests_until(clock::now()).is_some();
-        if promised || (runs && !contested) {
-            self.pace.count(REQUESTS_TO_STOP, clock::now());
-            self.turn = None;
-        } else if self.waits(Lane::Stop) {
-            return Step::Working(self.observed);
-        } else if contested {
-            self.look_now().await;
-            if self.observed != TargetState::Standby {
-                self.tell(Some(false));
-                return self.conflict(Lane::Stop);
-            }
+    pub(super) async fn stop(&mut self, deadline: Deadline, leave: &LeaveToStop) -> Step {
+        if let Some(step) = self.wait_to_stop(deadline).await {
+            return step;
         }
-        // What takes no time has no end, unless somebody waits for the stop. A label that is given an end is taken off
-        // for sure; else one of a holder that only this replica does not see is left to the replica that gave it.
-        let until = by.filter(|_| promised || self.work.takes_time_to_stop());
-        // The last steps are short: what hangs is tried again while there is time.
-        let patience = until.map_or(PATIENCE, |by| {
-            (by.left(clock::now()) / 2).clamp(SHORTEST, PATIENCE)
-        });
-        let end = time::timeout(patience, self.action.stop(until, leave)).await;
-        let step = self.found(end, TargetState::Standby);
+        let until = self.bound(deadline);
+        let limit = step_limit(until, clock::now());
+        let end = time::timeout(limit, self.action.stop(until, leave)).await;
         let now = clock::now();
-        let stopped = step.is_stopped();
-        if promised
-            && stopped
-            && !self.stopped
-            && let Some(by) = by
-        {
-            let margin = by.left(now).as_secs_f64() - now.since(by).as_secs_f64();
-            self.site.telemetry.stopped(self.work.action(), margin);
-        }
-        self.stopped = stopped;
+        let step = self.finish(end, Lane::Stop, now);
+        self.measure(step.is_stopped(), deadline, now);
         let late = until.is_some_and(|by| by.left(now) <= LATE);
         if late
             && step == Step::Working(self.observed)
@@ -244,41 +185,66 @@ impl Switch {
             );
             return Step::trouble(self.observed, "StopLate", text);
         }
-        if self.fights.is_conflict(now) && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
-            self.tell(Some(false));
+        let conflict = self.conflicts.is_conflict(Lane::Stop, now);
+        if conflict && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
             return self.conflict(Lane::Stop);
         }
         step
     }
 
+    /// The step of a stop that is not tried now.
+    async fn wait_to_stop(&mut self, deadline: Deadline) -> Option<Step> {
+        let contested = self.conflicts.rests(Lane::Stop, clock::now());
+        if is_urgent(deadline, self.observed, contested) {
+            self.turns.count(Lane::Stop, clock::now());
+            self.turns.forgo();
+            return None;
+        }
+        if self.turns.wait(Lane::Stop, clock::now()) {
+            return Some(Step::Working(self.observed));
+        }
+        if contested {
+            self.read().await;
+            if self.observed != TargetState::Standby {
+                return Some(self.conflict(Lane::Stop));
+            }
+        }
+        None
+    }
+
+    /// What takes no time to stop has no end, unless another cluster waits for the stop. A label that is given an end is
+    /// taken off for sure; else one of a holder that only this replica does not see is left to the replica that gave it.
+    fn bound(&self, deadline: Deadline) -> Option<Moment> {
+        let bounded = deadline.is_promised() || self.work.takes_time_to_stop();
+        deadline.at().filter(|_| bounded)
+    }
+
+    /// Measures how long before its deadline a target is stopped, once for each stop.
+    fn measure(&mut self, stopped: bool, deadline: Deadline, now: Moment) {
+        if let Deadline::Promised(by) = deadline
+            && stopped
+            && !self.stopped
+        {
+            let margin = by.left(now).as_secs_f64() - now.since(by).as_secs_f64();
+            self.site.telemetry.stopped(self.work.action(), margin);
+        }
+        self.stopped = stopped;
+    }
+
     fn conflict(&self, lane: Lane) -> Step {
-        let (name, contest) = (&self.name, &self.contest);
-        let text = match lane {
-            Lane::Start => format!(
-                "target {name}: {contest} again and again while this cluster holds the lock; it is started again, ever \
-                 more slowly, until that ends; to keep it off on purpose, annotate the lock with redlock.dev/paused, or \
-                 set its state: SteppedDown"
-            ),
-            Lane::Stop => format!(
-                "target {name}: {contest} again and again while this cluster stands by; it is stopped again, ever more \
-                 slowly, until that ends"
-            ),
-        };
+        self.set_enforced(Some(false));
+        let text = self.conflicts.message(lane, &self.name);
         Step::trouble(self.observed, "EnforcementConflict", text)
     }
 
-    fn tell(&self, enforced: Option<bool>) {
+    fn set_enforced(&self, enforced: Option<bool>) {
         if let Some(series) = &self.series {
             series.set(enforced);
         }
     }
 
-    /// What a step says of how the target is now.
-    fn found(
-        &mut self,
-        end: Result<Result<Step, TargetError>, time::error::Elapsed>,
-        goal: TargetState,
-    ) -> Step {
+    /// What the result of a step means for the target.
+    fn finish(&mut self, end: StepResult, lane: Lane, now: Moment) -> Step {
         self.distrusted &= !matches!(end, Ok(Ok(_)));
         let step = match end {
             Ok(Ok(step)) => step,
@@ -290,50 +256,96 @@ impl Switch {
         };
         // While the API server does not answer, how the target is is unknown: neither enforced nor not.
         let known = !self.distrusted;
-        self.tell(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
+        self.set_enforced(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
+        self.observed = match &step {
+            Step::Done | Step::Waiting(_) => lane.goal(),
+            Step::Working(state) => *state,
+            Step::Contested(_) => TargetState::Changing,
+            Step::Trouble(trouble) => trouble.state,
+        };
         match step {
-            Step::Done | Step::Waiting(_) => {
-                self.observed = goal;
-                step
-            }
-            Step::Working(state) => {
-                self.observed = state;
-                Step::Working(state)
-            }
-            Step::Contested(what) => {
-                self.observed = TargetState::Changing;
-                let name = &self.name;
-                if goal == TargetState::Active {
-                    self.revivals.add(clock::now());
-                    let text =
-                        format!("target {name}: {what} while this cluster holds the lock; started again");
-                    self.site.warn("StartedAgain", text);
-                } else {
-                    self.fights.add(clock::now());
-                    let text = format!("target {name}: {what} while this cluster stands by; stopped again");
-                    self.site.warn("StoppedAgain", text);
-                }
-                self.contest = what;
+            Step::Contested(write) => {
+                self.warn_of(lane, &write);
+                self.conflicts.add(lane, write, now);
                 Step::Working(self.observed)
             }
             Step::Trouble(Trouble { state, reason, text }) => {
-                self.observed = state;
                 Step::trouble(state, reason, format!("target {}: {text}", self.name))
             }
+            step => step,
         }
+    }
+
+    /// Another writer did this.
+    fn warn_of(&self, lane: Lane, write: &str) {
+        let name = &self.name;
+        let (reason, text) = match lane {
+            Lane::Start => (
+                "StartedAgain",
+                format!("target {name}: {write} while this cluster holds the lock; started again"),
+            ),
+            Lane::Stop => (
+                "StoppedAgain",
+                format!("target {name}: {write} while this cluster stands by; stopped again"),
+            ),
+        };
+        self.site.warn(reason, text);
     }
 }
 
+type StepResult = Result<Result<Step, TargetError>, time::error::Elapsed>;
+
+/// What is known to run must not wait for others, unless another writer starts it again and again.
+fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool {
+    let runs = matches!(observed, TargetState::Active | TargetState::Changing);
+    deadline.is_promised() || (runs && !contested)
+}
+
+/// How long a step of a stop may take. The last steps are short: what hangs is tried again while there is time.
+fn step_limit(until: Option<Moment>, now: Moment) -> Duration {
+    until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
+}
+
 /// Stops what is not declared any more. True if nothing of it is left.
-pub(super) async fn stop_all(
-    removed: &mut Vec<Switch>,
-    by: Option<Moment>,
-    promised: bool,
-    leave: &LeaveToStop,
-) -> bool {
-    let stop = |switch| Switch::stop(switch, by, promised, leave);
+pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, leave: &LeaveToStop) -> bool {
+    let stop = |target| Target::stop(target, deadline, leave);
     let steps = join_all(removed.iter_mut().map(stop)).await;
     let mut done = steps.iter().map(Step::is_stopped);
     removed.retain(|_| !done.next().unwrap_or(false));
     removed.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TargetState::{Active, Changing, Standby, Unknown};
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_stop_waits_for_its_turn_unless_the_target_runs_or_another_cluster_may_begin() {
+        for deadline in [Deadline::None, Deadline::StopTime(at(9))] {
+            for (observed, contested, urgent) in [
+                (Active, false, true),
+                (Changing, false, true),
+                (Active, true, false),
+                (Standby, false, false),
+                (Unknown, false, false),
+            ] {
+                assert_eq!(is_urgent(deadline, observed, contested), urgent, "{observed:?}");
+            }
+        }
+        assert!(is_urgent(Deadline::Promised(at(9)), Unknown, true));
+    }
+
+    #[test]
+    fn a_step_towards_a_deadline_leaves_time_for_another_try() {
+        assert_eq!(step_limit(None, at(0)), PATIENCE);
+        for (left, limit) in [(60, PATIENCE), (4, Duration::from_secs(2)), (0, SHORTEST)] {
+            assert_eq!(step_limit(Some(at(100 + left)), at(100)), limit, "{left} s left");
+        }
+        assert_eq!(step_limit(Some(at(90)), at(100)), SHORTEST, "late");
+    }
 }

@@ -16,7 +16,7 @@ fn facts() -> Facts {
         siblings: Siblings::Unasked,
         observes: false,
         began: at(100),
-        ordered: None,
+        stop_by: None,
         takeover_delay: Duration::from_secs(40),
         stop: Duration::from_secs(35),
         on_quorum_loss: OnQuorumLoss::Stop,
@@ -46,11 +46,11 @@ fn what_the_holder_may_start_runs() {
         "perhaps its own"
     );
     // The lease is renewed meanwhile: its end is no bound.
-    let ordered = Facts {
-        ordered: Some(at(150)),
+    let stop_by = Facts {
+        stop_by: Some(at(150)),
         ..held
     };
-    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+    assert_eq!(goal(&stop_by, at(110)), Goal::Stop(Some(at(150))));
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
         };
         assert_eq!(goal(&facts, at(500)), wanted, "{lost:?} {other:?} {passed_on}");
     }
-    let ordered = Facts {
-        ordered: Some(at(510)),
+    let stop_by = Facts {
+        stop_by: Some(at(510)),
         ..kept
     };
-    assert_eq!(goal(&ordered, at(500)), Goal::Stop(Some(at(510))));
+    assert_eq!(goal(&stop_by, at(500)), Goal::Stop(Some(at(510))));
 }
 
 #[test]
@@ -170,11 +170,11 @@ fn who_observes_follows_what_is_seen_and_no_longer() {
     ] {
         assert_eq!(goal(&seen(other, until), at(now)), expected);
     }
-    let ordered = Facts {
-        ordered: Some(at(150)),
+    let stop_by = Facts {
+        stop_by: Some(at(150)),
         ..seen(Some(Other::Sibling), None)
     };
-    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+    assert_eq!(goal(&stop_by, at(110)), Goal::Stop(Some(at(150))));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn blind(siblings: Siblings) -> Facts {
 
 #[test]
 fn blind_replica_keeps_what_a_sibling_has_in_hand() {
-    let held = blind(Siblings::Held(at(120)));
+    let held = blind(Siblings::Held(at(120), FencingToken(8)));
     assert_eq!(goal(&held, at(110)), Goal::Keep(Some(at(120))));
     // Whatever it believed before: the sibling sees more.
     for (other, sibling_until, passed_on) in [
@@ -220,7 +220,7 @@ fn the_proof_of_a_sibling_expires_by_itself() {
     // The sibling died right after its answer: another cluster begins at 120 + 40.
     let held = Facts {
         sibling_until: Some(at(120)),
-        ..blind(Siblings::Held(at(120)))
+        ..blind(Siblings::Held(at(120), FencingToken(8)))
     };
     assert_eq!(goal(&held, at(120)), Goal::Keep(Some(at(124))));
     assert_eq!(goal(&held, at(124)), Goal::Stop(Some(at(160))));
@@ -265,18 +265,18 @@ fn blind_replica_waits_for_answers_where_that_is_safe() {
     let begin = at(147) - Duration::from_millis(35_500);
     assert_eq!(goal(&lost, at(110)), Goal::Keep(Some(begin)));
     assert_eq!(goal(&lost, begin), Goal::Stop(Some(at(147))));
-    let ordered = Facts {
-        ordered: Some(at(150)),
+    let stop_by = Facts {
+        stop_by: Some(at(150)),
         ..waits
     };
-    assert_eq!(goal(&ordered, at(110)), Goal::Stop(Some(at(150))));
+    assert_eq!(goal(&stop_by, at(110)), Goal::Stop(Some(at(150))));
 }
 
 #[test]
 fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it() {
     let lost = Facts {
         lost: Some(at(119)),
-        ..blind(Siblings::Held(at(120)))
+        ..blind(Siblings::Held(at(120), FencingToken(8)))
     };
     assert_eq!(goal(&lost, at(101)), Goal::Keep(Some(at(120))));
     let at_once = Facts {

@@ -1,7 +1,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{api::leader_lock::OnQuorumLoss, controller::target_task::handle::StopRequest};
+use crate::{
+    api::leader_lock::OnQuorumLoss,
+    controller::target_task::{handle::StopRequest, leases::OtherLease},
+    lease::{DeclaredDelay, Marks},
+};
 
 const OWN: FencingToken = FencingToken(7);
 
@@ -23,43 +27,57 @@ fn standby() -> Decided {
             siblings: Siblings::Unasked,
             observes: false,
             began: at(0),
-            ordered: None,
+            stop_by: None,
             takeover_delay: Duration::from_secs(40),
             stop: Duration::from_secs(35),
             on_quorum_loss: OnQuorumLoss::Stop,
         },
         held: None,
         last: Some(OWN),
-        order: None,
+        request: None,
     }
 }
 
-const ELSEWHERE: Now = Now {
-    held: None,
-    other: Some(Other::Elsewhere),
-    siblings: Siblings::Unasked,
-    proven: None,
-};
-const NOBODY: Now = Now {
-    other: None,
-    ..ELSEWHERE
-};
-const SIBLING: Now = Now {
-    other: Some(Other::Sibling),
-    ..ELSEWHERE
-};
+const fn seen(held: Option<(FencingToken, Moment)>, other: Option<Other>) -> Now {
+    let other = match other {
+        None => None,
+        Some(of) => Some(OtherLease {
+            of,
+            token: FencingToken(8),
+            ends: Moment::from_nanos(200_000_000_000),
+        }),
+    };
+    let marks = Marks {
+        held: 0,
+        clean: 0,
+        delay: DeclaredDelay {
+            token: 0,
+            milliseconds: 0,
+        },
+    };
+    Now {
+        lease: LeaseView {
+            held,
+            other,
+            last: None,
+            marks,
+        },
+        siblings: Siblings::Unasked,
+    }
+}
+
+const ELSEWHERE: Now = seen(None, Some(Other::Elsewhere));
+const NOBODY: Now = seen(None, None);
+const SIBLING: Now = seen(None, Some(Other::Sibling));
 
 fn held(token: FencingToken) -> Now {
-    Now {
-        held: Some((token, at(130))),
-        ..NOBODY
-    }
+    seen(Some((token, at(130))), None)
 }
 
-fn ordered(lease: Option<FencingToken>) -> ActiveStop {
-    let halt = StopRequest { by: at(120), lease };
+fn requested(lease: Option<FencingToken>) -> ActiveStop {
+    let request = StopRequest { by: at(120), lease };
     let marked = false;
-    ActiveStop { halt, marked }
+    ActiveStop { request, marked }
 }
 
 #[test]
@@ -89,8 +107,7 @@ fn a_stop_by_the_end_of_the_own_lease_ends_when_a_sibling_proves_a_later_lease()
     // No time is left for a stop after the end of the lease.
     stop.facts.takeover_delay = Duration::ZERO;
     let says = |token| Now {
-        siblings: Siblings::Held(at(110)),
-        proven: Some(FencingToken(token)),
+        siblings: Siblings::Held(at(110), FencingToken(token)),
         ..NOBODY
     };
     assert!(stop.stands(says(7), at(100)), "the sibling saw the lost lease");
@@ -103,7 +120,7 @@ fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
     (stop.facts.other, stop.facts.siblings) = (None, Siblings::Elsewhere);
     let said = |siblings| Now { siblings, ..NOBODY };
     assert!(stop.stands(said(Siblings::Elsewhere), at(100)));
-    assert!(!stop.stands(said(Siblings::Held(at(110))), at(100)));
+    assert!(!stop.stands(said(Siblings::Held(at(110), FencingToken(8))), at(100)));
     assert!(!stop.stands(said(Siblings::Free(at(100))), at(100)));
     assert!(!stop.stands(said(Siblings::Awaited(at(101))), at(100)));
     // What another cluster may begin after is stopped in time.
@@ -115,17 +132,17 @@ fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
 fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
     let mut stop = standby();
     (stop.held, stop.facts.held_until) = (Some(OWN), Some(at(130)));
-    stop.order = Some(ordered(Some(OWN)));
-    stop.facts.ordered = Some(at(120));
+    stop.request = Some(requested(Some(OWN)));
+    stop.facts.stop_by = Some(at(120));
     assert!(stop.stands(held(OWN), at(100)));
     assert!(!stop.stands(held(FencingToken(8)), at(100)));
     assert!(!stop.stands(SIBLING, at(100)));
     assert!(stop.stands(ELSEWHERE, at(100)));
     assert!(stop.stands(held(OWN), at(119)));
     assert!(!stop.stands(held(OWN), at(120)), "its time is over");
-    stop.order = Some(ActiveStop {
+    stop.request = Some(ActiveStop {
         marked: true,
-        ..ordered(Some(OWN))
+        ..requested(Some(OWN))
     });
     assert!(stop.stands(held(OWN), at(120)), "what is carried out stays so");
 }
@@ -133,7 +150,7 @@ fn an_order_about_a_lease_is_carried_out_under_that_lease_only() {
 #[test]
 fn an_order_for_good_is_carried_out_whoever_holds_the_lock() {
     let mut stop = standby();
-    stop.order = Some(ordered(None));
+    stop.request = Some(requested(None));
     for seen in [ELSEWHERE, NOBODY, SIBLING, held(OWN)] {
         assert!(stop.stands(seen, at(100)), "{seen:?}");
     }

@@ -1,28 +1,10 @@
-//! Whether the pods of a target get the time that they ask for.
+//! Whether the pods of a target get the time that they ask for. Pure.
 
-use super::TargetTask;
-use crate::{api::plan::TargetPlan, lease::Timings, targets::Note};
+use crate::{api::plan::TargetPlan, lease::Timings};
 
-impl TargetTask {
-    /// Says once of each target when its pods may take longer than the lock has room for: near the end of the lease
-    /// they are deleted with what is left. What is written down as stopSeconds was meant.
-    pub(super) fn check_patience(&mut self) {
-        if std::mem::replace(&mut self.patience_checked, true) {
-            return;
-        }
-        for text in self.config.plan.targets.iter().filter_map(too_short) {
-            let note = Note {
-                reason: "StopTooShort",
-                text,
-                warning: true,
-            };
-            // It has the other end itself.
-            let _ = self.notes.0.send(note);
-        }
-    }
-}
-
-fn too_short(target: &TargetPlan) -> Option<String> {
+/// The advice where the pods of a target may take longer than the lock has room for: near the end of the lease they are
+/// deleted with what is left. What is written down as stopSeconds was meant.
+pub(super) fn too_short(target: &TargetPlan) -> Option<String> {
     let wanted = target.too_short?;
     let (name, stop) = (&target.name, target.stop.as_secs());
     let ordered = match target.one_by_one {

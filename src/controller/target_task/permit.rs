@@ -1,4 +1,4 @@
-//! The leave to stop what was found running: the decision, asked again with all that is known by then.
+//! The permit to stop what was found running: the decision, made again with all that is known by then.
 //!
 //! A step reads the API server before it writes. Meanwhile another replica of this cluster may win the lock and start what
 //! is about to be stopped.
@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use super::{
     TargetTask,
     blind::{Blind, Said, has_majority},
-    facts::{other_at, still_owed},
     goal::{Facts, Goal, Other, Siblings, goal},
-    halt::ActiveStop,
+    leases::{LeaseView, still_owed},
+    stop_requests::ActiveStop,
 };
 use crate::{
     api::plan::LockPlan,
@@ -32,41 +32,33 @@ struct Decided {
     held: Option<FencingToken>,
     /// The last lease of this process.
     last: Option<FencingToken>,
-    order: Option<ActiveStop>,
+    request: Option<ActiveStop>,
 }
 
 /// What is known when the write is about to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Now {
-    /// The lease of this process, and its end.
-    held: Option<(FencingToken, Moment)>,
-    other: Option<Other>,
+    lease: LeaseView,
     siblings: Siblings,
-    /// The lease that a sibling proves.
-    proven: Option<FencingToken>,
 }
 
 impl Decided {
     /// Whether the same would be decided now. Pure.
     fn stands(&self, seen: Now, now: Moment) -> bool {
-        let held = seen.held.map(|(token, _)| token);
-        let order = self.order.filter(|order| order.holds(held, now));
-        if order.is_none() && held.is_some() && held != self.held {
+        let held = seen.lease.token();
+        let request = self.request.filter(|request| request.holds(held, now));
+        if request.is_none() && held.is_some() && held != self.held {
             // Won since then: what runs is adopted.
             return false;
         }
-        let lost = self.facts.lost.filter(|_| seen.other != Some(Other::Sibling));
+        let other = seen.lease.holder();
+        let lost = self.facts.lost.filter(|_| other != Some(Other::Sibling));
         let facts = Facts {
-            held_until: seen.held.map(|(_, until)| until),
-            other: seen.other,
+            held_until: seen.lease.held.map(|(_, until)| until),
+            other,
             siblings: seen.siblings,
-            lost: still_owed(
-                lost,
-                (seen.siblings, seen.proven),
-                self.last,
-                self.facts.has_room(),
-            ),
-            ordered: order.map(|order| order.halt.by),
+            lost: still_owed(lost, seen.siblings, self.last, self.facts.has_room()),
+            stop_by: request.map(|stop| stop.request.by),
             ..self.facts
         };
         matches!(goal(&facts, now), Goal::Stop(_))
@@ -86,24 +78,16 @@ struct Watched {
 
 impl Watched {
     fn holds(&self, found: Found, now: Moment) -> bool {
-        let standing = self.standing.borrow();
+        let lease = LeaseView::of(&self.standing.borrow(), &self.cluster, now);
         if found == Found::StartedAgain {
             // The last word of the siblings may be older.
             self.blind.note_started(now);
         }
-        let round = self.said.borrow();
         let lock = (&*self.plan.quorum, &self.plan.lock_name);
-        let said = Said::of(&round, lock, &standing, &self.cluster, now);
+        let said = Said::of(&self.said.borrow(), lock, &lease);
         let majority = has_majority(self.masters.as_ref());
-        let (siblings, proven) = self.blind.clone().siblings(majority, said, now);
-        let authority = standing.authority_at(now);
-        let seen = Now {
-            held: authority.map(|authority| (authority.token, authority.valid_until)),
-            other: other_at(&standing, &self.cluster, now),
-            siblings,
-            proven,
-        };
-        let stands = self.decided.stands(seen, now);
+        let siblings = self.blind.clone().siblings(majority, said, now);
+        let stands = self.decided.stands(Now { lease, siblings }, now);
         if stands {
             self.blind.forget_started();
         }
@@ -112,15 +96,15 @@ impl Watched {
 }
 
 impl TargetTask {
-    pub(super) fn leave_to_stop(&self, facts: &Facts) -> LeaveToStop {
+    pub(super) fn permit_to_stop(&self, facts: &Facts) -> LeaveToStop {
         let watched = Watched {
             decided: Decided {
                 facts: *facts,
-                held: self.seen_token.filter(|_| facts.held_until.is_some()),
-                last: self.seen_token,
-                order: self.halts.order(),
+                held: self.leases.own.filter(|_| facts.held_until.is_some()),
+                last: self.leases.own,
+                request: self.stop_requests.active(),
             },
-            blind: self.blind.clone(),
+            blind: self.leases.blind.clone(),
             plan: self.config.plan.clone(),
             cluster: self.config.cluster.clone(),
             standing: self.config.standing.clone(),

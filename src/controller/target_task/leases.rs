@@ -1,0 +1,239 @@
+//! What the elector shows of a lock, what is remembered of its leases, and what is known when it is decided. Pure.
+
+use std::time::Duration;
+
+use super::{
+    blind::{Blind, Said},
+    delay::Delays,
+    goal::{Facts, Other, Siblings, has_room},
+};
+use crate::{
+    api::{
+        leader_lock::{Candidates, LockState, OnQuorumLoss},
+        plan::LockPlan,
+    },
+    controller::locks::OwnTokens,
+    elector::Standing,
+    lease::{ClusterId, FencingToken, Holder, Marks, Moment},
+};
+
+/// A lock as the elector shows it at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeaseView {
+    /// The lease of this process, and its end.
+    pub(super) held: Option<(FencingToken, Moment)>,
+    /// The lease of another process. The own one, lost and left to run out, is no sibling's: what it guarded must be gone
+    /// by its end.
+    pub(super) other: Option<OtherLease>,
+    /// The last other holder that was seen, also after its end.
+    pub(super) last: Option<(Other, FencingToken)>,
+    /// The registers when this process acquired the lock last.
+    pub(super) marks: Marks,
+}
+
+/// A lease that another process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherLease {
+    pub(super) of: Other,
+    pub(super) token: FencingToken,
+    pub(super) ends: Moment,
+}
+
+impl LeaseView {
+    pub(super) fn of(standing: &Standing, cluster: &ClusterId, now: Moment) -> Self {
+        let whose = |holder: &Holder| {
+            if holder.cluster.uid() == cluster.uid() {
+                Other::Sibling
+            } else {
+                Other::Elsewhere
+            }
+        };
+        let authority = standing.authority_at(now);
+        let other = standing.holder_at(now).filter(|holder| !standing.is_own(holder));
+        let last = standing.last_holder.as_ref();
+        Self {
+            held: authority.map(|authority| (authority.token, authority.valid_until)),
+            other: other.map(|holder| OtherLease {
+                of: whose(holder),
+                token: holder.token,
+                ends: holder.ends,
+            }),
+            last: last.map(|holder| (whose(holder), holder.token)),
+            marks: standing.marks,
+        }
+    }
+
+    /// The token under which this process holds the lock.
+    pub(super) fn token(&self) -> Option<FencingToken> {
+        self.held.map(|(token, _)| token)
+    }
+
+    pub(super) fn holder(&self) -> Option<Other> {
+        self.other.map(|lease| lease.of)
+    }
+
+    /// The token of the lease that another cluster has.
+    pub(super) fn elsewhere(&self) -> Option<FencingToken> {
+        let other = self.other.filter(|lease| lease.of == Other::Elsewhere);
+        other.map(|lease| lease.token)
+    }
+}
+
+/// All that is seen at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    pub(super) lease: LeaseView,
+    /// This replica has a majority of the masters.
+    pub(super) majority: bool,
+    /// What the siblings said last.
+    pub(super) said: Said,
+    /// By when a stop was requested.
+    pub(super) stop_by: Option<Moment>,
+    pub(super) now: Moment,
+}
+
+/// The end of the own lease by which all must be gone still, by what the siblings say: none where a sibling took over,
+/// or where there is time to leave it to the sibling.
+pub(super) fn still_owed(
+    lost: Option<Moment>,
+    siblings: Siblings,
+    last: Option<FencingToken>,
+    has_room: bool,
+) -> Option<Moment> {
+    lost.filter(|_| !matches!(siblings, Siblings::Held(_, proven) if Some(proven) > last || has_room))
+}
+
+/// What is remembered of the leases of a lock.
+#[derive(Debug)]
+pub(super) struct Leases {
+    /// When this replica began to watch the lock.
+    began: Moment,
+    start_after: Moment,
+    /// The lease before it was seen to be another cluster's.
+    from_elsewhere: bool,
+    /// The last lease of this process.
+    pub(super) own: Option<FencingToken>,
+    /// The end of the lease that this process has, and of the one that it lost.
+    own_until: Option<Moment>,
+    lost: Option<Moment>,
+    sibling_until: Option<Moment>,
+    pub(super) delays: Delays,
+    pub(super) blind: Blind,
+}
+
+impl Leases {
+    pub(super) fn new(now: Moment) -> Self {
+        Self {
+            began: now,
+            start_after: now,
+            from_elsewhere: false,
+            own: None,
+            own_until: None,
+            lost: None,
+            sibling_until: None,
+            delays: Delays::default(),
+            blind: Blind::default(),
+        }
+    }
+
+    /// What is known now, also of leases that have ended since.
+    pub(super) fn observe(&mut self, seen: &Observation, plan: &LockPlan, own_tokens: &OwnTokens) -> Facts {
+        let (lease, now) = (&seen.lease, seen.now);
+        if let Some((token, until)) = lease.held {
+            if self.own != Some(token) {
+                self.win(token, lease, plan, own_tokens, now);
+            }
+            self.own_until = Some(until);
+            (self.lost, self.sibling_until) = (None, None);
+            self.blind.passed_on = false;
+        } else if let Some(until) = self.own_until.take() {
+            self.lost = Some(until);
+        }
+        if let Some(sibling) = lease.other.filter(|other| other.of == Other::Sibling) {
+            self.lost = None;
+            self.sibling_until = Some(sibling.ends);
+        }
+        let siblings = self.blind.siblings(seen.majority, seen.said, now);
+        // The lease that a sibling proves counts as one that this replica has seen.
+        if let Siblings::Held(until, _) = siblings {
+            self.sibling_until = self.sibling_until.max(Some(until));
+        }
+        let takeover_delay = self.takeover_delay(plan);
+        let has_room = has_room(takeover_delay, plan.timings.stop);
+        self.lost = still_owed(self.lost, siblings, self.own, has_room);
+        let elsewhere = |(of, token)| of == Other::Elsewhere && Some(token) > self.own;
+        Facts {
+            passed_on: self.blind.passed_on || lease.last.is_some_and(elsewhere),
+            held_until: lease.held.map(|(_, until)| until),
+            start_after: self.start_after,
+            from_elsewhere: self.from_elsewhere,
+            other: lease.holder(),
+            lost: self.lost,
+            sibling_until: self.sibling_until,
+            siblings,
+            observes: observes(plan),
+            began: self.began,
+            stop_by: seen.stop_by,
+            takeover_delay,
+            stop: plan.timings.stop,
+            // A cluster that stepped down leaves nothing running.
+            on_quorum_loss: match plan.state {
+                LockState::SteppedDown => OnQuorumLoss::Stop,
+                LockState::Enabled | LockState::Frozen => plan.on_quorum_loss,
+            },
+        }
+    }
+
+    /// A lease of this process is seen for the first time.
+    fn win(
+        &mut self,
+        token: FencingToken,
+        lease: &LeaseView,
+        plan: &LockPlan,
+        own_tokens: &OwnTokens,
+        now: Moment,
+    ) {
+        self.own = Some(token);
+        let (wait, adopted) = delay(lease, plan, own_tokens);
+        self.start_after = now + wait;
+        self.delays.won(adopted);
+        self.from_elsewhere = lease.last.is_some_and(|(of, _)| of == Other::Elsewhere);
+    }
+
+    /// How long other clusters wait at least after the end of the lease that this cluster has or had.
+    fn takeover_delay(&mut self, plan: &LockPlan) -> Duration {
+        let planned = plan.takeover_delay;
+        self.delays.see(planned, self.sibling_until.is_some());
+        self.delays.bound(self.own, planned)
+    }
+
+    /// All targets have stopped.
+    pub(super) fn stopped(&mut self) {
+        self.lost = None;
+        // Another replica may have stopped what was found running.
+        self.blind.forget_started();
+    }
+}
+
+/// `candidates: Agents`: the holder is a process of its own.
+pub(super) fn observes(plan: &LockPlan) -> bool {
+    plan.candidates == Candidates::Agents
+}
+
+/// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone. After
+/// one in this cluster, what was declared for what is adopted.
+fn delay(lease: &LeaseView, plan: &LockPlan, own_tokens: &OwnTokens) -> (Duration, Option<Duration>) {
+    let marks = lease.marks;
+    if !marks.ended_uncleanly() {
+        return (Duration::ZERO, None);
+    }
+    if lease.last == Some((Other::Sibling, FencingToken(marks.held))) || own_tokens.has(marks.held) {
+        (Duration::ZERO, marks.declared_delay())
+    } else {
+        let wait = marks.takeover_delay(plan.explicit_takeover_delay, plan.takeover_delay);
+        (wait, None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+use super::*;
+use crate::{
+    api::{
+        LeaderLock, RedisQuorum,
+        validate::{Graces, LockNames, validate_lock, validate_quorum},
+    },
+    controller::said::Word,
+    lease::DeclaredDelay,
+};
+
+const OWN: FencingToken = FencingToken(7);
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_nanos(seconds * 1_000_000_000)
+}
+
+/// Its targets stop within 5 s, and other clusters wait for 10 s.
+fn plan() -> LockPlan {
+    let quorum: RedisQuorum = serde_yaml::from_str(
+        "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
+         {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
+    )
+    .unwrap();
+    let lock: LeaderLock = serde_yaml::from_str(
+        "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n}, spec: {\
+         quorumRef: {name: q}, targets: [{name: t, action: Scale, stopSeconds: 5, \
+         ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]}}",
+    )
+    .unwrap();
+    let quorum = validate_quorum(&quorum).unwrap();
+    validate_lock(&lock, &quorum, LockNames::Any, &Graces::default()).unwrap()
+}
+
+fn seen(lease: LeaseView, now: u64) -> Observation {
+    Observation {
+        lease,
+        majority: true,
+        said: Said {
+            sent: None,
+            word: None,
+        },
+        stop_by: None,
+        now: at(now),
+    }
+}
+
+fn held() -> LeaseView {
+    LeaseView {
+        held: Some((OWN, at(110))),
+        ..LeaseView::default()
+    }
+}
+
+fn other(of: Other) -> LeaseView {
+    LeaseView {
+        other: Some(OtherLease {
+            of,
+            token: FencingToken(8),
+            ends: at(120),
+        }),
+        ..LeaseView::default()
+    }
+}
+
+/// Held at 100 s, and not any more at 105 s.
+fn lost() -> (Leases, Facts) {
+    let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());
+    leases.observe(&seen(held(), 100), &plan(), &tokens);
+    let facts = leases.observe(&seen(LeaseView::default(), 105), &plan(), &tokens);
+    (leases, facts)
+}
+
+#[test]
+fn a_lease_waits_after_an_unclean_end_in_another_cluster_and_adopts_what_runs_in_its_own() {
+    let unclean = Marks {
+        held: 6,
+        clean: 5,
+        delay: DeclaredDelay {
+            token: 6,
+            milliseconds: 20_000,
+        },
+    };
+    let clean = Marks { clean: 6, ..unclean };
+    let (elsewhere, sibling) = (Other::Elsewhere, Other::Sibling);
+    for (marks, last, own, wait, declares) in [
+        (clean, Some((elsewhere, 6)), None, 0, 10),
+        (unclean, Some((elsewhere, 6)), None, 20, 10),
+        (unclean, None, None, 20, 10),
+        (unclean, Some((sibling, 6)), None, 0, 20),
+        (unclean, None, Some(6), 0, 20),
+        // An earlier lease of this cluster says nothing of the unclean one.
+        (unclean, Some((sibling, 5)), Some(5), 20, 10),
+    ] {
+        let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());
+        own.into_iter().for_each(|token| tokens.remember(token));
+        let last = last.map(|(of, token)| (of, FencingToken(token)));
+        let view = LeaseView {
+            marks,
+            last,
+            ..held()
+        };
+        let facts = leases.observe(&seen(view, 100), &plan(), &tokens);
+        assert_eq!(facts.start_after, at(100 + wait), "{last:?} {own:?}");
+        let delay = leases.delays.needed(plan().takeover_delay, Duration::ZERO);
+        assert_eq!(delay, Duration::from_secs(declares), "{last:?} {own:?}");
+        assert_eq!(facts.from_elsewhere, last.is_some_and(|(of, _)| of == elsewhere));
+        let later = leases.observe(&seen(view, 105), &plan(), &tokens);
+        assert_eq!(
+            later.start_after,
+            at(100 + wait),
+            "a renewal waits for nothing more"
+        );
+    }
+}
+
+#[test]
+fn what_a_lost_lease_guarded_must_be_gone_by_its_end() {
+    let (mut leases, facts) = lost();
+    assert_eq!((facts.held_until, facts.lost), (None, Some(at(110))));
+    let facts = leases.observe(
+        &seen(other(Other::Elsewhere), 106),
+        &plan(),
+        &OwnTokens::default(),
+    );
+    assert_eq!(facts.lost, Some(at(110)), "another cluster took the lock");
+    leases.stopped();
+    let facts = leases.observe(
+        &seen(other(Other::Elsewhere), 107),
+        &plan(),
+        &OwnTokens::default(),
+    );
+    assert_eq!(facts.lost, None, "all is gone");
+}
+
+#[test]
+fn a_sibling_that_holds_the_lock_adopts_what_a_lost_lease_guarded() {
+    let (mut leases, _) = lost();
+    let facts = leases.observe(&seen(other(Other::Sibling), 106), &plan(), &OwnTokens::default());
+    assert_eq!((facts.lost, facts.sibling_until), (None, Some(at(120))));
+    let facts = leases.observe(&seen(LeaseView::default(), 121), &plan(), &OwnTokens::default());
+    assert_eq!(facts.sibling_until, Some(at(120)), "its end is remembered");
+    let facts = leases.observe(&seen(held(), 122), &plan(), &OwnTokens::default());
+    assert_eq!(facts.sibling_until, None, "until this replica holds the lock");
+}
+
+#[test]
+fn a_word_of_a_sibling_counts_as_a_lease_that_was_seen() {
+    let (mut leases, _) = lost();
+    let blind = Observation {
+        majority: false,
+        said: Said {
+            sent: Some(at(106)),
+            word: Some(Word::Held(at(115), FencingToken(8))),
+        },
+        ..seen(LeaseView::default(), 106)
+    };
+    let facts = leases.observe(&blind, &plan(), &OwnTokens::default());
+    assert_eq!((facts.lost, facts.sibling_until), (None, Some(at(115))));
+}
+
+#[test]
+fn the_end_of_a_lease_is_owed_until_a_sibling_has_it_or_has_time() {
+    let held = |token| Siblings::Held(at(110), FencingToken(token));
+    for (siblings, room, owed) in [
+        (held(7), false, true),
+        (held(7), true, false),
+        (held(8), false, false),
+        (Siblings::Silent, true, true),
+        (Siblings::Elsewhere, true, true),
+        (Siblings::Free(at(100)), true, true),
+    ] {
+        let left = still_owed(Some(at(110)), siblings, Some(OWN), room);
+        assert_eq!(left.is_some(), owed, "{siblings:?}, room: {room}");
+    }
+    assert_eq!(still_owed(None, held(7), Some(OWN), false), None);
+}
+
+#[test]
+fn the_lock_was_passed_on_when_another_cluster_had_a_later_lease() {
+    let after = |of, token| LeaseView {
+        last: Some((of, FencingToken(token))),
+        ..LeaseView::default()
+    };
+    for (view, passed_on) in [
+        (after(Other::Elsewhere, 8), true),
+        (after(Other::Elsewhere, 6), false),
+        (after(Other::Sibling, 8), false),
+    ] {
+        let (mut leases, _) = lost();
+        let facts = leases.observe(&seen(view, 106), &plan(), &OwnTokens::default());
+        assert_eq!(facts.passed_on, passed_on, "{view:?}");
+    }
+}

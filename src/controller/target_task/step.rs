@@ -1,0 +1,252 @@
+//! One step of a lock's targets towards what is decided now.
+
+use futures_util::future::{self, join_all};
+
+use super::{
+    RETRY, TargetTask,
+    blind::{Said, has_majority},
+    goal::{Facts, Goal, goal},
+    leases::{LeaseView, Observation, observes},
+    outcome::{Outcome, RETRY_TROUBLE},
+    settled::Aim,
+    stop_time::too_short,
+    stopping::Deadline,
+    target::{Target, stop_all},
+};
+use crate::{
+    api::{leader_lock::Enforcement, lock_status::TargetState},
+    clock,
+    lease::{FencingToken, Mark, Moment},
+    targets::{Leave, LeaveToStop, Note},
+};
+
+/// What was done, and when the next step is due.
+type Stepped = (super::TargetReport, Option<Moment>);
+
+impl TargetTask {
+    pub(super) async fn step(&mut self) -> Stepped {
+        let now = clock::now();
+        let facts = self.facts(now);
+        let goal = goal(&facts, now);
+        if self.config.permissions.off {
+            // A request is refused, too: its requester sees by the end of the channel that nothing was stopped.
+            self.stop_requests.refuse();
+            let paused = self.config.plan.enforcement == Enforcement::Enforce;
+            return self.observe(goal, None, paused.then_some(false)).await;
+        }
+        self.stopping.follow(goal);
+        match goal {
+            Goal::Run => self.run_while_held().await,
+            Goal::Stop(by) => {
+                let deadline = self.stopping.deadline(by, facts.stop, now);
+                let permit = self.permit_to_stop(&facts);
+                let (report, again) = self.stop_targets(deadline, &permit).await;
+                let starts =
+                    (facts.held_until.is_some() && now < facts.start_after).then_some(facts.start_after);
+                (report, again.into_iter().chain(starts).min())
+            }
+            Goal::Keep(until) => self.observe(goal, until, None).await,
+        }
+    }
+
+    fn facts(&mut self, now: Moment) -> Facts {
+        let config = &mut self.config;
+        let lease = LeaseView::of(&config.standing.borrow_and_update(), &config.cluster, now);
+        let lock = (&*config.plan.quorum, &config.plan.lock_name);
+        self.stop_requests.expire(lease.token(), now);
+        let seen = Observation {
+            said: Said::of(&config.said.borrow_and_update(), lock, &lease),
+            majority: has_majority(config.masters.as_ref()),
+            lease,
+            stop_by: self.stop_requests.by(),
+            now,
+        };
+        self.leases.observe(&seen, &config.plan, &config.own_tokens)
+    }
+
+    /// The lease under which targets run, and its end where nothing reports it.
+    fn permit(&self) -> Option<(Leave, Option<Moment>)> {
+        let config = &self.config;
+        let standing = config.standing.clone();
+        if !observes(&config.plan) {
+            return self.leases.own.map(|token| (Leave::new(standing, token), None));
+        }
+        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = holder.filter(|holder| holder.cluster.uid() == config.cluster.uid())?;
+        let until = holder.ends;
+        Some((Leave::observed(standing, holder), Some(until)))
+    }
+
+    /// Reads the targets only.
+    async fn observe(&mut self, goal: Goal, again: Option<Moment>, enforced: Option<bool>) -> Stepped {
+        self.readiness.forget();
+        if !self.settled.holds(Aim::Observe, clock::now()) {
+            join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
+            let known =
+                |target: &Target| matches!(target.observed, TargetState::Active | TargetState::Standby);
+            self.settle(Aim::Observe, self.targets.iter().all(known));
+        }
+        let again = self.due().into_iter().chain(again).min();
+        (self.report(goal, Outcome::SETTLED), again)
+    }
+
+    /// The targets were read, or took a step, just now.
+    fn settle(&mut self, aim: Aim, settled: bool) {
+        let settled = settled && self.due().is_none();
+        self.settled.set(aim, settled, clock::now());
+    }
+
+    /// A start that hangs must not take the time that stopping needs.
+    async fn run_while_held(&mut self) -> Stepped {
+        let permit = self.permit().map(|(permit, _)| permit);
+        let ended = async {
+            match permit {
+                Some(permit) => permit.ended().await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            stepped = self.run_targets() => stepped,
+            () = ended => {
+                // What was being started may run.
+                for target in &mut self.targets {
+                    target.observed = TargetState::Unknown;
+                }
+                (self.report(Goal::Run, Outcome::UNSETTLED), Some(clock::now()))
+            }
+        }
+    }
+
+    async fn run_targets(&mut self) -> Stepped {
+        if self.targets.is_empty() && self.removed.is_empty() {
+            return (self.report(Goal::Run, Outcome::SETTLED), None);
+        }
+        let Some((permit, until)) = self.permit() else {
+            // The lease has ended since.
+            return (self.report(Goal::Run, Outcome::UNSETTLED), Some(clock::now()));
+        };
+        let token = permit.token();
+        let guards = self.targets.iter().chain(&self.removed).any(Target::is_undone);
+        if guards && !self.config.permissions.guarded {
+            return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
+        }
+        // The registers are about those who contend, not about what an observer does.
+        if guards && !observes(&self.config.plan) && !self.declare(token).await {
+            return self.not_marked(&permit).await;
+        }
+        let outcome = self.start_targets(&permit).await;
+        if outcome.settled {
+            self.check_stop_times();
+        }
+        let retry = if outcome.trouble.is_some() {
+            RETRY_TROUBLE
+        } else {
+            RETRY
+        };
+        let pause = outcome.pause(retry);
+        let step = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
+        let poll = if outcome.settled {
+            self.poll_readiness(token).await
+        } else {
+            None
+        };
+        let again = [step, poll, until].into_iter().flatten().min();
+        (self.report(Goal::Run, outcome), again)
+    }
+
+    async fn start_targets(&mut self, permit: &Leave) -> Outcome {
+        let aim = Aim::Run(permit.token());
+        let mut outcome = Outcome::SETTLED;
+        if !self.settled.holds(aim, clock::now()) {
+            let to_stop = LeaveToStop::of(permit);
+            outcome.settled = stop_all(&mut self.removed, Deadline::None, &to_stop).await;
+            // Together: one whose API hangs must not take the time of the others.
+            for step in join_all(self.targets.iter_mut().map(|target| target.start(permit))).await {
+                outcome.add(step, true);
+            }
+            self.settle(aim, outcome.pause(RETRY).is_none());
+        }
+        outcome
+    }
+
+    /// A stop needs no mark.
+    async fn not_marked(&mut self, permit: &Leave) -> Stepped {
+        stop_all(&mut self.removed, Deadline::None, &LeaveToStop::of(permit)).await;
+        let text = "a majority of the masters did not write down that targets start, or need longer to stop";
+        let report = self.report(Goal::Run, Outcome::failed("NotMarked", text.to_owned()));
+        (report, Some(clock::now() + RETRY))
+    }
+
+    /// Reports each target once whose pods may take longer than the lock has room for.
+    fn check_stop_times(&mut self) {
+        if std::mem::replace(&mut self.stop_times_checked, true) {
+            return;
+        }
+        for text in self.config.plan.targets.iter().filter_map(too_short) {
+            let note = Note {
+                reason: "StopTooShort",
+                text,
+                warning: true,
+            };
+            // The other end is this task's.
+            let _ = self.notes.0.send(note);
+        }
+    }
+
+    /// Returns when the next poll is due.
+    async fn poll_readiness(&mut self, token: FencingToken) -> Option<Moment> {
+        let after = self.config.plan.failover_after_unready?;
+        let found = join_all(self.targets.iter_mut().map(Target::ready)).await;
+        Some(self.readiness.take(&found, token, after, clock::now()))
+    }
+
+    async fn stop_targets(&mut self, deadline: Deadline, permit: &LeaveToStop) -> Stepped {
+        let mut outcome = Outcome::SETTLED;
+        if !self.settled.holds(Aim::Stop, clock::now()) || deadline.is_promised() {
+            self.settled.clear();
+            // Together: one whose API hangs must not take the time of the others.
+            let removed = stop_all(&mut self.removed, deadline, permit);
+            let declared = self
+                .targets
+                .iter_mut()
+                .map(|target| target.stop(deadline, permit));
+            let (removed, steps) = tokio::join!(removed, join_all(declared));
+            outcome.settled = removed;
+            for (target, step) in self.targets.iter().zip(steps) {
+                let awaited = target.is_undone() && !step.is_stopped();
+                outcome.add(step, awaited);
+            }
+            self.settle(Aim::Stop, outcome.pause(RETRY).is_none());
+        }
+        self.readiness.forget();
+        let now = clock::now();
+        let unsettled = match deadline.at() {
+            Some(by) if deadline.is_promised() || outcome.trouble.is_none() => self.stopping.pause(by, now),
+            Some(_) | None => RETRY_TROUBLE,
+        };
+        if outcome.settled {
+            self.on_stopped().await;
+        }
+        let pause = outcome.pause(unsettled);
+        let again = self.due().or_else(|| pause.map(|pause| clock::now() + pause));
+        (self.report(Goal::Stop(deadline.at()), outcome), again)
+    }
+
+    /// Everything has stopped: a requester may wait for that.
+    async fn on_stopped(&mut self) {
+        self.stopping.finish();
+        self.leases.stopped();
+        if self.config.permissions.unreadable {
+            self.stop_requests.refuse();
+        } else if self.stop_requests.begin_answer() {
+            let held = self.leases.delays.marked();
+            let clean = match held.filter(|_| held == self.leases.own) {
+                Some(token) => self.mark(token, Mark::Clean).await,
+                None => true,
+            };
+            self.stop_requests.answer(clean);
+            self.leases.delays.clear();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Requests to stop, and those who wait for the end of it.
+
+use tokio::sync::oneshot;
+
+use super::handle::StopRequest;
+use crate::lease::{FencingToken, Moment};
+
+/// A request as it was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ActiveStop {
+    pub(super) request: StopRequest,
+    /// It was carried out: it cannot be taken back.
+    pub(super) marked: bool,
+}
+
+impl ActiveStop {
+    /// One that is about a lease ends with it, and with its time. Pure.
+    pub(super) fn holds(self, held: Option<FencingToken>, now: Moment) -> bool {
+        self.request
+            .lease
+            .is_none_or(|lease| held == Some(lease) && (self.marked || now < self.request.by))
+    }
+}
+
+/// While there is one, nothing is started: the lock is still held until the requester gives it up.
+#[derive(Debug, Default)]
+pub(super) struct StopRequests {
+    request: Option<StopRequest>,
+    waiting: Vec<oneshot::Sender<bool>>,
+    /// That all is stopped was written down, or may have been: under this lease nothing may be started again.
+    marked: bool,
+}
+
+impl StopRequests {
+    pub(super) fn add(&mut self, request: StopRequest, done: oneshot::Sender<bool>) {
+        self.waiting.push(done);
+        if self.request.is_none_or(|before| before.lease.is_some()) {
+            self.request = Some(request);
+        }
+    }
+
+    /// Everything must be gone by then.
+    pub(super) fn by(&self) -> Option<Moment> {
+        self.request.map(|request| request.by)
+    }
+
+    /// The request that holds now.
+    pub(super) fn active(&self) -> Option<ActiveStop> {
+        let marked = self.marked;
+        self.request.map(|request| ActiveStop { request, marked })
+    }
+
+    /// The request is taken back, unless it is for good or carried out.
+    pub(super) fn lift(&mut self) {
+        if self.request.is_some_and(|request| request.lease.is_some()) && !self.marked {
+            *self = Self::default();
+        }
+    }
+
+    /// Forgets a request that does not hold any more.
+    pub(super) fn expire(&mut self, held: Option<FencingToken>, now: Moment) {
+        if self.active().is_some_and(|stop| !stop.holds(held, now)) {
+            *self = Self::default();
+        }
+    }
+
+    /// No requester is answered: each sees by the end of its channel that nothing was stopped.
+    pub(super) fn refuse(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Whether a requester waits for what is written down now. From here on it cannot be taken back.
+    pub(super) fn begin_answer(&mut self) -> bool {
+        self.marked |= !self.waiting.is_empty();
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn answer(&mut self, clean: bool) {
+        for done in self.waiting.drain(..) {
+            // The requester may have given up.
+            let _ = done.send(clean);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_nanos(1_000);
+    const LATER: Moment = Moment::from_nanos(2_000);
+    const TOKEN: FencingToken = FencingToken(7);
+
+    fn requested(lease: Option<FencingToken>) -> (StopRequests, oneshot::Receiver<bool>) {
+        let (done, end) = oneshot::channel();
+        let mut requests = StopRequests::default();
+        requests.add(StopRequest { by: LATER, lease }, done);
+        (requests, end)
+    }
+
+    #[test]
+    fn a_request_about_a_lease_ends_with_it_and_can_be_taken_back() {
+        let (mut requests, mut end) = requested(Some(TOKEN));
+        requests.expire(Some(TOKEN), NOW);
+        assert_eq!(requests.by(), Some(LATER));
+        requests.expire(Some(FencingToken(8)), NOW);
+        assert_eq!(requests.by(), None, "a later lease runs again");
+        assert!(end.try_recv().is_err());
+        let (mut requests, _end) = requested(Some(TOKEN));
+        requests.expire(None, NOW);
+        assert_eq!(requests.by(), None);
+        let (mut requests, _end) = requested(Some(TOKEN));
+        requests.expire(Some(TOKEN), LATER);
+        assert_eq!(requests.by(), None, "too late");
+        let (mut requests, _end) = requested(Some(TOKEN));
+        requests.lift();
+        assert_eq!(requests.by(), None);
+    }
+
+    #[test]
+    fn what_was_written_down_as_clean_runs_no_more_under_its_lease() {
+        let (mut requests, mut end) = requested(Some(TOKEN));
+        assert!(requests.begin_answer());
+        requests.answer(false);
+        assert_eq!(end.try_recv(), Ok(false));
+        requests.lift();
+        requests.expire(Some(TOKEN), LATER);
+        assert_eq!(requests.by(), Some(LATER));
+        assert!(!requests.begin_answer(), "once");
+        requests.expire(Some(FencingToken(8)), LATER);
+        assert_eq!(requests.by(), None);
+    }
+
+    #[test]
+    fn a_request_for_good_stays() {
+        let (mut requests, _end) = requested(None);
+        requests.expire(Some(TOKEN), LATER);
+        requests.lift();
+        let (done, _drained) = oneshot::channel();
+        requests.add(
+            StopRequest {
+                by: NOW,
+                lease: Some(TOKEN),
+            },
+            done,
+        );
+        requests.expire(None, LATER);
+        assert_eq!(requests.by(), Some(LATER));
+    }
+}

@@ -1,0 +1,123 @@
+//! Since when a lock's targets are being stopped, and by when they must be. Pure.
+
+use std::time::Duration;
+
+use super::{RETRY, goal::Goal};
+use crate::lease::Moment;
+
+/// Between two polls of pods that take their time: a thousand of them must not be a thousand polls every [`RETRY`].
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// By when a stop must be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deadline {
+    None,
+    /// The stop time of the targets ends then.
+    StopTime(Moment),
+    /// Another cluster may begin after it.
+    Promised(Moment),
+}
+
+impl Deadline {
+    pub(super) const fn at(self) -> Option<Moment> {
+        match self {
+            Self::None => None,
+            Self::StopTime(by) | Self::Promised(by) => Some(by),
+        }
+    }
+
+    pub(super) const fn is_promised(self) -> bool {
+        matches!(self, Self::Promised(_))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stopping {
+    /// Since when the targets are stopped.
+    since: Option<Moment>,
+    /// Since when they are stopped without a bound.
+    unbounded_since: Option<Moment>,
+}
+
+impl Stopping {
+    /// What is decided now.
+    pub(super) fn follow(&mut self, goal: Goal) {
+        if goal != Goal::Stop(None) {
+            self.unbounded_since = None;
+        }
+        if !matches!(goal, Goal::Stop(_)) {
+            self.since = None;
+        }
+    }
+
+    /// Where nothing says when another cluster begins, a target gets the time that it was declared to need, from the
+    /// first try on: the grace period of its pods may be any length.
+    pub(super) fn deadline(&mut self, by: Option<Moment>, stop: Duration, now: Moment) -> Deadline {
+        self.since.get_or_insert(now);
+        by.map_or_else(
+            || Deadline::StopTime(*self.unbounded_since.get_or_insert(now) + stop),
+            Deadline::Promised,
+        )
+    }
+
+    /// How long targets that are stopping are left alone: an eighth of the time that it takes, and less towards its end.
+    pub(super) fn pause(&self, by: Moment, now: Moment) -> Duration {
+        let since = self.since.unwrap_or(now);
+        (now.since(since).min(by.left(now)) / 8).clamp(RETRY, SELDOM)
+    }
+
+    /// All targets have stopped.
+    pub(super) fn finish(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STOP: Duration = Duration::from_secs(35);
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_stop_without_a_bound_ends_its_stop_time_after_the_first_try() {
+        let mut stopping = Stopping::default();
+        let first = Deadline::StopTime(at(135));
+        stopping.follow(Goal::Stop(None));
+        assert_eq!(stopping.deadline(None, STOP, at(100)), first);
+        stopping.follow(Goal::Stop(None));
+        assert_eq!(stopping.deadline(None, STOP, at(120)), first, "not anew");
+        for goal in [Goal::Run, Goal::Keep(None), Goal::Stop(Some(at(130)))] {
+            stopping.follow(goal);
+            let again = stopping.deadline(None, STOP, at(120));
+            assert_eq!(again, Deadline::StopTime(at(155)), "{goal:?} came between");
+            stopping.finish();
+            stopping.deadline(None, STOP, at(100));
+        }
+    }
+
+    #[test]
+    fn a_bound_that_another_cluster_relies_upon_stays_as_it_is() {
+        let deadline = Stopping::default().deadline(Some(at(110)), STOP, at(100));
+        assert_eq!(deadline, Deadline::Promised(at(110)));
+        assert!(deadline.is_promised() && deadline.at() == Some(at(110)));
+    }
+
+    #[test]
+    fn pods_that_stop_are_polled_less_often_in_the_middle_of_their_time() {
+        let mut stopping = Stopping::default();
+        stopping.deadline(Some(at(140)), STOP, at(100));
+        for (now, pause) in [
+            (100, RETRY),
+            (104, RETRY * 2),
+            (120, SELDOM),
+            (136, RETRY * 2),
+            (140, RETRY),
+        ] {
+            assert_eq!(stopping.pause(at(140), at(now)), pause, "at {now}");
+        }
+    }
+}

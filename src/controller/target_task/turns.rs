@@ -1,0 +1,97 @@
+//! When a target may take its next step, at the rate of the requests to the API server. Pure.
+
+use std::sync::Arc;
+
+use crate::{api::lock_status::TargetState, controller::pace::Pace, lease::Moment};
+
+/// What the next step is for: one that waits for its turn must not have it for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    Start,
+    Stop,
+}
+
+impl Lane {
+    /// The state that its steps bring about.
+    pub(super) const fn goal(self) -> TargetState {
+        match self {
+            Self::Start => TargetState::Active,
+            Self::Stop => TargetState::Standby,
+        }
+    }
+
+    /// Requests of a step, as a rule.
+    const fn requests(self) -> u32 {
+        match self {
+            Self::Start => 2,
+            Self::Stop => 3,
+        }
+    }
+}
+
+/// The turn of one target.
+pub(super) struct Turns {
+    pace: Arc<Pace>,
+    turn: Option<(Lane, Moment)>,
+}
+
+impl Turns {
+    pub(super) fn new(pace: Arc<Pace>) -> Self {
+        Self { pace, turn: None }
+    }
+
+    /// When the step may be taken that waits for its turn.
+    pub(super) fn due(&self) -> Option<Moment> {
+        self.turn.map(|(_, at)| at)
+    }
+
+    /// Whether the step has to wait for its turn. Otherwise its requests are counted.
+    pub(super) fn wait(&mut self, lane: Lane, now: Moment) -> bool {
+        let requests = lane.requests();
+        let at = match (self.turn, lane) {
+            (Some((of, at)), _) if of == lane => at,
+            (_, Lane::Start) => self.pace.turn(requests, now),
+            (_, Lane::Stop) => self.pace.turn_to_stop(requests, now),
+        };
+        let again = match lane {
+            _ if at > now => Some(at),
+            Lane::Start => self.pace.send(requests, now),
+            Lane::Stop => self.pace.send_stop(requests, now),
+        };
+        self.turn = again.map(|at| (lane, at));
+        self.turn.is_some()
+    }
+
+    /// Counts the requests of a step that does not wait.
+    pub(super) fn count(&self, lane: Lane, now: Moment) {
+        self.pace.count(lane.requests(), now);
+    }
+
+    /// No step waits any more.
+    pub(super) fn forgo(&mut self) {
+        self.turn = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_its_turn_and_a_turn_is_for_one_kind_of_step() {
+        let (pace, now) = (Arc::new(Pace::new(1)), Moment::from_nanos(1_000_000_000_000));
+        let mut first = Turns::new(pace.clone());
+        assert!(!first.wait(Lane::Start, now), "nothing was sent yet");
+        let mut second = Turns::new(pace);
+        assert!(second.wait(Lane::Start, now));
+        let due = second.due().unwrap();
+        assert!(due > now);
+        assert!(second.wait(Lane::Start, now));
+        assert_eq!(second.due(), Some(due), "the same turn");
+        assert!(!second.wait(Lane::Stop, now), "starts do not hold up a stop");
+        assert_eq!(second.due(), None);
+        assert!(second.wait(Lane::Start, now));
+        second.forgo();
+        assert_eq!(second.due(), None);
+    }
+}
