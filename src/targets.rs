@@ -134,7 +134,7 @@ pub(crate) trait Action: Send + Sync {
 
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct TargetContext {
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
     pub(crate) namespace: String,
@@ -150,7 +150,7 @@ pub(crate) struct Site {
     pub(crate) notes: mpsc::UnboundedSender<Note>,
 }
 
-impl Site {
+impl TargetContext {
     /// Tells people: an event of the lock.
     pub(crate) fn note(&self, reason: &'static str, text: String) {
         self.send(Note {
@@ -185,22 +185,22 @@ pub(crate) struct Note {
 }
 
 /// The action that a target declares.
-pub(crate) fn action(site: Site, work: &TargetWork) -> Box<dyn Action> {
+pub(crate) fn action(context: TargetContext, work: &TargetWork) -> Box<dyn Action> {
     let action: Box<dyn Action> = match work {
         TargetWork::Scale {
             object,
             active_replicas,
             standby_replicas,
         } => Box::new(scale::Scale::new(
-            site,
+            context,
             object,
             (*active_replicas, *standby_replicas),
         )),
-        TargetWork::Suspend { object } => suspend::of(site, object),
+        TargetWork::Suspend { object } => suspend::of(context, object),
         TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
-            once_per_schedule::OncePerSchedule::new(site, object, *max_slot_age),
+            once_per_schedule::OncePerSchedule::new(context, object, *max_slot_age),
         ),
-        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(site, selector)),
+        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(context, selector)),
     };
     rights::explained(action, work)
 }

@@ -34,7 +34,7 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     lease::Moment,
-    targets::{Changes, Note, Site},
+    targets::{Changes, Note, TargetContext},
 };
 use leases::Leases;
 use ready::Readiness;
@@ -192,7 +192,7 @@ impl TargetTask {
             let known = before.iter().position(|target| target.does(declared));
             self.targets.push(match known {
                 Some(index) => before.swap_remove(index).declared(declared),
-                None => Target::new(self.site(&declared.name), self.config.pace.clone(), declared),
+                None => Target::new(self.context(&declared.name), self.config.pace.clone(), declared),
             });
         }
         // Where nothing is switched, nothing is left to be stopped either.
@@ -201,9 +201,9 @@ impl TargetTask {
         self.removed = before.into_iter().map(Target::undeclared).collect();
     }
 
-    fn site(&self, target: &str) -> Site {
+    fn context(&self, target: &str) -> TargetContext {
         let config = &self.config;
-        Site {
+        TargetContext {
             client: config.client.clone(),
             shared: config.shared.clone(),
             namespace: config.plan.namespace.clone(),

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
-use super::{Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError};
+use super::{Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     clock,
@@ -33,7 +33,7 @@ const FRESH: Duration = Duration::from_secs(55);
 const OVERRULED: Duration = Duration::from_secs(60);
 
 pub(super) struct LabelPods {
-    site: Site,
+    context: TargetContext,
     pods: Pods,
     /// As the watch shows them.
     watched: Watched,
@@ -64,10 +64,10 @@ enum Cause<'a> {
 }
 
 impl LabelPods {
-    pub(super) fn new(site: Site, selector: &LabelSelector) -> Self {
+    pub(super) fn new(context: TargetContext, selector: &LabelSelector) -> Self {
         Self {
-            pods: Pods::new(&site, selector),
-            site,
+            pods: Pods::new(&context, selector),
+            context,
             watched: Watched::default(),
             seen: None,
             unanswered: None,
@@ -185,7 +185,7 @@ impl LabelPods {
             self.unanswered = None;
         }
         if given? == Write::Done && !pod.labelled {
-            let (target, token) = (&self.site.target, leave.token().0);
+            let (target, token) = (&self.context.target, leave.token().0);
             let this = Some((pod.uid.clone(), token));
             if self.given == this {
                 self.contest = Some(format!("pod {} lost the label to another writer", pod.name));
@@ -196,7 +196,7 @@ impl LabelPods {
                 "target {target}: pod {} is the active one, token {token}",
                 pod.name
             );
-            self.site.note("PodLabelled", text);
+            self.context.note("PodLabelled", text);
         }
         Ok(true)
     }
@@ -214,17 +214,17 @@ impl LabelPods {
             // If it comes back, then by a sibling.
             self.overruled = Some((token, clock::now()));
         }
-        let target = &self.site.target;
+        let target = &self.context.target;
         match &pod.setter {
             Setter::Maker(manager) => {
                 let text = template(&self.pods.called(), manager);
-                self.site
+                self.context
                     .warn("TargetNotSafe", format!("target {target}: {text}"));
             }
             Setter::Other(manager) if pod.by.is_none() => {
                 let (pod, role) = (&pod.name, ROLE);
                 let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: taken off");
-                self.site.warn("LabelRemoved", text);
+                self.context.warn("LabelRemoved", text);
             }
             Setter::Own | Setter::Other(_) => {}
         }
@@ -236,7 +236,7 @@ impl LabelPods {
             return false;
         };
         if self.overruled.is_none_or(|(known, _)| known != token) {
-            let standing = self.site.elector.watch(&self.site.lock);
+            let standing = self.context.elector.watch(&self.context.lock);
             let seen = standing.and_then(|standing| standing.borrow().last_token());
             // One that has just started has seen nothing, and takes what nobody is known to hold.
             if seen.is_none_or(|seen| token <= seen.0) {
@@ -304,7 +304,7 @@ impl LabelPods {
         // As agents call themselves: namespace, name and UID of their pod.
         let mut parts = holder.split('/');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(namespace), Some(name), Some(uid), None) if namespace == self.site.namespace => {
+            (Some(namespace), Some(name), Some(uid), None) if namespace == self.context.namespace => {
                 Wanted::Holder {
                     name: name.to_owned(),
                     uid: uid.to_owned(),

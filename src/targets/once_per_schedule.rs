@@ -20,7 +20,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
-use super::{Action, Changes, Leave, LeaveToStop, Site, Step, TargetError, shared::JobsOf, slim};
+use super::{Action, Changes, Leave, LeaveToStop, Step, TargetContext, TargetError, shared::JobsOf, slim};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
@@ -39,7 +39,7 @@ const SOON: Duration = Duration::from_millis(250);
 const STEP: Duration = Duration::from_secs(2);
 
 pub(super) struct OncePerSchedule {
-    site: Site,
+    context: TargetContext,
     reference: TargetRef,
     max_age: Duration,
     crons: Mirror<Cron>,
@@ -69,11 +69,11 @@ enum Scene {
 }
 
 impl OncePerSchedule {
-    pub(super) fn new(site: Site, reference: &TargetRef, max_age: Duration) -> Self {
+    pub(super) fn new(context: TargetContext, reference: &TargetRef, max_age: Duration) -> Self {
         Self {
-            desk: Jobs::new(&site.client, &site.namespace),
-            jobs: site.shared.jobs_of(&site.namespace, &reference.name),
-            site,
+            desk: Jobs::new(&context.client, &context.namespace),
+            jobs: context.shared.jobs_of(&context.namespace, &reference.name),
+            context,
             reference: reference.clone(),
             max_age,
             crons: Mirror::default(),
@@ -85,7 +85,7 @@ impl OncePerSchedule {
 
     fn scene(&self) -> Result<Scene, TargetError> {
         let failed = |error: &kube::Error| {
-            let what = format!("following cronjobs in namespace {}", self.site.namespace);
+            let what = format!("following cronjobs in namespace {}", self.context.namespace);
             TargetError::of(what, error)
         };
         let crons = match self.crons.sight() {
@@ -109,7 +109,7 @@ impl OncePerSchedule {
     }
 
     fn called(&self) -> String {
-        format!("CronJob {}/{}", self.site.namespace, self.reference.name)
+        format!("CronJob {}/{}", self.context.namespace, self.reference.name)
     }
 
     /// One turn. Without leave to start, only what needs none: that others claimed a slot, and that we did and did not go
@@ -221,7 +221,7 @@ impl Action for OncePerSchedule {
     }
 
     fn changes(&self) -> Changes {
-        let (client, namespace) = (self.site.client.clone(), &self.site.namespace);
+        let (client, namespace) = (self.context.client.clone(), &self.context.namespace);
         let name = self.reference.name.clone();
         let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let crons = self

@@ -14,8 +14,8 @@ use kube::api::ApiResource;
 use tokio::{sync::watch, time};
 
 use super::{
-    Action, Changes, Leave, LeaveToStop, Pause, Site, Step, TargetError, in_flight::InFlight, kind::Need,
-    owner::named, read::Place, shared::Followed,
+    Action, Changes, Leave, LeaveToStop, Pause, Step, TargetContext, TargetError, in_flight::InFlight,
+    kind::Need, owner::named, read::Place, shared::Followed,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -25,7 +25,7 @@ use stop::Stopping;
 use subresource::{Object, Owner, Sight, Write};
 
 pub(super) struct Scale {
-    site: Site,
+    context: TargetContext,
     reference: TargetRef,
     active: i32,
     standby: i32,
@@ -50,9 +50,9 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn new(site: Site, reference: &TargetRef, (active, standby): (i32, i32)) -> Self {
+    pub(super) fn new(context: TargetContext, reference: &TargetRef, (active, standby): (i32, i32)) -> Self {
         Self {
-            site,
+            context,
             reference: reference.clone(),
             active,
             standby,
@@ -70,12 +70,12 @@ impl Scale {
     }
 
     async fn object(&mut self) -> Result<Arc<Object>, TargetError> {
-        let place = place(&self.site, &self.reference).await?;
+        let place = place(&self.context, &self.reference).await?;
         if let Some(object) = self.object.as_ref().filter(|object| object.is_at(&place)) {
             return Ok(object.clone());
         }
         // Another version of the same object: what is known of it stays.
-        let object = Object::new(&self.site, &self.reference, place);
+        let object = Object::new(&self.context, &self.reference, place);
         Ok(self.object.insert(Arc::new(object)).clone())
     }
 
@@ -169,7 +169,7 @@ impl Scale {
                 object.called(),
                 self.active
             );
-            self.site.note("ReplicasLeft", text);
+            self.context.note("ReplicasLeft", text);
         }
         self.left_to = Some(owner);
     }
@@ -280,8 +280,8 @@ impl Action for Scale {
 
     fn changes(&self) -> Changes {
         let following = Following {
-            kinds: self.site.shared.kinds.changes(),
-            site: self.site.clone(),
+            kinds: self.context.shared.kinds.changes(),
+            context: self.context.clone(),
             reference: self.reference.clone(),
             followed: None,
         };
@@ -295,7 +295,7 @@ impl Action for Scale {
 
 /// Follows the object in the version that is served.
 struct Following {
-    site: Site,
+    context: TargetContext,
     reference: TargetRef,
     kinds: watch::Receiver<u64>,
     followed: Option<(ApiResource, Followed)>,
@@ -307,13 +307,13 @@ impl Following {
         let mut pause = Pause::default();
         loop {
             self.kinds.mark_unchanged();
-            match place(&self.site, &self.reference).await {
+            match place(&self.context, &self.reference).await {
                 Ok(place) => {
                     let same = self.followed.as_ref().filter(|(of, _)| *of == place.resource);
                     if same.is_none() {
-                        let followed = self.site.shared.follow(
+                        let followed = self.context.shared.follow(
                             &place.resource,
-                            &self.site.namespace,
+                            &self.context.namespace,
                             &self.reference.name,
                         );
                         self.followed = Some((place.resource, followed));
@@ -353,6 +353,6 @@ fn followed(
     }
 }
 
-async fn place(site: &Site, reference: &TargetRef) -> Result<Place, TargetError> {
-    Place::find(&site.client, &site.shared.kinds, reference, Need::Scale).await
+async fn place(context: &TargetContext, reference: &TargetRef) -> Result<Place, TargetError> {
+    Place::find(&context.client, &context.shared.kinds, reference, Need::Scale).await
 }

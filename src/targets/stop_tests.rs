@@ -142,7 +142,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
         cluster: cluster.clone(),
     };
     let (notes, _noted) = mpsc::unbounded_channel();
-    let site = Site {
+    let context = TargetContext {
         shared: Arc::new(Shared::new(client.clone())),
         client,
         namespace: "n".into(),
@@ -154,7 +154,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
         telemetry: Telemetry::new(origin, false).unwrap(),
         notes,
     };
-    let mut action = action(site, work);
+    let mut action = action(context, work);
     server.may_stop.store(true, Ordering::SeqCst);
     let leave = {
         let server = server.clone();

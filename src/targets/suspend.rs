@@ -8,23 +8,23 @@ mod write;
 
 use kube::{Resource, api::ApiResource};
 
-use super::{Action, Site, Step, kind::Need, owner::named, read::Place};
+use super::{Action, Step, TargetContext, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
 /// A controller writes to an object while it is read: then it is read again, so often at most in one step.
 const TRIES: usize = 8;
 
 /// Which of the two kinds of `batch/v1` it is was checked when the lock was read.
-pub(super) fn of(site: Site, reference: &TargetRef) -> Box<dyn Action> {
+pub(super) fn of(context: TargetContext, reference: &TargetRef) -> Box<dyn Action> {
     if reference.kind == "Job" {
-        Box::new(job::OneJob::new(site, &reference.name))
+        Box::new(job::OneJob::new(context, &reference.name))
     } else {
-        Box::new(cron_job::Schedule::new(site, &reference.name))
+        Box::new(cron_job::Schedule::new(context, &reference.name))
     }
 }
 
 /// An object of `batch/v1`.
-fn place<K: Resource<DynamicType = ()>>(site: &Site, name: &str) -> Place {
+fn place<K: Resource<DynamicType = ()>>(context: &TargetContext, name: &str) -> Place {
     let resource = ApiResource::erase::<K>(&());
     let reference = TargetRef {
         api_version: resource.api_version.clone(),
@@ -32,8 +32,8 @@ fn place<K: Resource<DynamicType = ()>>(site: &Site, name: &str) -> Place {
         name: name.to_owned(),
     };
     Place::of(
-        &site.client,
-        &site.shared.kinds,
+        &context.client,
+        &context.shared.kinds,
         &reference,
         Need::Served,
         resource,

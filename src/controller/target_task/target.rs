@@ -19,7 +19,9 @@ use crate::{
     clock,
     controller::pace::Pace,
     lease::Moment,
-    targets::{Action, Changes, Leave, LeaveToStop, Site, Step, TargetError, Trouble, action, is_same},
+    targets::{
+        Action, Changes, Leave, LeaveToStop, Step, TargetContext, TargetError, Trouble, action, is_same,
+    },
     telemetry::TargetSeries,
 };
 
@@ -37,7 +39,7 @@ pub(super) struct Target {
     /// How long it takes to stop.
     pub(super) stop_time: Duration,
     action: Box<dyn Action>,
-    site: Site,
+    context: TargetContext,
     turns: Turns,
     conflicts: Conflicts,
     /// It was found stopped, and not started since.
@@ -48,14 +50,14 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(site: Site, pace: Arc<Pace>, declared: &TargetPlan) -> Self {
+    pub(super) fn new(context: TargetContext, pace: Arc<Pace>, declared: &TargetPlan) -> Self {
         let mut target = Self {
             name: String::new(),
             observed: TargetState::Unknown,
             work: declared.work.clone(),
             stop_time: declared.stop,
-            action: action(site.clone(), &declared.work),
-            site,
+            action: action(context.clone(), &declared.work),
+            context,
             turns: Turns::new(pace),
             conflicts: Conflicts::default(),
             stopped: false,
@@ -89,8 +91,8 @@ impl Target {
     fn is_called(&mut self, name: &str) {
         if self.name != name || self.series.is_none() {
             name.clone_into(&mut self.name);
-            let lock = (&*self.site.namespace, &*self.site.object);
-            let series = TargetSeries::new(&self.site.telemetry, lock, name, self.work.action());
+            let lock = (&*self.context.namespace, &*self.context.object);
+            let series = TargetSeries::new(&self.context.telemetry, lock, name, self.work.action());
             self.series = Some(series);
         }
     }
@@ -226,7 +228,7 @@ impl Target {
             && !self.stopped
         {
             let margin = by.left(now).as_secs_f64() - now.since(by).as_secs_f64();
-            self.site.telemetry.stopped(self.work.action(), margin);
+            self.context.telemetry.stopped(self.work.action(), margin);
         }
         self.stopped = stopped;
     }
@@ -289,7 +291,7 @@ impl Target {
                 format!("target {name}: {write} while this cluster stands by; stopped again"),
             ),
         };
-        self.site.warn(reason, text);
+        self.context.warn(reason, text);
     }
 }
 

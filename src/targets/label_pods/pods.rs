@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     lease::FencingToken,
-    targets::{Changes, Site, TargetError, pages, slim::Pod, watch_events},
+    targets::{Changes, TargetContext, TargetError, pages, slim::Pod, watch_events},
 };
 
 /// Owns the label, and what goes with it.
@@ -41,15 +41,15 @@ pub(super) enum Write {
 }
 
 impl Pods {
-    pub(super) fn new(site: &Site, selector: &LabelSelector) -> Self {
+    pub(super) fn new(context: &TargetContext, selector: &LabelSelector) -> Self {
         let selector = Selector::try_from(selector.clone());
         Self {
-            pods: Api::namespaced(site.client.clone(), &site.namespace),
+            pods: Api::namespaced(context.client.clone(), &context.namespace),
             selector: selector
                 .map(|selector| selector.to_string())
                 .map_err(|error: ParseExpressionError| error.to_string()),
-            by: format!("{}/{}", site.lock, site.target),
-            namespace: site.namespace.clone(),
+            by: format!("{}/{}", context.lock, context.target),
+            namespace: context.namespace.clone(),
         }
     }
 

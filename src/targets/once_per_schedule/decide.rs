@@ -212,14 +212,14 @@ impl OncePerSchedule {
     }
 
     pub(super) async fn view(&self) -> Option<SlotView> {
-        let (lock, object) = (&self.site.lock, &self.reference.name);
-        self.site.elector.slots(lock, object).await
+        let (lock, object) = (&self.context.lock, &self.reference.name);
+        self.context.elector.slots(lock, object).await
     }
 
     async fn ask(&mut self, job: &Job, slot: u64) -> Claim {
         // Not the name of the target, which people may change in one cluster after the other.
-        let (lock, object, by) = (&self.site.lock, &self.reference.name, self.claimant(job));
-        let claim = self.site.elector.claim(lock, object, slot, &by).await;
+        let (lock, object, by) = (&self.context.lock, &self.reference.name, self.claimant(job));
+        let claim = self.context.elector.claim(lock, object, slot, &by).await;
         if claim == Claim::Granted {
             self.granted.insert(job.uid.clone());
         }
@@ -228,7 +228,7 @@ impl OncePerSchedule {
 
     /// As it stands in the register: the Job, and for people its cluster.
     fn claimant(&self, job: &Job) -> String {
-        format!("{}@{}", job.uid, self.site.cluster.name())
+        format!("{}@{}", job.uid, self.context.cluster.name())
     }
 
     /// A claimed slot needs no authority any more: nobody else can ever be granted it.
@@ -241,7 +241,7 @@ impl OncePerSchedule {
         let written = self.desk.start(job, token).await?;
         if matches!(written, Write::Done(_)) {
             self.count(SlotResult::Claimed);
-            tracing::info!(lock = %self.site.lock, job = self.desk.called(job), slot = ?job.slot, "Job starts");
+            tracing::info!(lock = %self.context.lock, job = self.desk.called(job), slot = ?job.slot, "Job starts");
         }
         // Not before this one: should this process end now, its slot would be behind the register.
         Ok(match self.written(job, written)? {
@@ -251,7 +251,7 @@ impl OncePerSchedule {
     }
 
     fn last_token(&self) -> Option<FencingToken> {
-        let standing = self.site.elector.watch(&self.site.lock)?;
+        let standing = self.context.elector.watch(&self.context.lock)?;
         standing.borrow().last_token()
     }
 

@@ -13,8 +13,10 @@ use crate::{lease::Gone, telemetry::SlotResult};
 
 impl OncePerSchedule {
     pub(super) fn count(&self, result: SlotResult) {
-        let site = &self.site;
-        site.telemetry.slot(&site.namespace, &site.object, result);
+        let context = &self.context;
+        context
+            .telemetry
+            .slot(&context.namespace, &context.object, result);
     }
 
     pub(super) fn tell_dropped(&self, job: &Job, why: &Never) {
@@ -22,47 +24,47 @@ impl OncePerSchedule {
             When::Scheduled(slot) => at(slot),
             When::Manual | When::Unreadable => String::new(),
         };
-        let what = format!("target {}: slot {slot}", self.site.target);
+        let what = format!("target {}: slot {slot}", self.context.target);
         let here = format!("{} is deleted", self.desk.called(job));
         let dropped = Dropped::of(why, &what, &here, self.max_age);
         self.count(dropped.result);
         match why {
-            Never::Gone(Gone::To(_) | Gone::Passed { .. }) => self.site.note(dropped.reason, dropped.text),
+            Never::Gone(Gone::To(_) | Gone::Passed { .. }) => self.context.note(dropped.reason, dropped.text),
             Never::Gone(Gone::Unrecorded { .. } | Gone::Lost) | Never::TooOld => {
-                self.site.warn(dropped.reason, dropped.text);
+                self.context.warn(dropped.reason, dropped.text);
             }
         }
     }
 
     /// Why it is not let run, nor deleted.
     pub(super) fn tell_waits(&self, job: &Job) {
-        let what = format!("target {}: {}", self.site.target, self.desk.called(job));
+        let what = format!("target {}: {}", self.context.target, self.desk.called(job));
         if job.slot == When::Unreadable {
             let text = format!(
                 "{what} stays suspended: its annotation {SCHEDULED} is no time, so nobody can tell which run it is; put it \
                  right, such as 2026-01-31T01:00:00Z, or delete the Job"
             );
-            self.site.warn("SlotUnreadable", text);
+            self.context.warn("SlotUnreadable", text);
         } else {
             let text = format!("{what} was made by hand and starts when this cluster holds the lock");
-            self.site.note("ManualJobWaits", text);
+            self.context.note("ManualJobWaits", text);
         }
     }
 
     /// Of the CronJob itself, each once.
     pub(super) fn tell_of(&mut self, cron: &Cron, held: bool) {
-        let what = format!("target {}: {}", self.site.target, self.called());
+        let what = format!("target {}: {}", self.context.target, self.called());
         if !cron.zoned && cron.unsafe_because.is_none() && self.told.no_zone.as_ref() != Some(&cron.uid) {
             let text = format!(
                 "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the slots, and \
                  a run happens once in each zone; say it in every cluster:\nspec:\n  timeZone: Etc/UTC"
             );
-            self.site.warn("TimeZoneMissing", text);
+            self.context.warn("TimeZoneMissing", text);
             self.told.no_zone = Some(cron.uid.clone());
         }
         if cron.suspended && held && !self.told.suspended {
             let text = format!("{what} is suspended itself: nothing is scheduled");
-            self.site.warn("TargetSuspended", text);
+            self.context.warn("TargetSuspended", text);
         }
         self.told.suspended = cron.suspended && (held || self.told.suspended);
     }
@@ -70,10 +72,10 @@ impl OncePerSchedule {
     pub(super) fn tell_by_hand(&self, job: &Job, manager: &str) {
         let text = format!(
             "target {}: {} was let run by {manager:?}, and its slot is not this Job's: suspended again",
-            self.site.target,
+            self.context.target,
             self.desk.called(job)
         );
-        self.site.warn("JobStartedByHand", text);
+        self.context.warn("JobStartedByHand", text);
     }
 }
 

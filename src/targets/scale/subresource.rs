@@ -13,7 +13,7 @@ use tokio::time;
 use crate::{
     api::target::TargetRef,
     targets::{
-        Leave, Site, TargetError,
+        Leave, TargetContext, TargetError,
         attempts::Precondition,
         pods::Pods,
         read::Place,
@@ -77,12 +77,12 @@ pub(super) enum Write {
 }
 
 impl Object {
-    pub(super) fn new(site: &Site, reference: &TargetRef, place: Place) -> Self {
-        let (client, namespace) = (&site.client, &*site.namespace);
+    pub(super) fn new(context: &TargetContext, reference: &TargetRef, place: Place) -> Self {
+        let (client, namespace) = (&context.client, &*context.namespace);
         let called = format!("{} {namespace}/{}", reference.kind, reference.name);
         Self {
             api: Api::namespaced_with(client.clone(), namespace, &place.resource),
-            followed: site.shared.follow(&place.resource, namespace, &reference.name),
+            followed: context.shared.follow(&place.resource, namespace, &reference.name),
             pods: Pods::new(client, namespace, &called),
             place,
             name: reference.name.clone(),

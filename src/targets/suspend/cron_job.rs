@@ -19,7 +19,7 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError, attempts::Attempts,
+        Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError, attempts::Attempts,
         in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index, slim::Job,
     },
 };
@@ -29,7 +29,7 @@ use crate::{
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
 pub(super) struct Schedule {
-    site: Site,
+    context: TargetContext,
     name: String,
     /// As in `CronJob billing/report`.
     called: String,
@@ -67,13 +67,13 @@ enum Suspended {
 }
 
 impl Schedule {
-    pub(super) fn new(site: Site, name: &str) -> Self {
-        let called = format!("CronJob {}/{name}", site.namespace);
+    pub(super) fn new(context: TargetContext, name: &str) -> Self {
+        let called = format!("CronJob {}/{name}", context.namespace);
         Self {
             name: name.to_owned(),
-            api: Api::namespaced(site.client.clone(), &site.namespace),
-            place: super::place::<CronJob>(&site, name),
-            jobs: Jobs::new(&site, name, &called),
+            api: Api::namespaced(context.client.clone(), &context.namespace),
+            place: super::place::<CronJob>(&context, name),
+            jobs: Jobs::new(&context, name, &called),
             called,
             in_flight: InFlight::default(),
             asked: None,
@@ -83,7 +83,7 @@ impl Schedule {
             ran: None,
             stopped: None,
             attempts: Attempts::default(),
-            site,
+            context,
         }
     }
 
@@ -311,7 +311,7 @@ impl Schedule {
              at once, however old. Add to its spec: startingDeadlineSeconds: 60",
             self.called
         );
-        self.site.warn("NoStartingDeadline", text);
+        self.context.warn("NoStartingDeadline", text);
     }
 }
 
@@ -340,10 +340,10 @@ impl Action for Schedule {
     }
 
     fn changes(&self) -> Changes {
-        let site = &self.site;
-        let followed = site
+        let context = &self.context;
+        let followed = context
             .shared
-            .follow(&self.place.resource, &site.namespace, &self.name);
+            .follow(&self.place.resource, &context.namespace, &self.name);
         let changed = stream::unfold(followed, |mut followed| async {
             followed.changed().await;
             Some(((), followed))

@@ -15,7 +15,7 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Site, Step, TargetError,
+        Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError,
         attempts::Attempts,
         follow,
         in_flight::InFlight,
@@ -34,7 +34,7 @@ const CONTROLLER: &str = "kubernetes.io/job-controller";
 const TOKEN: &str = "redlock.dev/fencing-token";
 
 pub(super) struct OneJob {
-    site: Site,
+    context: TargetContext,
     name: String,
     /// As in `Job billing/report`.
     called: String,
@@ -53,13 +53,13 @@ pub(super) struct OneJob {
 }
 
 impl OneJob {
-    pub(super) fn new(site: Site, name: &str) -> Self {
-        let called = format!("Job {}/{name}", site.namespace);
+    pub(super) fn new(context: TargetContext, name: &str) -> Self {
+        let called = format!("Job {}/{name}", context.namespace);
         Self {
             name: name.to_owned(),
-            jobs: Api::namespaced(site.client.clone(), &site.namespace),
-            place: super::place::<Job>(&site, name),
-            pods: Pods::new(&site.client, &site.namespace, &called),
+            jobs: Api::namespaced(context.client.clone(), &context.namespace),
+            place: super::place::<Job>(&context, name),
+            pods: Pods::new(&context.client, &context.namespace, &called),
             called,
             suspensions: Suspensions::default(),
             in_flight: InFlight::default(),
@@ -67,7 +67,7 @@ impl OneJob {
             ran: None,
             stopped: None,
             attempts: Attempts::default(),
-            site,
+            context,
         }
     }
 
@@ -232,7 +232,7 @@ impl OneJob {
         }
         self.ended.clone_from(&job.metadata.uid);
         let text = format!("{} has ended ({how}): nothing is to be started", self.called);
-        self.site.note("TargetEnded", text);
+        self.context.note("TargetEnded", text);
     }
 }
 
@@ -261,7 +261,8 @@ impl Action for OneJob {
     }
 
     fn changes(&self) -> Changes {
-        let jobs = Api::<PartialObjectMeta<Job>>::namespaced(self.site.client.clone(), &self.site.namespace);
+        let jobs =
+            Api::<PartialObjectMeta<Job>>::namespaced(self.context.client.clone(), &self.context.namespace);
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         follow(jobs, only).boxed()
     }

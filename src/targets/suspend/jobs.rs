@@ -19,7 +19,7 @@ use crate::{
     clock,
     lease::Moment,
     targets::{
-        Found, Leave, LeaveToStop, Site, TargetError,
+        Found, Leave, LeaveToStop, TargetContext, TargetError,
         attempts::Precondition,
         pages,
         pods::{Left, Pods},
@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(super) struct Jobs {
-    site: Site,
+    context: TargetContext,
     /// Of the CronJob.
     name: String,
     /// As in `CronJob billing/report`.
@@ -41,15 +41,15 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(site: &Site, name: &str, called: &str) -> Self {
+    pub(super) fn new(context: &TargetContext, name: &str, called: &str) -> Self {
         Self {
-            site: site.clone(),
+            context: context.clone(),
             name: name.to_owned(),
             called: called.to_owned(),
-            api: Api::namespaced(site.client.clone(), &site.namespace),
-            shared: site.shared.jobs_of(&site.namespace, name),
+            api: Api::namespaced(context.client.clone(), &context.namespace),
+            shared: context.shared.jobs_of(&context.namespace, name),
             suspensions: Suspensions::default(),
-            pods: Pods::new(&site.client, &site.namespace, called),
+            pods: Pods::new(&context.client, &context.namespace, called),
         }
     }
 
@@ -108,7 +108,7 @@ impl Jobs {
                  when this cluster is active again",
                 self.called
             );
-            self.site.warn("JobAbandoned", text);
+            self.context.warn("JobAbandoned", text);
         }
         Ok(())
     }
