@@ -5,7 +5,7 @@
 
 mod choice;
 mod pods;
-mod sight;
+mod snapshot;
 mod watched;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -21,7 +21,7 @@ use crate::{
 };
 use choice::{Choice, Wanted, choose};
 use pods::{Pods, Write};
-use sight::{ROLE, Setter, Sight};
+use snapshot::{PodSnapshot, ROLE, Setter};
 use watched::Watched;
 
 /// Pods change while they are looked at: a kubelet writes to them. Then they are looked at again, so often at most.
@@ -38,10 +38,10 @@ pub(super) struct LabelPods {
     /// As the watch shows them.
     watched: Watched,
     /// By the last list.
-    seen: Option<(Moment, Vec<Sight>)>,
+    seen: Option<(Moment, Vec<PodSnapshot>)>,
     /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
     /// long as the pod is in that version.
-    unanswered: Option<Sight>,
+    unanswered: Option<PodSnapshot>,
     /// The token of a label that a sibling knows better of, and since when.
     overruled: Option<(u64, Moment)>,
     /// The pod that got the label last, and under which token.
@@ -80,7 +80,7 @@ impl LabelPods {
 
     /// Whether they were listed just now, and they. What the watch shows is enough to find that nothing is to be done;
     /// not to confirm a stop.
-    async fn read(&mut self, confirms: bool) -> Result<(bool, Vec<Sight>), TargetError> {
+    async fn read(&mut self, confirms: bool) -> Result<(bool, Vec<PodSnapshot>), TargetError> {
         let now = clock::now();
         let shown = self.watched.shown();
         // A watch that went silent shows no change.
@@ -138,11 +138,11 @@ impl LabelPods {
     }
 
     /// A label that may still come keeps everything waiting. It cannot come to another version of its pod.
-    async fn settle(&mut self, pods: &[Sight]) -> Result<Write, TargetError> {
+    async fn settle(&mut self, pods: &[PodSnapshot]) -> Result<Write, TargetError> {
         let Some(waiting) = &self.unanswered else {
             return Ok(Write::Done);
         };
-        let is_it = |pod: &&Sight| (&pod.uid, &pod.version) == (&waiting.uid, &waiting.version);
+        let is_it = |pod: &&PodSnapshot| (&pod.uid, &pod.version) == (&waiting.uid, &waiting.version);
         if let Some(pod) = pods.iter().find(is_it) {
             self.pods.touch(pod).await?;
             return Ok(Write::Late);
@@ -201,7 +201,7 @@ impl LabelPods {
         Ok(true)
     }
 
-    fn on_taken(&mut self, pod: &Sight, cause: Cause<'_>) {
+    fn on_taken(&mut self, pod: &PodSnapshot, cause: Cause<'_>) {
         self.given.take_if(|(given, _)| *given == pod.uid);
         if matches!(cause, Cause::Lease(_)) {
             self.taken.clear();
@@ -231,7 +231,7 @@ impl LabelPods {
     }
 
     /// Given by a sibling that sees more: by a later lease than this replica has seen, or again after this one took it.
-    fn is_overruled(&mut self, pod: &Sight) -> bool {
+    fn is_overruled(&mut self, pod: &PodSnapshot) -> bool {
         let Some(token) = pod.token.filter(|_| pod.labelled) else {
             return false;
         };
@@ -339,7 +339,7 @@ fn now() -> Timestamp {
 fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
     let Cause::Lease(leave) = cause else { return false };
     let token = leave.token().0;
-    let old = |keep: &Sight| match leave.holder() {
+    let old = |keep: &PodSnapshot| match leave.holder() {
         None => keep.token != Some(token),
         // An observer that does not see all masters may see a smaller token than another one.
         Some(_) => keep.token.is_none_or(|known| known < token),

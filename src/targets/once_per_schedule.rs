@@ -28,7 +28,7 @@ use crate::{
 };
 use decide::{Due, Hand, Next, Power};
 use job::{Cron, Job, Stage};
-use mirror::{Mirror, Sight};
+use mirror::{Mirror, Snapshot};
 use write::Jobs;
 
 /// A slot whose claim another cluster may write at any time is looked at so often.
@@ -88,10 +88,10 @@ impl OncePerSchedule {
             let what = format!("following cronjobs in namespace {}", self.context.namespace);
             TargetError::of(what, error)
         };
-        let crons = match self.crons.sight() {
-            Sight::NotYet => return Ok(Scene::NotYet),
-            Sight::Failed(error) => return Err(failed(&error)),
-            Sight::All(crons) => crons,
+        let crons = match self.crons.snapshot() {
+            Snapshot::NotYet => return Ok(Scene::NotYet),
+            Snapshot::Failed(error) => return Err(failed(&error)),
+            Snapshot::All(crons) => crons,
         };
         let Some(jobs) = self.jobs.known()? else {
             return Ok(Scene::NotYet);

@@ -22,7 +22,7 @@ use crate::{
     lease::{FencingToken, Moment},
 };
 use stop::Stopping;
-use subresource::{Object, Owner, Sight, Write};
+use subresource::{Object, Owner, Snapshot, Write};
 
 pub(super) struct Scale {
     context: TargetContext,
@@ -79,18 +79,18 @@ impl Scale {
         Ok(self.object.insert(Arc::new(object)).clone())
     }
 
-    fn state(&self, sight: Option<&Sight>) -> TargetState {
-        match sight {
+    fn state(&self, snapshot: Option<&Snapshot>) -> TargetState {
+        match snapshot {
             None => TargetState::Standby,
-            Some(sight) if sight.wanted > self.standby => TargetState::Active,
-            Some(sight) if sight.counted <= self.standby => TargetState::Standby,
+            Some(snapshot) if snapshot.wanted > self.standby => TargetState::Active,
+            Some(snapshot) if snapshot.counted <= self.standby => TargetState::Standby,
             Some(_) => TargetState::Changing,
         }
     }
 
     /// A start that was not answered is over when the object is another than the one that it was for.
-    fn heed(&mut self, sight: Option<&Sight>) {
-        if sight.is_none_or(|sight| sight.version != self.sent_over) {
+    fn heed(&mut self, snapshot: Option<&Snapshot>) {
+        if snapshot.is_none_or(|snapshot| snapshot.version != self.sent_over) {
             self.in_flight.settle();
         }
     }
@@ -105,58 +105,58 @@ impl Scale {
         };
         self.stopping = Stopping::default();
         self.runs = true;
-        let sight = object.look().await?;
-        self.heed(sight.as_ref());
-        let Some(sight) = sight else {
+        let snapshot = object.look().await?;
+        self.heed(snapshot.as_ref());
+        let Some(snapshot) = snapshot else {
             return Ok(missing());
         };
-        self.selector.clone_from(&sight.selector);
-        let this = (leave.token(), sight.uid.clone());
-        if sight.wanted == self.active {
+        self.selector.clone_from(&snapshot.selector);
+        let this = (leave.token(), snapshot.uid.clone());
+        if snapshot.wanted == self.active {
             self.ran = Some(this);
             return Ok(Step::Done);
         }
-        let owner = object.owner(&sight).await?;
+        let owner = object.owner(&snapshot).await?;
         if owner == Owner::Late {
-            return Ok(Step::Working(self.state(Some(&sight))));
+            return Ok(Step::Working(self.state(Some(&snapshot))));
         }
-        if sight.wanted > self.standby {
+        if snapshot.wanted > self.standby {
             self.ran = Some(this.clone());
             // Of whom nothing is known, the number may be what the lock asked for before.
-            let ours = owner == Owner::Ours || self.before == Some(sight.wanted);
+            let ours = owner == Owner::Ours || self.before == Some(snapshot.wanted);
             if let Owner::Other(owner) = owner {
-                self.leave_to(object, sight.wanted, owner);
+                self.leave_to(object, snapshot.wanted, owner);
                 return Ok(Step::Done);
             }
             if !ours {
                 return Ok(Step::Done);
             }
         } else if let Owner::Other(owner) = owner {
-            let text = conflict(object, sight.wanted, &owner, self.active);
+            let text = conflict(object, snapshot.wanted, &owner, self.active);
             return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
         }
         let before = self.in_flight.send();
-        self.sent_over.clone_from(&sight.version);
-        let written = object.start(self.active, &sight, leave).await;
+        self.sent_over.clone_from(&snapshot.version);
+        let written = object.start(self.active, &snapshot, leave).await;
         self.in_flight.answered(before, &written, |write| {
             matches!(write, Write::Done(_) | Write::Missing)
         });
         Ok(match written? {
             Write::Done(version) => {
-                let revived = sight.wanted <= self.standby && self.ran.as_ref() == Some(&this);
+                let revived = snapshot.wanted <= self.standby && self.ran.as_ref() == Some(&this);
                 (self.started, self.ran) = (version, Some(this));
                 if revived {
                     Step::Contested(format!(
                         "{} was scaled to {} by {BY_HAND}",
                         object.called(),
-                        sight.wanted
+                        snapshot.wanted
                     ))
                 } else {
                     Step::Done
                 }
             }
             Write::Missing => missing(),
-            Write::Late => Step::Working(self.state(Some(&sight))),
+            Write::Late => Step::Working(self.state(Some(&snapshot))),
         })
     }
 
@@ -232,8 +232,8 @@ impl Action for Scale {
 
     fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         async {
-            let sight = self.object().await?.look().await?;
-            Ok(self.state(sight.as_ref()))
+            let snapshot = self.object().await?.look().await?;
+            Ok(self.state(snapshot.as_ref()))
         }
         .boxed()
     }
@@ -269,7 +269,7 @@ impl Action for Scale {
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
         async {
             let object = self.object().await?;
-            let selector = object.look().await?.and_then(|sight| sight.selector);
+            let selector = object.look().await?.and_then(|snapshot| snapshot.selector);
             match selector {
                 Some(selector) => object.pods().any_ready(&selector).await.map(Some),
                 None => Ok(None),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::sight::{Revision, Sight};
+use super::snapshot::{PodSnapshot, Revision};
 
 /// A pod that is Ready keeps the label until one of a newer revision has been Ready for so long: the label does not follow a
 /// revision whose pods get ready and unready again. As long as between two probes of a kubelet by default.
@@ -27,20 +27,20 @@ pub(super) enum Wanted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Those that must not have it.
-    pub(super) take: Vec<Sight>,
+    pub(super) take: Vec<PodSnapshot>,
     /// The one that has it and keeps it.
-    pub(super) keep: Option<Sight>,
+    pub(super) keep: Option<PodSnapshot>,
     /// If nobody has it: the one that gets it.
-    pub(super) give: Option<Sight>,
+    pub(super) give: Option<PodSnapshot>,
     /// It is another lock's, which labels pods of this selector, too.
-    pub(super) foreign: Option<Sight>,
+    pub(super) foreign: Option<PodSnapshot>,
     /// It goes to a newer revision after this, if its pods stay Ready.
     pub(super) later: Option<Duration>,
 }
 
 /// `by` is the mark of this target, as in `billing/report/web`.
-pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str, now: Timestamp) -> Choice {
-    let fits = |pod: &&Sight| {
+pub(super) fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str, now: Timestamp) -> Choice {
+    let fits = |pod: &&PodSnapshot| {
         pod.selected
             && match wanted {
                 Wanted::Nobody => false,
@@ -55,12 +55,12 @@ pub(super) fn choose(pods: &[Sight], wanted: &Wanted, by: &str, now: Timestamp) 
     // Where no Ready pod has the label, the newest revision gets it at once.
     let has_one = ours().filter(|pod| pod.labelled).any(|pod| fits(&pod));
     let old = if has_one { &settled } else { &revisions };
-    let goes = |pod: &Sight| *wanted == Wanted::Ready && old.is_old(pod);
+    let goes = |pod: &PodSnapshot| *wanted == Wanted::Ready && old.is_old(pod);
     // Without a doubt ours first, then the one that has been Ready for the longest.
-    let rank = |pod: &&Sight| (pod.by.as_deref() != Some(by), pod.ready, pod.name.clone());
+    let rank = |pod: &&PodSnapshot| (pod.by.as_deref() != Some(by), pod.ready, pod.name.clone());
     let keep = ours().filter(|pod| pod.labelled && !goes(pod)).filter(fits);
     let keep = keep.min_by_key(rank);
-    let waits = |pod: &&Sight| *wanted == Wanted::Ready && revisions.is_old(pod);
+    let waits = |pod: &&PodSnapshot| *wanted == Wanted::Ready && revisions.is_old(pod);
     let later = keep.filter(waits).and_then(|_| {
         let all = own().filter_map(|pod| pod.ready);
         all.map(|ready| left(ready, now))
@@ -104,7 +104,7 @@ struct Revisions<'a> {
 
 impl<'a> Revisions<'a> {
     /// By the Ready pods that count.
-    fn of(pods: impl Iterator<Item = &'a Sight>, counts: impl Fn(Timestamp) -> bool) -> Self {
+    fn of(pods: impl Iterator<Item = &'a PodSnapshot>, counts: impl Fn(Timestamp) -> bool) -> Self {
         let (mut made, mut ready) = (BTreeMap::new(), BTreeMap::new());
         for pod in pods {
             let (Some(revision), Some(created)) = (&pod.revision, pod.created) else {
@@ -123,7 +123,7 @@ impl<'a> Revisions<'a> {
     /// A pod of another revision of its object is Ready, and was made after every pod of its own: it is about to go. Of two
     /// revisions never both are old, and a pod that is made anew while a rollout goes on makes no revision the newest
     /// before it is Ready.
-    fn is_old(&self, pod: &Sight) -> bool {
+    fn is_old(&self, pod: &PodSnapshot) -> bool {
         let Some(revision) = &pod.revision else {
             return false;
         };
@@ -134,7 +134,7 @@ impl<'a> Revisions<'a> {
 }
 
 /// Whether this target decides on the label of a pod. The target may have been called otherwise before.
-fn is_ours(pod: &Sight, by: &str) -> bool {
+fn is_ours(pod: &PodSnapshot, by: &str) -> bool {
     let lock = |mark: &str| mark.rsplit_once('/').map(|(lock, _)| lock.to_owned());
     match &pod.by {
         Some(mark) if pod.selected => lock(mark) == lock(by),

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    sight::{ACTIVE, BY, ROLE, Sight, TOKEN},
+    snapshot::{ACTIVE, BY, PodSnapshot, ROLE, TOKEN},
     watched::Watched,
 };
 use crate::{
@@ -77,28 +77,28 @@ impl Pods {
 
     /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second
     /// list if it has it.
-    pub(super) async fn look(&self) -> Result<Vec<Sight>, TargetError> {
+    pub(super) async fn look(&self) -> Result<Vec<PodSnapshot>, TargetError> {
         let Ok(selector) = &self.selector else {
             return Ok(Vec::new());
         };
-        let mut sights = self.list(selector, true).await?;
-        for sight in self.list(&format!("{ROLE}={ACTIVE}"), false).await? {
-            if sights.iter().all(|known| known.uid != sight.uid) {
-                sights.push(sight);
+        let mut snapshots = self.list(selector, true).await?;
+        for snapshot in self.list(&format!("{ROLE}={ACTIVE}"), false).await? {
+            if snapshots.iter().all(|known| known.uid != snapshot.uid) {
+                snapshots.push(snapshot);
             }
         }
-        Ok(sights)
+        Ok(snapshots)
     }
 
-    async fn list(&self, selector: &str, selected: bool) -> Result<Vec<Sight>, TargetError> {
+    async fn list(&self, selector: &str, selected: bool) -> Result<Vec<PodSnapshot>, TargetError> {
         let which = ListParams::default().labels(selector);
-        let list = pages::all(&self.pods, which, |pod| Some(Sight::of(pod, selected))).await;
+        let list = pages::all(&self.pods, which, |pod| Some(PodSnapshot::of(pod, selected))).await;
         let what = || format!("listing pods by \"{selector}\" in namespace {}", self.namespace);
         list.map_err(|error| TargetError::of(what(), &error))
     }
 
     /// The label, and what says who gave it and under which token.
-    pub(super) async fn give(&self, pod: &Sight, token: FencingToken) -> Result<Write, TargetError> {
+    pub(super) async fn give(&self, pod: &PodSnapshot, token: FencingToken) -> Result<Write, TargetError> {
         let token = token.0.to_string();
         let change = json!({
             "labels": { ROLE: ACTIVE },
@@ -107,7 +107,7 @@ impl Pods {
         self.patch(pod, change, "labelling").await
     }
 
-    pub(super) async fn take(&self, pod: &Sight) -> Result<Write, TargetError> {
+    pub(super) async fn take(&self, pod: &PodSnapshot) -> Result<Write, TargetError> {
         let change = json!({
             "labels": { ROLE: null },
             "annotations": { TOKEN: null, BY: null },
@@ -117,14 +117,14 @@ impl Pods {
 
     /// Makes it another version, for which nothing is under way. Needs no leave: the label stays as it is, and a start
     /// that another replica sends for the version before is refused and sent again.
-    pub(super) async fn touch(&self, pod: &Sight) -> Result<Write, TargetError> {
+    pub(super) async fn touch(&self, pod: &PodSnapshot) -> Result<Write, TargetError> {
         let change = json!({ "annotations": { BY: self.by } });
         self.patch(pod, change, "marking").await
     }
 
     async fn patch(
         &self,
-        pod: &Sight,
+        pod: &PodSnapshot,
         mut metadata: serde_json::Value,
         what: &str,
     ) -> Result<Write, TargetError> {

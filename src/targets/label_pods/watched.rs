@@ -7,7 +7,7 @@ use std::{
 
 use kube::runtime::watcher::{self, Event};
 
-use super::sight::Sight;
+use super::snapshot::PodSnapshot;
 use crate::targets::slim::Pod;
 
 /// Clones share it.
@@ -17,9 +17,9 @@ pub(super) struct Watched(Arc<Mutex<Content>>);
 #[derive(Debug, Default)]
 struct Content {
     /// None before the first list of the watch is complete, and while it cannot be kept up.
-    known: Option<BTreeMap<String, Sight>>,
+    known: Option<BTreeMap<String, PodSnapshot>>,
     /// A list that is not complete yet.
-    coming: BTreeMap<String, Sight>,
+    coming: BTreeMap<String, PodSnapshot>,
     /// Something that the watch alone does not show may have changed.
     doubt: bool,
     changed: bool,
@@ -29,7 +29,7 @@ struct Content {
 #[derive(Debug)]
 pub(super) struct Shown {
     /// None where a list is needed.
-    pub(super) pods: Option<Vec<Sight>>,
+    pub(super) pods: Option<Vec<PodSnapshot>>,
     /// Something changed since this was asked for last.
     pub(super) changed: bool,
 }
@@ -71,8 +71,8 @@ impl Content {
                 false
             }
             Ok(Event::InitApply(pod)) => {
-                let sight = Sight::of(pod, true);
-                self.coming.insert(sight.name.clone(), sight);
+                let snapshot = PodSnapshot::of(pod, true);
+                self.coming.insert(snapshot.name.clone(), snapshot);
                 false
             }
             Ok(Event::InitDone) => {
@@ -82,18 +82,18 @@ impl Content {
                 true
             }
             Ok(Event::Apply(pod)) => {
-                let sight = Sight::of(pod, true);
+                let snapshot = PodSnapshot::of(pod, true);
                 let Some(known) = &mut self.known else { return true };
-                let before = known.insert(sight.name.clone(), sight.clone());
-                before.is_none_or(|before| !sight.is_like(&before))
+                let before = known.insert(snapshot.name.clone(), snapshot.clone());
+                before.is_none_or(|before| !snapshot.is_like(&before))
             }
             Ok(Event::Delete(pod)) => {
-                let sight = Sight::of(pod, true);
+                let snapshot = PodSnapshot::of(pod, true);
                 let known = self.known.as_mut();
-                let before = known.and_then(|known| known.remove(&sight.name));
-                let labelled = |sight: &Sight| sight.labelled || sight.by.is_some();
+                let before = known.and_then(|known| known.remove(&snapshot.name));
+                let labelled = |snapshot: &PodSnapshot| snapshot.labelled || snapshot.by.is_some();
                 // Gone, or out of the selector.
-                self.doubt |= labelled(&sight) || before.as_ref().is_some_and(labelled);
+                self.doubt |= labelled(&snapshot) || before.as_ref().is_some_and(labelled);
                 true
             }
             Err(_) => self.known.take().is_some(),

@@ -33,7 +33,7 @@ struct Content<T> {
 
 /// How things are, as far as is known.
 #[derive(Debug)]
-pub(super) enum Sight<T> {
+pub(super) enum Snapshot<T> {
     NotYet,
     Failed(Arc<kube::Error>),
     All(BTreeMap<String, T>),
@@ -80,12 +80,12 @@ impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
             .boxed()
     }
 
-    pub(super) fn sight(&self) -> Sight<T> {
+    pub(super) fn snapshot(&self) -> Snapshot<T> {
         let content = self.content();
         match (&content.known, &content.failed) {
-            (Some(known), _) => Sight::All(known.clone()),
-            (None, Some(error)) => Sight::Failed(error.clone()),
-            (None, None) => Sight::NotYet,
+            (Some(known), _) => Snapshot::All(known.clone()),
+            (None, Some(error)) => Snapshot::Failed(error.clone()),
+            (None, None) => Snapshot::NotYet,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     BY_HAND, Scale,
-    subresource::{Object, Sight, Write},
+    subresource::{Object, Snapshot, Write},
 };
 use crate::{
     api::lock_status::TargetState,
@@ -40,19 +40,19 @@ impl Scale {
         let confirmed = self.stopping.confirmed.clone();
         let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
         let mut tries = 0;
-        let sight = loop {
-            let sight = object.look().await?;
-            self.heed(sight.as_ref());
-            let Some(sight) = sight else {
+        let snapshot = loop {
+            let snapshot = object.look().await?;
+            self.heed(snapshot.as_ref());
+            let Some(snapshot) = snapshot else {
                 self.stopping = Stopping::default();
                 return self.stop_missing(object, by, leave).await;
             };
-            self.selector.clone_from(&sight.selector);
-            if sight.wanted <= self.standby {
-                break sight;
+            self.selector.clone_from(&snapshot.selector);
+            if snapshot.wanted <= self.standby {
+                break snapshot;
             }
             tries += 1;
-            match self.write_stop(object, &sight, leave).await? {
+            match self.write_stop(object, &snapshot, leave).await? {
                 Some(step) => return Ok(step),
                 None if tries < TRIES => {}
                 None => return Ok(Step::Working(TargetState::Changing)),
@@ -61,17 +61,17 @@ impl Scale {
         self.runs = false;
         self.stopping.attempts.settle();
         // What was gone stays so while nobody writes.
-        let gone = confirmed.as_ref() == Some(&sight.uid);
+        let gone = confirmed.as_ref() == Some(&snapshot.uid);
         self.stopping.confirmed = confirmed.filter(|_| gone);
-        let left = match &sight.selector {
+        let left = match &snapshot.selector {
             Some(selector) => object.pods().left(selector).await?,
             None => Vec::new(),
         };
         let keep = usize::try_from(self.standby).unwrap_or(0);
         let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
         let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
-        if settled && sight.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
-            self.stopping.confirmed = Some(sight.uid);
+        if settled && snapshot.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
+            self.stopping.confirmed = Some(snapshot.uid);
             return Ok(Step::Done);
         }
         let left: Vec<_> = left
@@ -104,24 +104,28 @@ impl Scale {
     async fn write_stop(
         &mut self,
         object: &Object,
-        sight: &Sight,
+        snapshot: &Snapshot,
         leave: &LeaveToStop,
     ) -> Result<Option<Step>, TargetError> {
-        let of_it = |uid: &Option<String>| *uid == sight.uid;
+        let of_it = |uid: &Option<String>| *uid == snapshot.uid;
         let written = self.stopping.written.as_ref().map(|(_, uid)| uid);
         let again = written.is_some_and(of_it) || self.stopping.confirmed.as_ref().is_some_and(of_it);
-        let writer = if again { object.writer(sight).await } else { None };
+        let writer = if again {
+            object.writer(snapshot).await
+        } else {
+            None
+        };
         if !leave.holds(Found::of(again)) {
             self.stopping.attempts.settle();
-            return Ok(Some(Step::Working(self.state(Some(sight)))));
+            return Ok(Some(Step::Working(self.state(Some(snapshot)))));
         }
         let precondition = self.stopping.attempts.send();
-        match object.stop(self.standby, sight, precondition).await? {
+        match object.stop(self.standby, snapshot, precondition).await? {
             Write::Done(_) => self.stopping.attempts.settle(),
             Write::Missing => return Ok(Some(Step::Working(TargetState::Changing))),
             Write::Late => return Ok(None),
         }
-        self.stopping.written = Some((clock::now(), sight.uid.clone()));
+        self.stopping.written = Some((clock::now(), snapshot.uid.clone()));
         self.stopping.confirmed = None;
         self.runs = false;
         if !again {
@@ -131,7 +135,7 @@ impl Scale {
         Ok(Some(Step::Contested(format!(
             "{} was scaled to {} by {writer}",
             object.called(),
-            sight.wanted
+            snapshot.wanted
         ))))
     }
 }

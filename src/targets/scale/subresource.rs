@@ -41,7 +41,7 @@ pub(super) struct Object {
 
 /// How it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct Snapshot {
     pub(super) uid: Option<String>,
     pub(super) version: Option<String>,
     /// What the object asks for.
@@ -108,12 +108,12 @@ impl Object {
     }
 
     /// None where there is no such object: nothing of it runs.
-    pub(super) async fn look(&self) -> Result<Option<Sight>, TargetError> {
+    pub(super) async fn look(&self) -> Result<Option<Snapshot>, TargetError> {
         let answer = self.api.get_scale(&self.name).await;
         let scale = self.settle_scale("reading the scale of", answer).await?;
         Ok(scale.map(|scale| {
             let status = scale.status.unwrap_or_default();
-            Sight {
+            Snapshot {
                 uid: scale.metadata.uid,
                 version: scale.metadata.resource_version,
                 wanted: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
@@ -139,8 +139,8 @@ impl Object {
     }
 
     /// Who else has a say in its replicas, in the version that was seen.
-    pub(super) async fn owner(&self, sight: &Sight) -> Result<Owner, TargetError> {
-        let Some(known) = self.known(sight).await? else {
+    pub(super) async fn owner(&self, snapshot: &Snapshot) -> Result<Owner, TargetError> {
+        let Some(known) = self.known(snapshot).await? else {
             return Ok(Owner::Late);
         };
         Ok(match known.declared_by {
@@ -151,14 +151,14 @@ impl Object {
     }
 
     /// Who else wrote its replicas; asked before they are overwritten, and not for long.
-    pub(super) async fn writer(&self, sight: &Sight) -> Option<String> {
-        let known = time::timeout(BRIEFLY, self.known(sight)).await;
+    pub(super) async fn writer(&self, snapshot: &Snapshot) -> Option<String> {
+        let known = time::timeout(BRIEFLY, self.known(snapshot)).await;
         known.ok()?.ok()??.writer
     }
 
     /// The version that was seen: as the watch has it, or asked for. None if it is another by now.
-    async fn known(&self, sight: &Sight) -> Result<Option<Known>, TargetError> {
-        let current = |known: &Known| known.version.is_some() && known.version == sight.version;
+    async fn known(&self, snapshot: &Snapshot) -> Result<Option<Known>, TargetError> {
+        let current = |known: &Known| known.version.is_some() && known.version == snapshot.version;
         if let Some(known) = self.followed.known().filter(current) {
             return Ok(Some(known));
         }
@@ -171,12 +171,12 @@ impl Object {
     pub(super) async fn stop(
         &self,
         replicas: i32,
-        sight: &Sight,
+        snapshot: &Snapshot,
         precondition: Precondition,
     ) -> Result<Write, TargetError> {
         let metadata = match precondition {
-            Precondition::Version => json!({ "resourceVersion": sight.version }),
-            Precondition::Uid => json!({ "uid": sight.uid }),
+            Precondition::Version => json!({ "resourceVersion": snapshot.version }),
+            Precondition::Uid => json!({ "uid": snapshot.uid }),
         };
         self.patch(replicas, &metadata).await
     }
@@ -185,13 +185,13 @@ impl Object {
     pub(super) async fn start(
         &self,
         replicas: i32,
-        sight: &Sight,
+        snapshot: &Snapshot,
         leave: &Leave,
     ) -> Result<Write, TargetError> {
-        if sight.version.is_none() || !leave.holds() {
+        if snapshot.version.is_none() || !leave.holds() {
             return Ok(Write::Late);
         }
-        self.patch(replicas, &json!({ "resourceVersion": sight.version }))
+        self.patch(replicas, &json!({ "resourceVersion": snapshot.version }))
             .await
     }
 

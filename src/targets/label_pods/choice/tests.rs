@@ -1,19 +1,19 @@
-use super::{super::sight::Setter, *};
+use super::{super::snapshot::Setter, *};
 
 const BY: &str = "n/lock/web";
 
 /// When all have been Ready for long.
-fn choose(pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
+fn choose(pods: &[PodSnapshot], wanted: &Wanted, by: &str) -> Choice {
     at(1_000, pods, wanted, by)
 }
 
-fn at(second: i64, pods: &[Sight], wanted: &Wanted, by: &str) -> Choice {
+fn at(second: i64, pods: &[PodSnapshot], wanted: &Wanted, by: &str) -> Choice {
     super::choose(pods, wanted, by, Timestamp::from_second(second).unwrap())
 }
 
 /// Ready since so many seconds.
-fn pod(name: &str, ready: Option<i64>) -> Sight {
-    Sight {
+fn pod(name: &str, ready: Option<i64>) -> PodSnapshot {
+    PodSnapshot {
         name: name.into(),
         uid: name.into(),
         version: "1".into(),
@@ -28,8 +28,8 @@ fn pod(name: &str, ready: Option<i64>) -> Sight {
     }
 }
 
-fn labelled(name: &str, ready: Option<i64>, by: Option<&str>) -> Sight {
-    Sight {
+fn labelled(name: &str, ready: Option<i64>, by: Option<&str>) -> PodSnapshot {
+    PodSnapshot {
         labelled: true,
         by: by.map(str::to_owned),
         ..pod(name, ready)
@@ -88,11 +88,11 @@ fn on_standby_nobody_has_it_and_nothing_of_it_is_left() {
 
 #[test]
 fn what_left_the_selector_loses_it_unless_another_target_gave_it() {
-    let away = |by: &str| Sight {
+    let away = |by: &str| PodSnapshot {
         selected: false,
         ..labelled("a", Some(1), Some(by))
     };
-    let other = Sight { by: None, ..away(BY) };
+    let other = PodSnapshot { by: None, ..away(BY) };
     for (pod, taken) in [(away(BY), 1), (away("n/lock/other"), 0), (other, 0)] {
         assert_eq!(choose(&[pod], &Wanted::Ready, BY).take.len(), taken);
     }
@@ -128,8 +128,8 @@ fn the_holder_has_it_ready_or_not() {
 }
 
 /// `<letter><number>`, such as `a0`: a pod of revision `a` of one Deployment.
-fn rolled(name: &str, created: i64, ready: Option<i64>) -> Sight {
-    Sight {
+fn rolled(name: &str, created: i64, ready: Option<i64>) -> PodSnapshot {
+    PodSnapshot {
         created: Some(Timestamp::from_second(created).unwrap()),
         revision: Some(Revision {
             object: "ReplicaSet web".into(),
@@ -139,8 +139,8 @@ fn rolled(name: &str, created: i64, ready: Option<i64>) -> Sight {
     }
 }
 
-fn has(pod: Sight) -> Sight {
-    Sight {
+fn has(pod: PodSnapshot) -> PodSnapshot {
+    PodSnapshot {
         labelled: true,
         by: Some(BY.into()),
         ..pod
@@ -148,7 +148,7 @@ fn has(pod: Sight) -> Sight {
 }
 
 /// What becomes of the label: it stays, goes from one pod to another, is given, or there is none.
-fn outcome(pods: &[Sight]) -> String {
+fn outcome(pods: &[PodSnapshot]) -> String {
     let choice = choose(pods, &Wanted::Ready, BY);
     match names(&choice) {
         (take, Some(keep), None) if take.is_empty() => format!("{keep} keeps it"),
@@ -243,7 +243,7 @@ fn in_a_rollout_it_moves_once_to_the_newest_revision() {
 fn it_stays_on_a_ready_pod_until_a_newer_revision_has_been_ready_for_long_enough() {
     let old = || has(rolled("a0", 1, Some(2)));
     let new = || rolled("b0", 9, Some(20));
-    let of = |second, pods: &[Sight]| {
+    let of = |second, pods: &[PodSnapshot]| {
         let choice = at(second, pods, &Wanted::Ready, BY);
         let (take, keep, give) = names(&choice);
         let text = format!("{take:?} {keep:?} {give:?}");
@@ -307,7 +307,7 @@ fn nothing_moves_between_revisions_of_which_none_is_newer() {
 
 #[test]
 fn pods_without_a_revision_are_none_of_a_rollout() {
-    let bare = |name: &str, created: i64, ready: i64| Sight {
+    let bare = |name: &str, created: i64, ready: i64| PodSnapshot {
         revision: None,
         ..rolled(name, created, Some(ready))
     };

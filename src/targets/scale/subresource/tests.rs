@@ -85,8 +85,8 @@ fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-fn sight() -> Sight {
-    Sight {
+fn snapshot() -> Snapshot {
+    Snapshot {
         uid: Some("u".into()),
         version: Some("7".into()),
         wanted: 1,
@@ -103,7 +103,7 @@ async fn scale_that_is_not_found_is_unknown_while_its_object_exists() {
         let object = object(&client, deployments.clone());
         let seen = object.look().await;
         assert!(matches!(seen, Err(TargetError::Api { .. })), "{scale}: {seen:?}");
-        let written = object.stop(0, &sight(), Precondition::Version).await;
+        let written = object.stop(0, &snapshot(), Precondition::Version).await;
         assert!(
             written.is_err_and(|error| !error.is_refusal()),
             "{scale}: it may be done"
@@ -124,7 +124,7 @@ async fn object_is_gone_when_its_own_404_shows_it() {
         let object = object(&client, resource);
         assert_eq!(object.look().await, Ok(None), "{kind}");
         assert_eq!(
-            object.stop(0, &sight(), Precondition::Version).await,
+            object.stop(0, &snapshot(), Precondition::Version).await,
             Ok(Write::Missing),
             "{kind}"
         );

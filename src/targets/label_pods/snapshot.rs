@@ -18,7 +18,7 @@ pub(super) const BY: &str = "redlock.dev/labelled-by";
 
 /// One pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct PodSnapshot {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
@@ -76,7 +76,7 @@ pub(super) enum Setter {
     Other(String),
 }
 
-impl Sight {
+impl PodSnapshot {
     pub(super) fn of(pod: Pod, selected: bool) -> Self {
         let ready = ready_since(&pod);
         let revision = Revision::of(&pod.metadata);
@@ -99,7 +99,7 @@ impl Sight {
     }
 }
 
-impl Sight {
+impl PodSnapshot {
     /// The same in all but its version.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let version = self.version.clone();
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn seen(manager: &str, spec: bool) -> Sight {
+    fn seen(manager: &str, spec: bool) -> PodSnapshot {
         let mut fields = json!({"f:metadata": {"f:labels": {".": {}, "f:redlock.dev/role": {}}}});
         if spec {
             fields["f:spec"] = json!({"f:containers": {}});
@@ -158,7 +158,7 @@ mod tests {
             },
             "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}]},
         });
-        Sight::of(serde_json::from_value(pod).unwrap(), true)
+        PodSnapshot::of(serde_json::from_value(pod).unwrap(), true)
     }
 
     #[test]
@@ -188,8 +188,8 @@ mod tests {
                 .collect();
             let pod =
                 json!({"metadata": {"name": "a", "labels": {label: "5d9f"}, "ownerReferences": owners}});
-            let sight = Sight::of(serde_json::from_value(pod).unwrap(), true);
-            sight.revision.map(|revision| (revision.object, revision.hash))
+            let snapshot = PodSnapshot::of(serde_json::from_value(pod).unwrap(), true);
+            snapshot.revision.map(|revision| (revision.object, revision.hash))
         };
         let found = |object: &str| Some((object.to_owned(), "5d9f".to_owned()));
         let hash = "pod-template-hash";
