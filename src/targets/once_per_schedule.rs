@@ -4,9 +4,9 @@
 //! masters; a Job whose slot is claimed runs to its end, whatever becomes of the lease. The register of the masters, and
 //! not the lease, is what makes a slot run at most once: so whatever is in doubt here may be tried again.
 
+mod cache;
 mod decide;
 mod job;
-mod mirror;
 mod tell;
 mod write;
 
@@ -26,9 +26,9 @@ use crate::{
     clock,
     lease::Moment,
 };
+use cache::{Cache, Snapshot};
 use decide::{Due, Hand, Next, Power};
 use job::{Cron, Job, Stage};
-use mirror::{Mirror, Snapshot};
 use write::Jobs;
 
 /// A slot whose claim another cluster may write at any time is looked at so often.
@@ -42,7 +42,7 @@ pub(super) struct OncePerSchedule {
     context: TargetContext,
     reference: TargetRef,
     max_age: Duration,
-    crons: Mirror<Cron>,
+    crons: Cache<Cron>,
     jobs: JobsOf,
     desk: Jobs,
     /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
@@ -76,7 +76,7 @@ impl OncePerSchedule {
             context,
             reference: reference.clone(),
             max_age,
-            crons: Mirror::default(),
+            crons: Cache::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
             told: Told::default(),

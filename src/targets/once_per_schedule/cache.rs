@@ -19,7 +19,7 @@ const AT_ONCE: usize = 256;
 
 /// It may be behind the API server: whoever writes says which version is meant. Clones share it.
 #[derive(Debug)]
-pub(super) struct Mirror<T>(Arc<Mutex<Content<T>>>);
+pub(super) struct Cache<T>(Arc<Mutex<Content<T>>>);
 
 #[derive(Debug)]
 struct Content<T> {
@@ -39,13 +39,13 @@ pub(super) enum Snapshot<T> {
     All(BTreeMap<String, T>),
 }
 
-impl<T> Clone for Mirror<T> {
+impl<T> Clone for Cache<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T> Default for Mirror<T> {
+impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Content {
             known: None,
@@ -55,7 +55,7 @@ impl<T> Default for Mirror<T> {
     }
 }
 
-impl<T: Clone + PartialEq + Send + 'static> Mirror<T> {
+impl<T: Clone + PartialEq + Send + 'static> Cache<T> {
     /// Keeps it as the watch shows it, as long as the stream is read; says when something is another than before.
     /// `read` makes of an object what is kept, or nothing.
     pub(super) fn follow<K>(
