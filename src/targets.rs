@@ -1,6 +1,6 @@
 //! What is switched where a lock is held: one file an action.
 //!
-//! Owns how an object is looked at, started and stopped. Refuses to decide when: whoever calls gives leave to start or to
+//! Owns how an object is observed, started and stopped. Refuses to decide when: whoever calls gives leave to start or to
 //! stop, and an action asks for it after the last await before each write.
 
 mod attempts;
@@ -62,7 +62,7 @@ pub(crate) type Changes = Pin<Box<dyn Stream<Item = ()> + Send>>;
 pub(crate) enum Step {
     /// It is as it should be: it runs, or all of it is gone.
     Done,
-    /// The same; something else is to be done, and looked for again after so long.
+    /// The same; something else is to be done, and due after so long.
     Waiting(Duration),
     /// On its way, and as it was found.
     Working(TargetState),
@@ -107,7 +107,7 @@ pub(crate) trait Action: Send + Sync {
         false
     }
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>>;
 
@@ -160,7 +160,7 @@ impl TargetContext {
         });
     }
 
-    /// The same, and somebody should look.
+    /// The same, and a person should see to it.
     pub(crate) fn warn(&self, reason: &'static str, text: String) {
         self.send(Note {
             reason,

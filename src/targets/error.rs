@@ -55,7 +55,7 @@ const WELL_KNOWN: [(&str, &str); 8] = [
     ("StatefulSet", "apps/v1"),
 ];
 
-/// Where a kind is that was looked for in another group; empty for every other.
+/// Where a kind is that was requested in another group; empty for every other.
 fn elsewhere(api_version: &str, kind: &str) -> String {
     let group = |api_version: &str| api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
     let known = WELL_KNOWN.iter().find(|(known, _)| *known == kind);

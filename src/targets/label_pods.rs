@@ -24,7 +24,7 @@ use pods::{Pods, Write};
 use snapshot::{PodSnapshot, ROLE, Setter};
 use watched::Watched;
 
-/// Pods change while they are looked at: a kubelet writes to them. Then they are looked at again, so often at most.
+/// Pods change while they are read: a kubelet writes to them. Then they are read again, so often at most.
 const TRIES: usize = 8;
 /// What a list showed is good until something changes, and for no longer than this: a watch may miss something.
 const FRESH: Duration = Duration::from_secs(55);
@@ -100,7 +100,7 @@ impl LabelPods {
         }
         // What changes from here on is not in the list.
         self.watched.settle();
-        let pods = self.pods.look().await?;
+        let pods = self.pods.read().await?;
         self.seen = Some((now, pods.clone()));
         Ok((true, pods))
     }
@@ -285,7 +285,7 @@ impl LabelPods {
         choice.later.map_or(Step::Done, Step::Waiting)
     }
 
-    async fn try_look(&mut self) -> Result<TargetState, TargetError> {
+    async fn try_observe(&mut self) -> Result<TargetState, TargetError> {
         let (_, pods) = self.read(false).await?;
         let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by, now())
             .take
@@ -362,8 +362,8 @@ impl Action for LabelPods {
     /// Another selector is another target.
     fn declare(&mut self, _: &TargetWork) {}
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_look().boxed()
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        self.try_observe().boxed()
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {

@@ -31,7 +31,7 @@ use decide::{Due, Hand, Next, Power};
 use job::{Cron, Job, Stage};
 use write::Jobs;
 
-/// A slot whose claim another cluster may write at any time is looked at so often.
+/// A slot whose claim another cluster may write at any time is read so often.
 const LOOK: Duration = Duration::from_secs(1);
 /// What was a matter of milliseconds, such as an object that changed meanwhile, is tried again then.
 const SOON: Duration = Duration::from_millis(250);
@@ -173,8 +173,8 @@ impl OncePerSchedule {
     /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
     async fn power<'a>(&self, hand: Hand<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
         let claims = hand.leave().is_some() && cron.unsafe_because.is_none();
-        let looks = |slot| !claims || self.due(slot) == Due::TooOld;
-        let view = if jobs.iter().filter_map(Job::wanted).any(looks) {
+        let needs_view = |slot| !claims || self.due(slot) == Due::TooOld;
+        let view = if jobs.iter().filter_map(Job::wanted).any(needs_view) {
             self.view().await
         } else {
             None
@@ -191,7 +191,7 @@ impl Action for OncePerSchedule {
     }
 
     /// Active while something runs that was let run here.
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         async {
             Ok(match self.scene()? {
                 Scene::NotYet => TargetState::Unknown,

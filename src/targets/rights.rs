@@ -96,8 +96,8 @@ impl Action for Explained {
         self.action.late()
     }
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        Self::explain(&self.rights, self.action.look())
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        Self::explain(&self.rights, self.action.observe())
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {

@@ -105,7 +105,7 @@ impl Scale {
         };
         self.stopping = Stopping::default();
         self.runs = true;
-        let snapshot = object.look().await?;
+        let snapshot = object.read().await?;
         self.heed(snapshot.as_ref());
         let Some(snapshot) = snapshot else {
             return Ok(missing());
@@ -230,9 +230,9 @@ impl Action for Scale {
         self.started.is_some() && known.is_some_and(|known| known.version == self.started)
     }
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
         async {
-            let snapshot = self.object().await?.look().await?;
+            let snapshot = self.object().await?.read().await?;
             Ok(self.state(snapshot.as_ref()))
         }
         .boxed()
@@ -269,7 +269,7 @@ impl Action for Scale {
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
         async {
             let object = self.object().await?;
-            let selector = object.look().await?.and_then(|snapshot| snapshot.selector);
+            let selector = object.read().await?.and_then(|snapshot| snapshot.selector);
             match selector {
                 Some(selector) => object.pods().any_ready(&selector).await.map(Some),
                 None => Ok(None),

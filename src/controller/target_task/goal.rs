@@ -26,9 +26,9 @@ pub(super) struct Facts {
     pub(super) sibling_until: Option<Moment>,
     /// What the siblings say, where this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
-    /// Others contend, and this replica only looks at who holds the lock.
+    /// Others contend, and this replica only watches who holds the lock.
     pub(super) observes: bool,
-    /// When this replica began to look at the lock.
+    /// When this replica began to watch the lock.
     pub(super) began: Moment,
     /// A stop was requested by then, whoever holds the lock.
     pub(super) stop_by: Option<Moment>,
@@ -64,7 +64,7 @@ pub(super) enum Goal {
     Run,
     /// Everything must be gone by then, where there is a bound.
     Stop(Option<Moment>),
-    /// Leave things as they are; looked at again then, or when something changes.
+    /// Leave things as they are; read again then, or when something changes.
     Keep(Option<Moment>),
 }
 

@@ -48,8 +48,8 @@ impl Readiness {
         }
         let due = self.since.map(|(_, since)| since + after);
         self.too_long = due.is_some_and(|due| due <= now) && found.contains(&PodsReady::Unready);
-        let look = now + (after / 4).clamp(OFTEN, SELDOM);
-        due.filter(|due| *due > now).map_or(look, |due| due.min(look))
+        let poll = now + (after / 4).clamp(OFTEN, SELDOM);
+        due.filter(|due| *due > now).map_or(poll, |due| due.min(poll))
     }
 }
 

@@ -121,7 +121,7 @@ impl Target {
     }
 
     async fn read(&mut self) {
-        let read = time::timeout(PATIENCE, self.action.look()).await;
+        let read = time::timeout(PATIENCE, self.action.observe()).await;
         self.distrusted &= !matches!(read, Ok(Ok(_)));
         self.observed = match read {
             Ok(Ok(state)) => state,

@@ -36,7 +36,7 @@ pub(super) struct Pods {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     Done,
-    /// The pod is another by now, or gone: look again.
+    /// The pod is another by now, or gone: read it again.
     Late,
 }
 
@@ -77,7 +77,7 @@ impl Pods {
 
     /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second
     /// list if it has it.
-    pub(super) async fn look(&self) -> Result<Vec<PodSnapshot>, TargetError> {
+    pub(super) async fn read(&self) -> Result<Vec<PodSnapshot>, TargetError> {
         let Ok(selector) = &self.selector else {
             return Ok(Vec::new());
         };

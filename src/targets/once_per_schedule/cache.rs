@@ -1,4 +1,4 @@
-//! What a watch shows, by name: looked at as often as is needed without a request.
+//! What a watch shows, by name: read as often as is needed without a request.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What is written to Jobs: each time only if the Job is still the one that was looked at.
+//! What is written to Jobs: each time only if the Job is still the one that was read.
 
 use kube::{
     Api, Client,
@@ -26,7 +26,7 @@ pub(super) enum Write {
     Done(Box<BatchJob>),
     /// There is no such Job any more.
     Missing,
-    /// It is another by now: look again.
+    /// It is another by now: read it again.
     Late,
 }
 

@@ -41,7 +41,7 @@ impl Scale {
         let heeded = confirmed.is_none() && !self.runs && object.is_heeded().await?;
         let mut tries = 0;
         let snapshot = loop {
-            let snapshot = object.look().await?;
+            let snapshot = object.read().await?;
             self.heed(snapshot.as_ref());
             let Some(snapshot) = snapshot else {
                 self.stopping = Stopping::default();

@@ -62,7 +62,7 @@ pub(super) enum Owner {
     /// The operator's, or a default.
     Ours,
     Unknown,
-    /// The object is another by now: look again.
+    /// The object is another by now: read it again.
     Late,
 }
 
@@ -72,7 +72,7 @@ pub(super) enum Write {
     /// It is this version now.
     Done(Option<String>),
     Missing,
-    /// The object is another by now, or the authority is gone: look again.
+    /// The object is another by now, or the authority is gone: read it again.
     Late,
 }
 
@@ -108,7 +108,7 @@ impl Object {
     }
 
     /// None where there is no such object: nothing of it runs.
-    pub(super) async fn look(&self) -> Result<Option<Snapshot>, TargetError> {
+    pub(super) async fn read(&self) -> Result<Option<Snapshot>, TargetError> {
         let answer = self.api.get_scale(&self.name).await;
         let scale = self.settle_scale("reading the scale of", answer).await?;
         Ok(scale.map(|scale| {

@@ -60,7 +60,7 @@ enum Suspended {
     Now,
     /// Another writer had resumed it.
     Again,
-    /// It is another by now: look again.
+    /// It is another by now: read it again.
     Late,
     /// The leave is gone.
     Left,
@@ -93,7 +93,7 @@ impl Schedule {
         self.place.settle(what, found).await
     }
 
-    async fn try_look(&self) -> Result<TargetState, TargetError> {
+    async fn try_observe(&self) -> Result<TargetState, TargetError> {
         if self.read().await?.is_some_and(|found| !is_suspended(&found)) {
             return Ok(TargetState::Active);
         }
@@ -235,7 +235,7 @@ impl Schedule {
             all = Some(list);
         }
         drop(all);
-        // Its controller may make one more Job until it sees the suspension: only a later look can find none.
+        // Its controller may make one more Job until it sees the suspension: only a later read can find none.
         let settled = !wrote? && self.are_gone(&abandoned, &jobs, &left);
         abandoned?;
         if settled && !self.in_flight.is_open() {
@@ -322,8 +322,8 @@ impl Action for Schedule {
         self.jobs.pods.late()
     }
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_look().boxed()
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        self.try_observe().boxed()
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {

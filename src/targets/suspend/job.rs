@@ -81,7 +81,7 @@ impl OneJob {
         self.pods.left(&selector(&self.name, job)).await
     }
 
-    async fn try_look(&self) -> Result<TargetState, TargetError> {
+    async fn try_observe(&self) -> Result<TargetState, TargetError> {
         let job = self.read().await?;
         let job = job.as_ref();
         if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
@@ -243,8 +243,8 @@ impl Action for OneJob {
         self.pods.late()
     }
 
-    fn look(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_look().boxed()
+    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
+        self.try_observe().boxed()
     }
 
     fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {

@@ -149,7 +149,7 @@ impl Jobs {
         let parameters = DeleteParams::background().preconditions(as_seen);
         match self.api.delete(name, &parameters).await {
             Ok(_) => Ok(()),
-            // Another one by now: looked at again.
+            // Another one by now: read again.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
             Err(error) => Err(self.error(&format!("deleting the abandoned Job {name}"), &error)),
         }

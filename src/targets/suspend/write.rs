@@ -19,7 +19,7 @@ pub(super) enum Write<K> {
     /// As it is now.
     Done(Box<K>),
     Missing,
-    /// The object is another by now, or the authority is gone: look again.
+    /// The object is another by now, or the authority is gone: read it again.
     Late,
 }
 

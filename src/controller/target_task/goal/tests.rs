@@ -164,7 +164,7 @@ fn who_observes_follows_what_is_seen_and_no_longer() {
         (Some(Other::Elsewhere), None, 100, Goal::Stop(None)),
         // Ended, or not seen any more: without any delay.
         (None, Some(at(120)), 120, Goal::Stop(None)),
-        // Not looked yet.
+        // Not polled yet.
         (None, None, 100, Goal::Keep(Some(at(101)))),
         (None, None, 101, Goal::Stop(None)),
     ] {

@@ -101,7 +101,7 @@ async fn scale_that_is_not_found_is_unknown_while_its_object_exists() {
     for scale in ["deployments/scale", "deployments"] {
         let client = server(&deployments, not_found("apps", scale), true).await;
         let object = object(&client, deployments.clone());
-        let seen = object.look().await;
+        let seen = object.read().await;
         assert!(matches!(seen, Err(TargetError::Api { .. })), "{scale}: {seen:?}");
         let written = object.stop(0, &snapshot(), Precondition::Version).await;
         assert!(
@@ -122,7 +122,7 @@ async fn object_is_gone_when_its_own_404_shows_it() {
     ] {
         let client = server(&resource, not_found(group, kind), false).await;
         let object = object(&client, resource);
-        assert_eq!(object.look().await, Ok(None), "{kind}");
+        assert_eq!(object.read().await, Ok(None), "{kind}");
         assert_eq!(
             object.stop(0, &snapshot(), Precondition::Version).await,
             Ok(Write::Missing),
