@@ -1,6 +1,6 @@
 //! What is switched where a lock is held: one file an action.
 //!
-//! Owns how an object is observed, started and stopped. Refuses to decide when: whoever calls gives leave to start or to
+//! Owns how an object is observed, started and stopped. Refuses to decide when: the caller gives a permit to start or to
 //! stop, and an action asks for it after the last await before each write.
 
 mod attempts;
@@ -10,11 +10,11 @@ pub(crate) mod fake_server;
 mod in_flight;
 mod kind;
 mod label_pods;
-mod leave;
 mod once_per_schedule;
 mod owner;
 mod pages;
 mod pause;
+mod permit;
 mod pods;
 mod read;
 mod rights;
@@ -39,9 +39,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 pub(crate) use error::{TargetError, deepest};
-pub(crate) use leave::{Found, Leave, LeaveToStop};
 pub(crate) use pages::{PAGE, all as list_all};
 pub(crate) use pause::Pause;
+pub(crate) use permit::{Found, StartPermit, StopPermit};
 pub(crate) use rollout::{Rollout, is_judged};
 pub(crate) use shared::Shared;
 pub(crate) use template::{Content, Template};
@@ -109,13 +109,13 @@ pub(crate) trait Action: Send + Sync {
 
     fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>>;
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>>;
 
     /// Everything of it must be gone by then, where there is a bound.
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>>;
 
     /// What has not ended although the time for a stop is over, and where it is.

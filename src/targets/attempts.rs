@@ -44,7 +44,7 @@ impl Attempts {
         }
     }
 
-    /// The stop is written, or nothing is to be stopped, or the leave to stop is gone.
+    /// The stop is written, or nothing is to be stopped, or the permit to stop is gone.
     pub(super) const fn settle(&mut self) {
         self.sent = false;
     }

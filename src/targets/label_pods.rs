@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
-use super::{Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError};
+use super::{Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     clock,
@@ -56,11 +56,11 @@ pub(super) struct LabelPods {
 #[derive(Clone, Copy)]
 enum Cause<'a> {
     /// A lease, own or observed.
-    Lease(&'a Leave),
+    Lease(&'a StartPermit),
     /// What this replica ran, or is told to stop.
-    Ordered(&'a LeaveToStop),
+    Ordered(&'a StopPermit),
     /// Nobody of this cluster is seen to hold the lock.
-    Unheld(&'a LeaveToStop),
+    Unheld(&'a StopPermit),
 }
 
 impl LabelPods {
@@ -155,8 +155,8 @@ impl LabelPods {
     async fn write(&mut self, choice: Choice, cause: Cause<'_>) -> Result<bool, TargetError> {
         let again = choice.take.iter().any(|pod| self.taken.contains(&pod.uid));
         let holds = match cause {
-            Cause::Lease(leave) => leave.holds(),
-            Cause::Ordered(leave) | Cause::Unheld(leave) => leave.holds(Found::of(again)),
+            Cause::Lease(permit) => permit.holds(),
+            Cause::Ordered(permit) | Cause::Unheld(permit) => permit.holds(Found::of(again)),
         };
         if !holds {
             // What is there may be a later holder's.
@@ -173,19 +173,19 @@ impl LabelPods {
         if late {
             return Ok(true);
         }
-        let (Some(pod), Cause::Lease(leave)) = (choice.keep.or(choice.give), cause) else {
+        let (Some(pod), Cause::Lease(permit)) = (choice.keep.or(choice.give), cause) else {
             return Ok(true);
         };
-        if !leave.holds() {
+        if !permit.holds() {
             return Ok(false);
         }
         self.unanswered = Some(pod.clone());
-        let given = self.pods.give(&pod, leave.token()).await;
+        let given = self.pods.give(&pod, permit.token()).await;
         if given.as_ref().map_or_else(TargetError::is_refusal, |_| true) {
             self.unanswered = None;
         }
         if given? == Write::Done && !pod.labelled {
-            let (target, token) = (&self.context.target, leave.token().0);
+            let (target, token) = (&self.context.target, permit.token().0);
             let this = Some((pod.uid.clone(), token));
             if self.given == this {
                 self.contest = Some(format!("pod {} lost the label to another writer", pod.name));
@@ -250,7 +250,7 @@ impl LabelPods {
 
     /// Of what is as it should be, as far as it can.
     fn verdict(&self, choice: &Choice, wanted: &Wanted, cause: Cause<'_>) -> Step {
-        let Cause::Lease(leave) = cause else {
+        let Cause::Lease(permit) = cause else {
             return Step::Done;
         };
         let called = self.pods.called();
@@ -259,7 +259,7 @@ impl LabelPods {
             return Step::trouble(TargetState::Unknown, "SelectorInvalid", text);
         }
         let Some(keep) = &choice.keep else {
-            let (reason, text) = match (wanted, leave.holder()) {
+            let (reason, text) = match (wanted, permit.holder()) {
                 (Wanted::Holder { .. }, Some(holder)) => (
                     "HolderNotSelected",
                     format!("{holder} holds the lock, and is no pod of {called}"),
@@ -297,8 +297,8 @@ impl LabelPods {
         })
     }
 
-    fn wanted(&self, leave: &Leave) -> Wanted {
-        let Some(holder) = leave.holder() else {
+    fn wanted(&self, permit: &StartPermit) -> Wanted {
+        let Some(holder) = permit.holder() else {
             return Wanted::Ready;
         };
         // As agents call themselves: namespace, name and UID of their pod.
@@ -323,7 +323,7 @@ impl LabelPods {
 /// replica's sight.
 fn is_sure(cause: Cause<'_>) -> bool {
     match cause {
-        Cause::Lease(leave) => leave.holder().is_none(),
+        Cause::Lease(permit) => permit.holder().is_none(),
         Cause::Ordered(_) => true,
         Cause::Unheld(_) => false,
     }
@@ -337,9 +337,9 @@ fn now() -> Timestamp {
 
 /// Whether there is a label to give, or a token to bring up to date.
 fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
-    let Cause::Lease(leave) = cause else { return false };
-    let token = leave.token().0;
-    let old = |keep: &PodSnapshot| match leave.holder() {
+    let Cause::Lease(permit) = cause else { return false };
+    let token = permit.token().0;
+    let old = |keep: &PodSnapshot| match permit.holder() {
         None => keep.token != Some(token),
         // An observer that does not see all masters may see a smaller token than another one.
         Some(_) => keep.token.is_none_or(|known| known < token),
@@ -366,10 +366,10 @@ impl Action for LabelPods {
         self.try_observe().boxed()
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
         async move {
-            let wanted = self.wanted(leave);
-            self.enforce(&wanted, Cause::Lease(leave)).await
+            let wanted = self.wanted(permit);
+            self.enforce(&wanted, Cause::Lease(permit)).await
         }
         .boxed()
     }
@@ -378,11 +378,11 @@ impl Action for LabelPods {
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
         let cause = match by {
-            Some(_) => Cause::Ordered(leave),
-            None => Cause::Unheld(leave),
+            Some(_) => Cause::Ordered(permit),
+            None => Cause::Unheld(permit),
         };
         async move { self.enforce(&Wanted::Nobody, cause).await }.boxed()
     }

@@ -20,7 +20,9 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
-use super::{Action, Changes, Leave, LeaveToStop, Step, TargetContext, TargetError, shared::JobsOf, slim};
+use super::{
+    Action, Changes, StartPermit, Step, StopPermit, TargetContext, TargetError, shared::JobsOf, slim,
+};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
@@ -112,19 +114,19 @@ impl OncePerSchedule {
         format!("CronJob {}/{}", self.context.namespace, self.reference.name)
     }
 
-    /// One turn. Without leave to start, only what needs none: that others claimed a slot, and that we did and did not go
+    /// One turn. Without a permit to start, only what needs none: that others claimed a slot, and that we did and did not go
     /// on.
     async fn turn(&mut self, hand: Hand<'_>) -> Result<Step, TargetError> {
-        let leave = hand.leave();
-        let found = if leave.is_some() {
+        let permit = hand.permit();
+        let found = if permit.is_some() {
             TargetState::Active
         } else {
             TargetState::Standby
         };
         let (cron, jobs) = match self.scene()? {
-            Scene::NotYet if leave.is_some() => return Ok(Step::Working(TargetState::Changing)),
+            Scene::NotYet if permit.is_some() => return Ok(Step::Working(TargetState::Changing)),
             Scene::NotYet => return Ok(Step::Waiting(SOON)),
-            Scene::Missing if leave.is_some() => {
+            Scene::Missing if permit.is_some() => {
                 let text = format!("{} does not exist", self.called());
                 return Ok(Step::trouble(TargetState::Standby, "TargetNotFound", text));
             }
@@ -134,7 +136,7 @@ impl OncePerSchedule {
         self.granted.retain(|uid| jobs.iter().any(|job| job.uid == *uid));
         self.undecided
             .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
-        self.tell_of(&cron, leave.is_some());
+        self.tell_of(&cron, permit.is_some());
         let power = self.power(hand, &cron, &jobs).await;
         let (began, mut again, mut refused) = (clock::now(), None, None);
         for job in &jobs {
@@ -172,7 +174,7 @@ impl OncePerSchedule {
 
     /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
     async fn power<'a>(&self, hand: Hand<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
-        let claims = hand.leave().is_some() && cron.unsafe_because.is_none();
+        let claims = hand.permit().is_some() && cron.unsafe_because.is_none();
         let needs_view = |slot| !claims || self.due(slot) == Due::TooOld;
         let view = if jobs.iter().filter_map(Job::wanted).any(needs_view) {
             self.view().await
@@ -204,19 +206,19 @@ impl Action for OncePerSchedule {
         .boxed()
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.turn(Hand::Starts(leave)).boxed()
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.turn(Hand::Starts(permit)).boxed()
     }
 
     /// Nothing is ever stopped: whoever waits for a stop does not wait here. The rest of the work goes on after it.
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
         match by {
             Some(_) => std::future::ready(Ok(Step::Waiting(SOON))).boxed(),
-            None => self.turn(Hand::Stops(leave)).boxed(),
+            None => self.turn(Hand::Stops(permit)).boxed(),
         }
     }
 

@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta, Preconditions},
 };
 
-use super::{Found, LeaveToStop, TargetError, pages, slim::Pod};
+use super::{Found, StopPermit, TargetError, pages, slim::Pod};
 use crate::{clock, lease::Moment};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
@@ -149,13 +149,13 @@ impl Pods {
         &self,
         pods: &[Left],
         by: Option<Moment>,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {
             self.name_late(&[], Duration::ZERO).await;
             return Ok(());
         };
-        let hurried = self.hurry_within(pods, left, leave).await;
+        let hurried = self.hurry_within(pods, left, permit).await;
         // After what cannot wait.
         self.name_late(pods, left).await;
         hurried
@@ -165,7 +165,7 @@ impl Pods {
         &self,
         pods: &[Left],
         left: Duration,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<(), TargetError> {
         if left > DELETE_BEFORE {
             return Ok(());
@@ -182,7 +182,7 @@ impl Pods {
             if self.hurried().contains(&pod.uid) {
                 continue;
             }
-            if !leave.holds(Found::Running) {
+            if !permit.holds(Found::Running) {
                 break;
             }
             // Each of them, whatever becomes of the others.

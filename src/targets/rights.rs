@@ -2,7 +2,7 @@
 
 use futures_util::{FutureExt, future::BoxFuture};
 
-use super::{Action, Changes, Leave, LeaveToStop, Step, TargetError};
+use super::{Action, Changes, StartPermit, Step, StopPermit, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::Moment,
@@ -100,16 +100,16 @@ impl Action for Explained {
         Self::explain(&self.rights, self.action.observe())
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        Self::explain_step(&self.rights, self.action.start(leave))
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
+        Self::explain_step(&self.rights, self.action.start(permit))
     }
 
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        Self::explain_step(&self.rights, self.action.stop(by, leave))
+        Self::explain_step(&self.rights, self.action.stop(by, permit))
     }
 
     fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {

@@ -14,7 +14,7 @@ use kube::api::ApiResource;
 use tokio::{sync::watch, time};
 
 use super::{
-    Action, Changes, Leave, LeaveToStop, Pause, Step, TargetContext, TargetError, in_flight::InFlight,
+    Action, Changes, Pause, StartPermit, Step, StopPermit, TargetContext, TargetError, in_flight::InFlight,
     kind::Need, owner::named, read::Place, shared::Followed,
 };
 use crate::{
@@ -95,7 +95,7 @@ impl Scale {
         }
     }
 
-    async fn try_start(&mut self, object: &Object, leave: &Leave) -> Result<Step, TargetError> {
+    async fn try_start(&mut self, object: &Object, permit: &StartPermit) -> Result<Step, TargetError> {
         let missing = || {
             let text = format!(
                 "{} does not exist; it is started as soon as it does",
@@ -111,7 +111,7 @@ impl Scale {
             return Ok(missing());
         };
         self.selector.clone_from(&snapshot.selector);
-        let this = (leave.token(), snapshot.uid.clone());
+        let this = (permit.token(), snapshot.uid.clone());
         if snapshot.wanted == self.active {
             self.ran = Some(this);
             return Ok(Step::Done);
@@ -137,7 +137,7 @@ impl Scale {
         }
         let before = self.in_flight.send();
         self.sent_over.clone_from(&snapshot.version);
-        let written = object.start(self.active, &snapshot, leave).await;
+        let written = object.start(self.active, &snapshot, permit).await;
         self.in_flight.answered(before, &written, |write| {
             matches!(write, Write::Done(_) | Write::Missing)
         });
@@ -238,10 +238,10 @@ impl Action for Scale {
         .boxed()
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
         async {
             let object = self.object().await?;
-            let step = self.try_start(&object, leave).await;
+            let step = self.try_start(&object, permit).await;
             followed(&object, step, TargetState::Active)
         }
         .boxed()
@@ -250,13 +250,13 @@ impl Action for Scale {
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
         async move {
             // What this stops, nobody else did.
             (self.started, self.ran) = (None, None);
             let object = self.object().await?;
-            let step = self.try_stop(&object, by, leave).await;
+            let step = self.try_stop(&object, by, permit).await;
             followed(&object, step, TargetState::Standby)
         }
         .boxed()

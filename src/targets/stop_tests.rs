@@ -156,12 +156,12 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
     };
     let mut action = action(context, work);
     server.may_stop.store(true, Ordering::SeqCst);
-    let leave = {
+    let permit = {
         let server = server.clone();
-        LeaveToStop::new(move |_| server.may_stop.load(Ordering::SeqCst))
+        StopPermit::new(move |_| server.may_stop.load(Ordering::SeqCst))
     };
     let by = clock::now() + Duration::from_secs(1);
-    let end = tokio::time::timeout(Duration::from_secs(10), action.stop(Some(by), &leave)).await;
+    let end = tokio::time::timeout(Duration::from_secs(10), action.stop(Some(by), &permit)).await;
     let step = end.expect("a step ends");
     println!("{work:?}: {step:?}");
     server.writes.lock().unwrap().clone()

@@ -64,7 +64,7 @@ pub(super) enum Goal {
     Run,
     /// Everything must be gone by then, where there is a bound.
     Stop(Option<Moment>),
-    /// Leave things as they are; read again then, or when something changes.
+    /// Leave things as they are; decided again then, or when something changes.
     Keep(Option<Moment>),
 }
 

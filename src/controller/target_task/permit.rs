@@ -21,7 +21,7 @@ use crate::{
     elector::Standing,
     lease::{ClusterId, FencingToken, Moment},
     masters::Masters,
-    targets::{Found, LeaveToStop},
+    targets::{Found, StopPermit},
 };
 
 /// What a stop was decided by.
@@ -96,7 +96,7 @@ impl Watched {
 }
 
 impl TargetTask {
-    pub(super) fn permit_to_stop(&self, facts: &Facts) -> LeaveToStop {
+    pub(super) fn permit_to_stop(&self, facts: &Facts) -> StopPermit {
         let watched = Watched {
             decided: Decided {
                 facts: *facts,
@@ -111,7 +111,7 @@ impl TargetTask {
             masters: self.config.masters.clone(),
             said: self.config.said.clone(),
         };
-        LeaveToStop::new(move |found| watched.holds(found, clock::now()))
+        StopPermit::new(move |found| watched.holds(found, clock::now()))
     }
 }
 

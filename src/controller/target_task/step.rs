@@ -17,7 +17,7 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     lease::{FencingToken, Mark, Moment},
-    targets::{Leave, LeaveToStop, Note},
+    targets::{Note, StartPermit, StopPermit},
 };
 
 /// What was done, and when the next step is due.
@@ -65,16 +65,19 @@ impl TargetTask {
     }
 
     /// The lease under which targets run, and its end where nothing reports it.
-    fn permit(&self) -> Option<(Leave, Option<Moment>)> {
+    fn permit(&self) -> Option<(StartPermit, Option<Moment>)> {
         let config = &self.config;
         let standing = config.standing.clone();
         if !observes(&config.plan) {
-            return self.leases.own.map(|token| (Leave::new(standing, token), None));
+            return self
+                .leases
+                .own
+                .map(|token| (StartPermit::new(standing, token), None));
         }
         let holder = standing.borrow().holder_at(clock::now()).cloned();
         let holder = holder.filter(|holder| holder.cluster.uid() == config.cluster.uid())?;
         let until = holder.ends;
-        Some((Leave::observed(standing, holder), Some(until)))
+        Some((StartPermit::observed(standing, holder), Some(until)))
     }
 
     /// Reads the targets only.
@@ -155,11 +158,11 @@ impl TargetTask {
         (self.report(Goal::Run, outcome), again)
     }
 
-    async fn start_targets(&mut self, permit: &Leave) -> Outcome {
+    async fn start_targets(&mut self, permit: &StartPermit) -> Outcome {
         let aim = Aim::Run(permit.token());
         let mut outcome = Outcome::SETTLED;
         if !self.settled.holds(aim, clock::now()) {
-            let to_stop = LeaveToStop::of(permit);
+            let to_stop = StopPermit::of(permit);
             outcome.settled = stop_all(&mut self.removed, Deadline::None, &to_stop).await;
             // Together: one whose API hangs must not take the time of the others.
             for step in join_all(self.targets.iter_mut().map(|target| target.start(permit))).await {
@@ -171,8 +174,8 @@ impl TargetTask {
     }
 
     /// A stop needs no mark.
-    async fn not_marked(&mut self, permit: &Leave) -> Stepped {
-        stop_all(&mut self.removed, Deadline::None, &LeaveToStop::of(permit)).await;
+    async fn not_marked(&mut self, permit: &StartPermit) -> Stepped {
+        stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
         let text = "a majority of the masters did not write down that targets start, or need longer to stop";
         let report = self.report(Goal::Run, Outcome::failed("NotMarked", text.to_owned()));
         (report, Some(clock::now() + RETRY))
@@ -201,7 +204,7 @@ impl TargetTask {
         Some(self.readiness.take(&found, token, after, clock::now()))
     }
 
-    async fn stop_targets(&mut self, deadline: Deadline, permit: &LeaveToStop) -> Stepped {
+    async fn stop_targets(&mut self, deadline: Deadline, permit: &StopPermit) -> Stepped {
         let mut outcome = Outcome::SETTLED;
         if !self.settled.holds(Aim::Stop, clock::now()) || deadline.is_promised() {
             self.settled.clear();

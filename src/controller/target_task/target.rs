@@ -20,7 +20,7 @@ use crate::{
     controller::pace::Pace,
     lease::Moment,
     targets::{
-        Action, Changes, Leave, LeaveToStop, Step, TargetContext, TargetError, Trouble, action, is_same,
+        Action, Changes, StartPermit, Step, StopPermit, TargetContext, TargetError, Trouble, action, is_same,
     },
     telemetry::TargetSeries,
 };
@@ -147,7 +147,7 @@ impl Target {
         }
     }
 
-    pub(super) async fn start(&mut self, leave: &Leave) -> Step {
+    pub(super) async fn start(&mut self, permit: &StartPermit) -> Step {
         self.stopped = false;
         if self.conflicts.rests(Lane::Start, clock::now()) {
             if !self.turns.wait(Lane::Start, clock::now()) {
@@ -159,20 +159,20 @@ impl Target {
             if self.turns.wait(Lane::Start, clock::now()) {
                 return Step::Working(self.observed);
             }
-            let end = time::timeout(PATIENCE, self.action.start(leave)).await;
+            let end = time::timeout(PATIENCE, self.action.start(permit)).await;
             return self.finish(end, Lane::Start, clock::now());
         }
         self.turns.forgo();
         self.finish(Ok(Ok(Step::Done)), Lane::Start, clock::now())
     }
 
-    pub(super) async fn stop(&mut self, deadline: Deadline, leave: &LeaveToStop) -> Step {
+    pub(super) async fn stop(&mut self, deadline: Deadline, permit: &StopPermit) -> Step {
         if let Some(step) = self.wait_to_stop(deadline).await {
             return step;
         }
         let until = self.bound(deadline);
         let limit = step_limit(until, clock::now());
-        let end = time::timeout(limit, self.action.stop(until, leave)).await;
+        let end = time::timeout(limit, self.action.stop(until, permit)).await;
         let now = clock::now();
         let step = self.finish(end, Lane::Stop, now);
         self.measure(step.is_stopped(), deadline, now);
@@ -309,8 +309,8 @@ fn step_limit(until: Option<Moment>, now: Moment) -> Duration {
 }
 
 /// Stops what is not declared any more. True if nothing of it is left.
-pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, leave: &LeaveToStop) -> bool {
-    let stop = |target| Target::stop(target, deadline, leave);
+pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, permit: &StopPermit) -> bool {
+    let stop = |target| Target::stop(target, deadline, permit);
     let steps = join_all(removed.iter_mut().map(stop)).await;
     let mut done = steps.iter().map(Step::is_stopped);
     removed.retain(|_| !done.next().unwrap_or(false));

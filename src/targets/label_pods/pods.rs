@@ -115,7 +115,7 @@ impl Pods {
         self.patch(pod, change, "taking the label off").await
     }
 
-    /// Makes it another version, for which nothing is under way. Needs no leave: the label stays as it is, and a start
+    /// Makes it another version, for which nothing is under way. Needs no permit: the label stays as it is, and a start
     /// that another replica sends for the version before is refused and sent again.
     pub(super) async fn touch(&self, pod: &PodSnapshot) -> Result<Write, TargetError> {
         let change = json!({ "annotations": { BY: self.by } });

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock,
     lease::{Claim, Fate, FencingToken, Gone, SlotView},
-    targets::{Found, Leave, LeaveToStop, TargetError, slim::Job as BatchJob},
+    targets::{Found, StartPermit, StopPermit, TargetError, slim::Job as BatchJob},
     telemetry::SlotResult,
 };
 
@@ -25,14 +25,14 @@ const EARLY: u64 = 60;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Hand<'a> {
     /// The lock is held here.
-    Starts(&'a Leave),
-    Stops(&'a LeaveToStop),
+    Starts(&'a StartPermit),
+    Stops(&'a StopPermit),
 }
 
 impl<'a> Hand<'a> {
-    pub(super) const fn leave(self) -> Option<&'a Leave> {
+    pub(super) const fn permit(self) -> Option<&'a StartPermit> {
         match self {
-            Self::Starts(leave) => Some(leave),
+            Self::Starts(permit) => Some(permit),
             Self::Stops(_) => None,
         }
     }
@@ -41,7 +41,7 @@ impl<'a> Hand<'a> {
     fn may_stop(self) -> bool {
         match self {
             Self::Starts(_) => false,
-            Self::Stops(leave) => leave.holds(Found::Running),
+            Self::Stops(permit) => permit.holds(Found::Running),
         }
     }
 }
@@ -133,7 +133,7 @@ impl OncePerSchedule {
                 Verdict::Mine => self.run(job, power).await,
                 Verdict::Never(why) => self.drop_job(job, &why).await,
                 Verdict::NotYet(next) => match job.slot {
-                    When::Manual if power.hand.leave().is_none() && !told => {
+                    When::Manual if power.hand.permit().is_none() && !told => {
                         self.wait(job, Mark::Waits).await
                     }
                     When::Unreadable if !told => self.wait(job, Mark::Unreadable).await,
@@ -149,10 +149,10 @@ impl OncePerSchedule {
     }
 
     async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
-        let slot = match (job.slot, power.hand.leave()) {
+        let slot = match (job.slot, power.hand.permit()) {
             (When::Scheduled(slot), _) => slot,
             // It exists here and nowhere else: there is nothing to claim.
-            (When::Manual, Some(leave)) if leave.holds() => return Verdict::Mine,
+            (When::Manual, Some(permit)) if permit.holds() => return Verdict::Mine,
             (When::Manual, Some(_)) => return Verdict::NotYet(Next::Later(SOON)),
             (When::Manual | When::Unreadable, _) => return Verdict::NotYet(Next::Settled),
         };
@@ -160,9 +160,9 @@ impl OncePerSchedule {
             return Verdict::Mine;
         }
         let due = self.due(slot);
-        match (due, power.hand.leave()) {
+        match (due, power.hand.permit()) {
             (Due::Early(pause), _) => Verdict::NotYet(Next::Later(pause)),
-            (Due::Now, Some(leave)) if power.claims => self.claim(job, slot, leave).await,
+            (Due::Now, Some(permit)) if power.claims => self.claim(job, slot, permit).await,
             (Due::Now | Due::TooOld, _) => self.recognize(job, slot, due, power).await,
         }
     }
@@ -172,8 +172,8 @@ impl OncePerSchedule {
     }
 
     /// Where the lock is held.
-    async fn claim(&mut self, job: &Job, slot: u64, leave: &Leave) -> Verdict {
-        if !leave.holds() {
+    async fn claim(&mut self, job: &Job, slot: u64, permit: &StartPermit) -> Verdict {
+        if !permit.holds() {
             return Verdict::NotYet(Next::Blocks(SOON));
         }
         match self.ask(job, slot).await {
@@ -233,8 +233,8 @@ impl OncePerSchedule {
 
     /// A claimed slot needs no authority any more: nobody else can ever be granted it.
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
-        let token = match power.hand.leave() {
-            Some(leave) => Some(leave.token()),
+        let token = match power.hand.permit() {
+            Some(permit) => Some(permit.token()),
             // That of its own lease is not known: the greatest that was seen is none that came before it.
             None => self.last_token(),
         };

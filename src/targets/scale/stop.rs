@@ -10,7 +10,7 @@ use crate::{
     api::lock_status::TargetState,
     clock,
     lease::Moment,
-    targets::{Found, LeaveToStop, Step, TargetError, attempts::Attempts, owner::named},
+    targets::{Found, Step, StopPermit, TargetError, attempts::Attempts, owner::named},
 };
 
 /// After the number was written: a controller that acts on what it saw before may still make a pod.
@@ -33,7 +33,7 @@ impl Scale {
         &mut self,
         object: &Object,
         by: Option<Moment>,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
         // known to run is stopped first.
@@ -45,14 +45,14 @@ impl Scale {
             self.heed(snapshot.as_ref());
             let Some(snapshot) = snapshot else {
                 self.stopping = Stopping::default();
-                return self.stop_missing(object, by, leave).await;
+                return self.stop_missing(object, by, permit).await;
             };
             self.selector.clone_from(&snapshot.selector);
             if snapshot.wanted <= self.standby {
                 break snapshot;
             }
             tries += 1;
-            match self.write_stop(object, &snapshot, leave).await? {
+            match self.write_stop(object, &snapshot, permit).await? {
                 Some(step) => return Ok(step),
                 None if tries < TRIES => {}
                 None => return Ok(Step::Working(TargetState::Changing)),
@@ -78,7 +78,7 @@ impl Scale {
             .into_iter()
             .filter(|pod| keep == 0 || pod.is_going())
             .collect();
-        object.pods().hurry(&left, by, leave).await?;
+        object.pods().hurry(&left, by, permit).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
@@ -87,7 +87,7 @@ impl Scale {
         &self,
         object: &Object,
         by: Option<Moment>,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         let Some(selector) = &self.selector else {
             return Ok(Step::Done);
@@ -96,7 +96,7 @@ impl Scale {
         if left.is_empty() {
             return Ok(Step::Done);
         }
-        object.pods().hurry(&left, by, leave).await?;
+        object.pods().hurry(&left, by, permit).await?;
         Ok(Step::Working(TargetState::Changing))
     }
 
@@ -105,7 +105,7 @@ impl Scale {
         &mut self,
         object: &Object,
         snapshot: &Snapshot,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<Option<Step>, TargetError> {
         let of_it = |uid: &Option<String>| *uid == snapshot.uid;
         let written = self.stopping.written.as_ref().map(|(_, uid)| uid);
@@ -115,7 +115,7 @@ impl Scale {
         } else {
             None
         };
-        if !leave.holds(Found::of(again)) {
+        if !permit.holds(Found::of(again)) {
             self.stopping.attempts.settle();
             return Ok(Some(Step::Working(self.state(Some(snapshot)))));
         }

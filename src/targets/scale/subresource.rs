@@ -13,7 +13,7 @@ use tokio::time;
 use crate::{
     api::target::TargetRef,
     targets::{
-        Leave, TargetContext, TargetError,
+        StartPermit, TargetContext, TargetError,
         attempts::Precondition,
         pods::Pods,
         read::Place,
@@ -186,9 +186,9 @@ impl Object {
         &self,
         replicas: i32,
         snapshot: &Snapshot,
-        leave: &Leave,
+        permit: &StartPermit,
     ) -> Result<Write, TargetError> {
-        if snapshot.version.is_none() || !leave.holds() {
+        if snapshot.version.is_none() || !permit.holds() {
             return Ok(Write::Late);
         }
         self.patch(replicas, &json!({ "resourceVersion": snapshot.version }))

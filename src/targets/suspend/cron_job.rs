@@ -19,8 +19,9 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError, attempts::Attempts,
-        in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index, slim::Job,
+        Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+        attempts::Attempts, in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index,
+        slim::Job,
     },
 };
 
@@ -62,7 +63,7 @@ enum Suspended {
     Again,
     /// It is another by now: read it again.
     Late,
-    /// The leave is gone.
+    /// The permit is gone.
     Left,
 }
 
@@ -108,24 +109,24 @@ impl Schedule {
         })
     }
 
-    async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+    async fn try_start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         (self.asked, self.confirmed) = (None, None);
         let Some(found) = self.read().await? else {
             return Ok(missing(&self.called));
         };
-        self.warn_of_slots(&found, leave.token());
+        self.warn_of_slots(&found, permit.token());
         self.stopped = None;
         self.attempts.settle();
-        let this = (leave.token(), found.metadata.uid.clone());
+        let this = (permit.token(), found.metadata.uid.clone());
         let suspended = is_suspended(&found);
-        if suspended || self.returned != Some(leave.token()) {
-            if !leave.holds() {
+        if suspended || self.returned != Some(permit.token()) {
+            if !permit.holds() {
                 return Ok(Step::Working(state(suspended)));
             }
-            if self.jobs.delete_abandoned(leave).await? {
+            if self.jobs.delete_abandoned(permit).await? {
                 return Ok(Step::Working(state(suspended)));
             }
-            self.returned = Some(leave.token());
+            self.returned = Some(permit.token());
         }
         if !suspended {
             self.ran = Some(this);
@@ -133,7 +134,7 @@ impl Schedule {
             return Ok(Step::Done);
         }
         let revived = self.ran.as_ref() == Some(&this);
-        let step = self.resume(found, leave).await?;
+        let step = self.resume(found, permit).await?;
         if step != Step::Done {
             return Ok(step);
         }
@@ -145,11 +146,11 @@ impl Schedule {
         })
     }
 
-    async fn resume(&mut self, found: CronJob, leave: &Leave) -> Result<Step, TargetError> {
+    async fn resume(&mut self, found: CronJob, permit: &StartPermit) -> Result<Step, TargetError> {
         if let Some(owner) = declared_by(&found.metadata, &["spec", "suspend"]) {
             return Ok(conflict(&self.called, &owner));
         }
-        let found = match self.pass_missed_slots(found, leave).await? {
+        let found = match self.pass_missed_slots(found, permit).await? {
             Write::Done(found) => found,
             Write::Missing => return Ok(missing(&self.called)),
             Write::Late => return Ok(Step::Working(TargetState::Standby)),
@@ -159,7 +160,7 @@ impl Schedule {
             "metadata": { "resourceVersion": found.metadata.resource_version },
             "spec": { "suspend": false },
         });
-        if !leave.holds() {
+        if !permit.holds() {
             return Ok(Step::Working(TargetState::Standby));
         }
         let before = self.in_flight.send();
@@ -182,7 +183,11 @@ impl Schedule {
 
     /// A CronJob that is resumed runs the last slot that it missed at once, which ran where the lock was held. So it is
     /// told that it has run up to now.
-    async fn pass_missed_slots(&self, found: CronJob, leave: &Leave) -> Result<Write<CronJob>, TargetError> {
+    async fn pass_missed_slots(
+        &self,
+        found: CronJob,
+        permit: &StartPermit,
+    ) -> Result<Write<CronJob>, TargetError> {
         let last = found
             .status
             .as_ref()
@@ -195,15 +200,15 @@ impl Schedule {
             "status": { "lastScheduleTime": time },
         });
         let what = format!("writing the lastScheduleTime of {}", self.called);
-        if !leave.holds() {
+        if !permit.holds() {
             return Ok(Write::Late);
         }
         patch_status(&self.api, &self.name, &change, &what).await
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>, leave: &LeaveToStop) -> Result<Step, TargetError> {
+    async fn try_stop(&mut self, by: Option<Moment>, permit: &StopPermit) -> Result<Step, TargetError> {
         self.ran = None;
-        let suspended = self.suspend(leave).await;
+        let suspended = self.suspend(permit).await;
         if matches!(suspended, Ok(Suspended::Left)) {
             return Ok(Step::Working(TargetState::Active));
         }
@@ -221,7 +226,7 @@ impl Schedule {
             None => Some(self.list().await?),
         };
         let mut jobs = known.unwrap_or_else(|| all.iter().flat_map(|all| all.of(&self.name)).collect());
-        let mut abandoned = self.jobs.abandon(&jobs, leave).await;
+        let mut abandoned = self.jobs.abandon(&jobs, permit).await;
         let mut left = self.jobs.pods_left(all.as_deref()).await?;
         if !matches!(abandoned, Ok(false)) {
             self.asked = None;
@@ -230,7 +235,7 @@ impl Schedule {
         if confirms && self.are_gone(&abandoned, &jobs, &left) {
             let list = self.list().await?;
             jobs = list.of(&self.name);
-            abandoned = self.jobs.abandon(&jobs, leave).await;
+            abandoned = self.jobs.abandon(&jobs, permit).await;
             left = self.jobs.pods_left(Some(&list)).await?;
             all = Some(list);
         }
@@ -244,8 +249,8 @@ impl Schedule {
             return Ok(Step::Done);
         }
         self.confirmed = None;
-        self.jobs.pods.hurry(&left, by, leave).await?;
-        self.jobs.renew(&jobs, leave).await?;
+        self.jobs.pods.hurry(&left, by, permit).await?;
+        self.jobs.renew(&jobs, permit).await?;
         Ok(if again {
             Step::Contested(format!("{} was resumed by another writer", self.called))
         } else {
@@ -266,7 +271,7 @@ impl Schedule {
         matches!(abandoned, Ok(false)) && self.jobs.are_stopped(jobs) && left.is_empty()
     }
 
-    async fn suspend(&mut self, leave: &LeaveToStop) -> Result<Suspended, TargetError> {
+    async fn suspend(&mut self, permit: &StopPermit) -> Result<Suspended, TargetError> {
         let what = format!("suspending {}", self.called);
         for _ in 0..TRIES {
             let found = self.read().await?.filter(|found| !is_suspended(found));
@@ -275,7 +280,7 @@ impl Schedule {
                 return Ok(Suspended::Before);
             };
             let again = self.stopped.is_some() && self.stopped == found.metadata.uid;
-            if !leave.holds(Found::of(again)) {
+            if !permit.holds(Found::of(again)) {
                 self.attempts.settle();
                 return Ok(Suspended::Left);
             }
@@ -326,17 +331,17 @@ impl Action for Schedule {
         self.try_observe().boxed()
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_start(leave).boxed()
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_start(permit).boxed()
     }
 
     /// Done when the pods of all its Jobs are gone.
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_stop(by, leave).boxed()
+        self.try_stop(by, permit).boxed()
     }
 
     fn changes(&self) -> Changes {

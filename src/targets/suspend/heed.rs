@@ -23,7 +23,7 @@ use super::{
     write::{Write, patch, patch_status},
 };
 use crate::targets::{
-    Found, LeaveToStop, TargetError,
+    Found, StopPermit, TargetError,
     attempts::Precondition,
     slim::{Job, OLD_CONDITION},
 };
@@ -50,9 +50,9 @@ impl Suspensions {
         job: &Job,
         change: &Value,
         what: &str,
-        (leave, found, precondition): (&LeaveToStop, Found, Precondition),
+        (permit, found, precondition): (&StopPermit, Found, Precondition),
     ) -> Result<Write<Job>, TargetError> {
-        if !leave.holds(found) {
+        if !permit.holds(found) {
             return Ok(Write::Late);
         }
         let mut removed = None;
@@ -76,7 +76,7 @@ impl Suspensions {
             annotate(&mut change, job);
         }
         precondition.require(&mut change, &job.metadata);
-        if !leave.holds(found) {
+        if !permit.holds(found) {
             return Ok(Write::Late);
         }
         let written = patch(api, name, &change, what).await?;
@@ -93,9 +93,9 @@ impl Suspensions {
         &self,
         api: &Api<Job>,
         job: &Job,
-        leave: &LeaveToStop,
+        permit: &StopPermit,
     ) -> Result<(), TargetError> {
-        if is_suspended(job) && self.is_stale(job) && leave.holds(Found::Running) {
+        if is_suspended(job) && self.is_stale(job) && permit.holds(Found::Running) {
             remove(api, job).await?;
         }
         Ok(())
@@ -225,9 +225,9 @@ mod tests {
         let (api, written) = server_of(running.clone()).await;
         let suspensions = Suspensions::default();
         let change = json!({ "spec": { "suspend": true } });
-        let leave = (&LeaveToStop::new(|_| true), Found::Running, Precondition::Version);
+        let permit = (&StopPermit::new(|_| true), Found::Running, Precondition::Version);
         let end = suspensions
-            .suspend(&api, &running, &change, "suspending", leave)
+            .suspend(&api, &running, &change, "suspending", permit)
             .await;
         assert!(matches!(end.unwrap(), Write::Done(_)));
         assert_eq!(*written.lock().unwrap(), [change], "no annotation");

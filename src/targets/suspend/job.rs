@@ -15,7 +15,7 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, Leave, LeaveToStop, Step, TargetContext, TargetError,
+        Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
         follow,
         in_flight::InFlight,
@@ -95,7 +95,7 @@ impl OneJob {
         })
     }
 
-    async fn try_start(&mut self, leave: &Leave) -> Result<Step, TargetError> {
+    async fn try_start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         self.stopped = None;
         self.attempts.settle();
         let Some(job) = self.read().await? else {
@@ -104,9 +104,9 @@ impl OneJob {
         if let Some(how) = finished(&job) {
             self.tell_end(&job, how);
         } else if is_suspended(&job) {
-            let this = (leave.token(), job.metadata.uid.clone());
+            let this = (permit.token(), job.metadata.uid.clone());
             let revived = self.ran.as_ref() == Some(&this);
-            let step = self.resume(&job, leave).await?;
+            let step = self.resume(&job, permit).await?;
             if step != Step::Done {
                 return Ok(step);
             }
@@ -117,13 +117,13 @@ impl OneJob {
                 step
             });
         } else {
-            self.ran = Some((leave.token(), job.metadata.uid.clone()));
+            self.ran = Some((permit.token(), job.metadata.uid.clone()));
         }
         self.in_flight.settle();
         Ok(Step::Done)
     }
 
-    async fn resume(&mut self, job: &Job, leave: &Leave) -> Result<Step, TargetError> {
+    async fn resume(&mut self, job: &Job, permit: &StartPermit) -> Result<Step, TargetError> {
         if let Some(controller) = suspends(&job.metadata) {
             return Ok(contested(&self.called, &controller));
         }
@@ -135,11 +135,11 @@ impl OneJob {
             "spec": { "suspend": false },
         });
         if may_carry_token(job) {
-            let annotations = json!({ TOKEN: leave.token().0.to_string() });
+            let annotations = json!({ TOKEN: permit.token().0.to_string() });
             change["spec"]["template"] = json!({ "metadata": { "annotations": annotations } });
         }
         annotate(&mut change, job);
-        if !leave.holds() {
+        if !permit.holds() {
             return Ok(Step::Working(TargetState::Standby));
         }
         let before = self.in_flight.send();
@@ -164,7 +164,7 @@ impl OneJob {
         })
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>, leave: &LeaveToStop) -> Result<Step, TargetError> {
+    async fn try_stop(&mut self, by: Option<Moment>, permit: &StopPermit) -> Result<Step, TargetError> {
         self.ran = None;
         let runs = |job: &&Job| finished(job).is_none() && !is_suspended(job);
         let mut tries = 0;
@@ -174,7 +174,7 @@ impl OneJob {
                 break job;
             };
             tries += 1;
-            match self.suspend(running, leave).await? {
+            match self.suspend(running, permit).await? {
                 Some(step) => return Ok(step),
                 None if tries < TRIES => {}
                 None => return Ok(Step::Working(TargetState::Changing)),
@@ -187,20 +187,20 @@ impl OneJob {
             self.in_flight.settle();
             return Ok(Step::Done);
         }
-        self.pods.hurry(&left, by, leave).await?;
+        self.pods.hurry(&left, by, permit).await?;
         if let Some(job) = &job {
-            self.suspensions.renew(&self.jobs, job, leave).await?;
+            self.suspensions.renew(&self.jobs, job, permit).await?;
         }
         Ok(Step::Working(TargetState::Changing))
     }
 
     /// None if the Job is another than the one that was seen.
-    async fn suspend(&mut self, job: &Job, leave: &LeaveToStop) -> Result<Option<Step>, TargetError> {
+    async fn suspend(&mut self, job: &Job, permit: &StopPermit) -> Result<Option<Step>, TargetError> {
         let what = format!("suspending {}", self.called);
         let uid = job.metadata.uid.clone();
         let again = uid.is_some() && self.stopped == uid;
         let (suspensions, found) = (&self.suspensions, Found::of(again));
-        let leave_for = (leave, found, self.attempts.send());
+        let leave_for = (permit, found, self.attempts.send());
         let written = suspensions
             .suspend(&self.jobs, job, &suspension(), &what, leave_for)
             .await?;
@@ -211,7 +211,7 @@ impl OneJob {
                 self.attempts.settle();
             }
             Write::Missing => {}
-            Write::Late if leave.holds(found) => return Ok(None),
+            Write::Late if permit.holds(found) => return Ok(None),
             Write::Late => {
                 self.attempts.settle();
                 return Ok(Some(Step::Working(TargetState::Active)));
@@ -247,17 +247,17 @@ impl Action for OneJob {
         self.try_observe().boxed()
     }
 
-    fn start<'a>(&'a mut self, leave: &'a Leave) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_start(leave).boxed()
+    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
+        self.try_start(permit).boxed()
     }
 
     /// Done when the pods are gone, not when the field is written.
     fn stop<'a>(
         &'a mut self,
         by: Option<Moment>,
-        leave: &'a LeaveToStop,
+        permit: &'a StopPermit,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_stop(by, leave).boxed()
+        self.try_stop(by, permit).boxed()
     }
 
     fn changes(&self) -> Changes {

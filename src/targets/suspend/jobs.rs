@@ -19,7 +19,7 @@ use crate::{
     clock,
     lease::Moment,
     targets::{
-        Found, Leave, LeaveToStop, TargetContext, TargetError,
+        Found, StartPermit, StopPermit, TargetContext, TargetError,
         attempts::Precondition,
         pages,
         pods::{Left, Pods},
@@ -75,13 +75,13 @@ impl Jobs {
     }
 
     /// Suspends and marks what has not ended, ahead of anything that resumes it. False if there was nothing to do.
-    pub(super) async fn abandon(&self, own: &[Arc<Job>], leave: &LeaveToStop) -> Result<bool, TargetError> {
+    pub(super) async fn abandon(&self, own: &[Arc<Job>], permit: &StopPermit) -> Result<bool, TargetError> {
         self.suspensions.retain(own);
         let left = own
             .iter()
             .filter(|job| finished(job).is_none() && !(is_suspended(job) && is_abandoned(job)));
         // Each of them, whatever becomes of the others.
-        let written = join_all(left.map(|job| self.abandon_one(job, leave))).await;
+        let written = join_all(left.map(|job| self.abandon_one(job, permit))).await;
         let any = !written.is_empty();
         written.into_iter().collect::<Result<(), _>>()?;
         Ok(any)
@@ -89,7 +89,7 @@ impl Jobs {
 
     /// Whatever version of it the watch shows: one that is behind must not hold up the stop, and no sibling resumes an
     /// abandoned Job.
-    async fn abandon_one(&self, job: &Job, leave: &LeaveToStop) -> Result<(), TargetError> {
+    async fn abandon_one(&self, job: &Job, permit: &StopPermit) -> Result<(), TargetError> {
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let mut metadata = json!({ "uid": job.metadata.uid });
         if !is_abandoned(job) {
@@ -97,10 +97,10 @@ impl Jobs {
         }
         let change = json!({ "metadata": metadata, "spec": { "suspend": true } });
         let what = format!("suspending Job {name} of {}", self.called);
-        let leave = (leave, Found::Running, Precondition::Uid);
+        let permit = (permit, Found::Running, Precondition::Uid);
         let written = self
             .suspensions
-            .suspend(&self.api, job, &change, &what, leave)
+            .suspend(&self.api, job, &change, &what, permit)
             .await?;
         if matches!(written, Write::Done(_)) && !is_abandoned(job) {
             let text = format!(
@@ -114,15 +114,15 @@ impl Jobs {
     }
 
     /// Has the controller say anew of each that it has seen its suspension, where what it says may be old.
-    pub(super) async fn renew(&self, own: &[Arc<Job>], leave: &LeaveToStop) -> Result<(), TargetError> {
-        let renew = |job| self.suspensions.renew(&self.api, job, leave);
+    pub(super) async fn renew(&self, own: &[Arc<Job>], permit: &StopPermit) -> Result<(), TargetError> {
+        let renew = |job| self.suspensions.renew(&self.api, job, permit);
         let renewed = join_all(own.iter().map(|job| renew(job))).await;
         renewed.into_iter().collect()
     }
 
     /// On return: what is suspended would keep a CronJob with `concurrencyPolicy: Forbid` from ever running again. False
     /// if there was nothing to do: true also without the authority.
-    pub(super) async fn delete_abandoned(&self, leave: &Leave) -> Result<bool, TargetError> {
+    pub(super) async fn delete_abandoned(&self, permit: &StartPermit) -> Result<bool, TargetError> {
         let which = ListParams::default().labels(ABANDONED);
         // One that ended nevertheless belongs to the history.
         let left = |job: &Job| finished(job).is_none() && job.metadata.deletion_timestamp.is_none();
@@ -131,7 +131,7 @@ impl Jobs {
         });
         let marked = marked.await;
         let left = marked.map_err(|error| self.error("listing the Jobs", &error))?;
-        if !leave.holds() {
+        if !permit.holds() {
             return Ok(true);
         }
         let deleted = join_all(left.iter().map(|job| self.delete(&job.metadata))).await;

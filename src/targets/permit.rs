@@ -1,4 +1,4 @@
-//! The leave to start something: the lease under which it is asked for. The leave to stop something: that no other replica
+//! The permit to start something: the lease under which it is asked for. The permit to stop something: that no other replica
 //! of this cluster is known to hold the lock.
 
 use std::{fmt, sync::Arc};
@@ -13,7 +13,7 @@ use crate::{
 
 /// Good for one lease, and for no longer than that one is held.
 #[derive(Clone, Debug)]
-pub(crate) struct Leave {
+pub(crate) struct StartPermit {
     standing: watch::Receiver<Standing>,
     lease: Lease,
 }
@@ -26,7 +26,7 @@ enum Lease {
     Observed(Holder),
 }
 
-impl Leave {
+impl StartPermit {
     pub(crate) const fn new(standing: watch::Receiver<Standing>, token: FencingToken) -> Self {
         let lease = Lease::Own(token);
         Self { standing, lease }
@@ -89,7 +89,7 @@ impl Leave {
 
 /// Good for one step. The answer follows what this replica knows of the lock at the time of the question.
 #[derive(Clone)]
-pub(crate) struct LeaveToStop(Arc<dyn Fn(Found) -> bool + Send + Sync>);
+pub(crate) struct StopPermit(Arc<dyn Fn(Found) -> bool + Send + Sync>);
 
 /// How what is about to be stopped was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,15 +109,15 @@ impl Found {
     }
 }
 
-impl LeaveToStop {
+impl StopPermit {
     pub(crate) fn new(holds: impl Fn(Found) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(holds))
     }
 
     /// Where this process holds the lock itself, and stops what is not declared any more.
-    pub(crate) fn of(leave: &Leave) -> Self {
-        let leave = leave.clone();
-        Self::new(move |_| leave.holds())
+    pub(crate) fn of(permit: &StartPermit) -> Self {
+        let permit = permit.clone();
+        Self::new(move |_| permit.holds())
     }
 
     /// Ask after the last await before the write.
@@ -126,8 +126,8 @@ impl LeaveToStop {
     }
 }
 
-impl fmt::Debug for LeaveToStop {
+impl fmt::Debug for StopPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaveToStop").finish_non_exhaustive()
+        f.debug_struct("StopPermit").finish_non_exhaustive()
     }
 }
