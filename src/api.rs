@@ -20,6 +20,7 @@ mod rules;
 pub mod salvage;
 pub mod target;
 pub mod validate;
+pub(crate) mod vocabulary;
 
 pub use crds::{crds_yaml, leader_lock_crd_yaml, redis_quorum_crd_yaml};
 pub use leader_lock::{LeaderLock, LeaderLockSpec};

@@ -47,6 +47,7 @@ pub(crate) use shared::Shared;
 pub(crate) use template::{Content, Template};
 pub(crate) use watch::watch_events;
 
+pub(crate) use crate::api::vocabulary::{ConditionReason, EventReason};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     elector::Elector,
@@ -77,8 +78,7 @@ pub(crate) enum Step {
 pub(crate) struct Trouble {
     /// How it was found nevertheless.
     pub(crate) state: TargetState,
-    /// A word of the API: the reason of a condition.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: ConditionReason,
     pub(crate) text: String,
 }
 
@@ -92,7 +92,7 @@ impl Step {
         }
     }
 
-    pub(crate) fn trouble(state: TargetState, reason: &'static str, text: String) -> Self {
+    pub(crate) fn trouble(state: TargetState, reason: ConditionReason, text: String) -> Self {
         Self::Trouble(Trouble { state, reason, text })
     }
 }
@@ -151,37 +151,18 @@ pub(crate) struct TargetContext {
 }
 
 impl TargetContext {
-    /// Tells people: an event of the lock.
-    pub(crate) fn note(&self, reason: &'static str, text: String) {
-        self.send(Note {
-            reason,
-            text,
-            warning: false,
-        });
-    }
-
-    /// The same, and a person should see to it.
-    pub(crate) fn warn(&self, reason: &'static str, text: String) {
-        self.send(Note {
-            reason,
-            text,
-            warning: true,
-        });
-    }
-
-    fn send(&self, note: Note) {
-        // Nobody listens any more when the lock is gone.
-        let _ = self.notes.send(note);
+    /// Emits an event of the lock.
+    pub(crate) fn emit(&self, reason: EventReason, text: String) {
+        // The other end is closed when the lock is gone.
+        let _ = self.notes.send(Note { reason, text });
     }
 }
 
-/// Something that people want to know.
+/// An event of the lock, for its task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// A word of the API: the reason of an event.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: EventReason,
     pub(crate) text: String,
-    pub(crate) warning: bool,
 }
 
 /// The action that a target declares.

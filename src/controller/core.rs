@@ -306,7 +306,7 @@ impl Core {
                 if let Some(entry) = self.locks.get_mut(&key) {
                     entry.said_unknown = unknown;
                     let news = std::mem::take(&mut entry.news);
-                    self.events.tell_all(&entry.object, news);
+                    self.events.emit_all(&entry.object, news);
                 }
             }
             Written::Quorum(mut object) => {

@@ -9,7 +9,7 @@ use super::{
     backoff::Backoff,
     claims::{Age, Claims, Name},
     core::{drain::Purpose, happened::Settled, leases::SeenEnd, place::Leaving},
-    events::What,
+    events::EventReason,
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
@@ -63,7 +63,7 @@ pub(super) struct LockEntry {
     pub(super) blind: Option<(Moment, LeaderLockStatus)>,
     pub(super) settled: Settled,
     /// What is told when the status that is being written has been.
-    pub(super) news: Vec<(What, String)>,
+    pub(super) news: Vec<(EventReason, String)>,
     /// What was switched on its behalf when it was judged last.
     in_force_before: BTreeSet<Switched>,
     /// Where it is contended for: the plan that was put there.

@@ -1,52 +1,10 @@
-//! Why an object cannot be used, as conditions say it.
+//! Why an object cannot be used, or a target is not as it should be: reason and message of a condition.
 
 use crate::api::validate::FieldError;
 
-/// A reason of a condition. Its name is part of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Reason {
-    InvalidSpec,
-    /// A field that cannot change was changed: what it was stays in force.
-    ImmutableField,
-    StopBudgetTooShort,
-    DuplicateLockName,
-    /// Another lock switches one of its targets.
-    TargetTaken,
-    QuorumNotFound,
-    QuorumNotUsable,
-    ClusterNameNotUnique,
-    SecretNotFound,
-    SecretKeyMissing,
-    SecretNotReadable,
-    MastersShared,
-    OldMasterStillReachable,
-    /// The url of a master is being changed; the old one is in use.
-    ChangingUrl,
-    /// The quorum is being opened.
-    Opening,
-}
+pub(super) use crate::api::vocabulary::ConditionReason as Reason;
 
 impl Reason {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::InvalidSpec => "InvalidSpec",
-            Self::ImmutableField => "ImmutableField",
-            Self::StopBudgetTooShort => "StopBudgetTooShort",
-            Self::DuplicateLockName => "DuplicateLockName",
-            Self::TargetTaken => "TargetTaken",
-            Self::QuorumNotFound => "QuorumNotFound",
-            Self::QuorumNotUsable => "QuorumNotUsable",
-            Self::ClusterNameNotUnique => "ClusterNameNotUnique",
-            Self::SecretNotFound => "SecretNotFound",
-            Self::SecretKeyMissing => "SecretKeyMissing",
-            Self::SecretNotReadable => "SecretNotReadable",
-            Self::MastersShared => "MastersShared",
-            Self::OldMasterStillReachable => "OldMasterStillReachable",
-            Self::ChangingUrl => "ChangingUrl",
-            Self::Opening => "Opening",
-        }
-    }
-
     /// Whether a lock that was contended for before goes on: a slip of the pen must not stop the work that it guards.
     pub(super) const fn leaves_in_force(self) -> bool {
         matches!(
@@ -69,7 +27,7 @@ impl Reason {
         )
     }
 
-    /// Whether somebody has to change this very object; otherwise what is missing may still come.
+    /// Whether a person has to change this very object; otherwise what is missing may still come.
     pub(super) const fn is_of_the_object(self) -> bool {
         matches!(
             self,
@@ -82,9 +40,24 @@ impl Reason {
                 | Self::ClusterNameNotUnique
         )
     }
+
+    /// Whether trouble of targets lasts until a person changes something. All other trouble may end by itself: an object
+    /// is created later, a pod becomes ready, the API server answers again.
+    pub(super) const fn is_stuck(self) -> bool {
+        matches!(
+            self,
+            Self::EnforcementConflict
+                | Self::Forbidden
+                | Self::HolderNotSelected
+                | Self::KindUnknown
+                | Self::NoScaleSubresource
+                | Self::SelectorInvalid
+                | Self::TargetNotSafe
+        )
+    }
 }
 
-/// See [`Reason`].
+/// Reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: Reason,

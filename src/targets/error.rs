@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::ConditionReason;
+
 /// The API server did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TargetError {
@@ -66,9 +68,6 @@ fn elsewhere(api_version: &str, kind: &str) -> String {
 }
 
 impl TargetError {
-    /// The reason of what is not permitted.
-    pub(crate) const FORBIDDEN: &str = "Forbidden";
-
     /// Whether what was asked for will not be done any more.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
@@ -90,12 +89,14 @@ impl TargetError {
     }
 
     /// The reason of a condition.
-    pub(crate) const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> ConditionReason {
         match self {
-            Self::Api { .. } => "TargetUnreachable",
-            Self::Forbidden { .. } => Self::FORBIDDEN,
-            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => "KindUnknown",
-            Self::NoScale { .. } => "NoScaleSubresource",
+            Self::Api { .. } => ConditionReason::TargetUnreachable,
+            Self::Forbidden { .. } => ConditionReason::Forbidden,
+            Self::ApiVersion { .. } | Self::UnknownKind { .. } | Self::NotServed { .. } => {
+                ConditionReason::KindUnknown
+            }
+            Self::NoScale { .. } => ConditionReason::NoScaleSubresource,
         }
     }
 

@@ -13,7 +13,10 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture, future::join_all};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
-use super::{Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError};
+use super::{
+    Action, Changes, ConditionReason, EventReason, Found, StartPermit, Step, StopPermit, TargetContext,
+    TargetError,
+};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     clock,
@@ -196,7 +199,7 @@ impl LabelPods {
                 "target {target}: pod {} is the active one, token {token}",
                 pod.name
             );
-            self.context.note("PodLabelled", text);
+            self.context.emit(EventReason::PodLabelled, text);
         }
         Ok(true)
     }
@@ -219,12 +222,12 @@ impl LabelPods {
             Setter::Maker(manager) => {
                 let text = template(&self.pods.called(), manager);
                 self.context
-                    .warn("TargetNotSafe", format!("target {target}: {text}"));
+                    .emit(EventReason::TargetNotSafe, format!("target {target}: {text}"));
             }
             Setter::Other(manager) if pod.by.is_none() => {
                 let (pod, role) = (&pod.name, ROLE);
                 let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: taken off");
-                self.context.warn("LabelRemoved", text);
+                self.context.emit(EventReason::LabelRemoved, text);
             }
             Setter::Own | Setter::Other(_) => {}
         }
@@ -256,23 +259,27 @@ impl LabelPods {
         let called = self.pods.called();
         if let Some(why) = self.pods.problem() {
             let text = format!("labelPods.selector cannot be read: {why}");
-            return Step::trouble(TargetState::Unknown, "SelectorInvalid", text);
+            return Step::trouble(TargetState::Unknown, ConditionReason::SelectorInvalid, text);
         }
         let Some(keep) = &choice.keep else {
             let (reason, text) = match (wanted, permit.holder()) {
                 (Wanted::Holder { .. }, Some(holder)) => (
-                    "HolderNotSelected",
+                    ConditionReason::HolderNotSelected,
                     format!("{holder} holds the lock, and is no pod of {called}"),
                 ),
                 _ => (
-                    "NoReadyPod",
+                    ConditionReason::NoReadyPod,
                     format!("no pod of {called} is Ready: the first that is gets the label"),
                 ),
             };
             return Step::trouble(TargetState::Changing, reason, text);
         };
         if let Setter::Maker(manager) = &keep.setter {
-            return Step::trouble(TargetState::Active, "TargetNotSafe", template(&called, manager));
+            return Step::trouble(
+                TargetState::Active,
+                ConditionReason::TargetNotSafe,
+                template(&called, manager),
+            );
         }
         if let Some(foreign) = &choice.foreign {
             let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
@@ -280,7 +287,7 @@ impl LabelPods {
                 "pod {pod} of {called} has label {ROLE} by target {by}: no pod may be selected by two; if that lock is \
                  gone, take the label off"
             );
-            return Step::trouble(TargetState::Active, "EnforcementConflict", text);
+            return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
         }
         choice.later.map_or(Step::Done, Step::Waiting)
     }

@@ -21,7 +21,8 @@ use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
 use super::{
-    Action, Changes, StartPermit, Step, StopPermit, TargetContext, TargetError, shared::JobsOf, slim,
+    Action, Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    shared::JobsOf, slim,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -128,7 +129,11 @@ impl OncePerSchedule {
             Scene::NotYet => return Ok(Step::Waiting(SOON)),
             Scene::Missing if permit.is_some() => {
                 let text = format!("{} does not exist", self.called());
-                return Ok(Step::trouble(TargetState::Standby, "TargetNotFound", text));
+                return Ok(Step::trouble(
+                    TargetState::Standby,
+                    ConditionReason::TargetNotFound,
+                    text,
+                ));
             }
             Scene::Missing => return Ok(Step::Done),
             Scene::Here(cron, jobs) => (cron, jobs),
@@ -164,7 +169,7 @@ impl OncePerSchedule {
         }
         if let Some(why) = cron.unsafe_because {
             let text = format!("{}: {why}", self.called());
-            return Ok(Step::trouble(found, "TargetNotSafe", text));
+            return Ok(Step::trouble(found, ConditionReason::TargetNotSafe, text));
         }
         if let Some(error) = refused {
             return Ok(Step::trouble(found, error.reason(), error.to_string()));

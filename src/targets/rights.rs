@@ -2,7 +2,7 @@
 
 use futures_util::{FutureExt, future::BoxFuture};
 
-use super::{Action, Changes, StartPermit, Step, StopPermit, TargetError};
+use super::{Action, Changes, ConditionReason, StartPermit, Step, StopPermit, TargetError};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::Moment,
@@ -73,7 +73,7 @@ impl Explained {
         step: BoxFuture<'a, Result<Step, TargetError>>,
     ) -> BoxFuture<'a, Result<Step, TargetError>> {
         let explain = move |step| match step {
-            Step::Trouble(mut why) if why.reason == TargetError::FORBIDDEN => {
+            Step::Trouble(mut why) if why.reason == ConditionReason::Forbidden => {
                 why.text = format!("{}\n{rights}", why.text);
                 Step::Trouble(why)
             }

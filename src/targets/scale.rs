@@ -14,8 +14,8 @@ use kube::api::ApiResource;
 use tokio::{sync::watch, time};
 
 use super::{
-    Action, Changes, Pause, StartPermit, Step, StopPermit, TargetContext, TargetError, in_flight::InFlight,
-    kind::Need, owner::named, read::Place, shared::Followed,
+    Action, Changes, ConditionReason, EventReason, Pause, StartPermit, Step, StopPermit, TargetContext,
+    TargetError, in_flight::InFlight, kind::Need, owner::named, read::Place, shared::Followed,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -101,7 +101,7 @@ impl Scale {
                 "{} does not exist; it is started as soon as it does",
                 object.called()
             );
-            Step::trouble(TargetState::Standby, "TargetNotFound", text)
+            Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
         };
         self.stopping = Stopping::default();
         self.runs = true;
@@ -133,7 +133,11 @@ impl Scale {
             }
         } else if let Owner::Other(owner) = owner {
             let text = conflict(object, snapshot.wanted, &owner, self.active);
-            return Ok(Step::trouble(TargetState::Standby, "EnforcementConflict", text));
+            return Ok(Step::trouble(
+                TargetState::Standby,
+                ConditionReason::EnforcementConflict,
+                text,
+            ));
         }
         let before = self.in_flight.send();
         self.sent_over.clone_from(&snapshot.version);
@@ -169,7 +173,7 @@ impl Scale {
                 object.called(),
                 self.active
             );
-            self.context.note("ReplicasLeft", text);
+            self.context.emit(EventReason::ReplicasLeft, text);
         }
         self.left_to = Some(owner);
     }

@@ -8,7 +8,7 @@ mod write;
 
 use kube::{Resource, api::ApiResource};
 
-use super::{Action, Step, TargetContext, kind::Need, owner::named, read::Place};
+use super::{Action, ConditionReason, Step, TargetContext, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
 /// A controller writes to an object while it is read: then it is read again, so often at most in one step.
@@ -43,7 +43,7 @@ fn place<K: Resource<DynamicType = ()>>(context: &TargetContext, name: &str) -> 
 /// What no API server has cannot be started; it is waited for.
 fn missing(called: &str) -> Step {
     let text = format!("{called} does not exist");
-    Step::trouble(TargetState::Standby, "TargetNotFound", text)
+    Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
 }
 
 /// Somebody else wants it suspended.
@@ -53,7 +53,7 @@ fn conflict(called: &str, owner: &str) -> Step {
         "{called}: spec.suspend: true belongs to {owner}: set it to false in the same way, or take suspend out of what \
          is applied, so that the lock may set it"
     );
-    Step::trouble(TargetState::Standby, "EnforcementConflict", text)
+    Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }
 
 /// Another controller resumes and suspends it for reasons of its own.
@@ -62,5 +62,5 @@ fn contested(called: &str, controller: &str) -> Step {
         "{called}: spec.suspend is decided by {controller}, which the operator does not overwrite: remove this Job from \
          the targets, and let its pods wait for the lock (redlock run)"
     );
-    Step::trouble(TargetState::Standby, "EnforcementConflict", text)
+    Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }

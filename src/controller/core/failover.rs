@@ -25,7 +25,7 @@ use crate::{
         reporters,
     },
     controller::{
-        events::{Happening, What, timestamp},
+        events::{EventReason, EventRecord, timestamp},
         object::ObjectKey,
     },
     lease::{ClusterId, FencingToken},
@@ -123,7 +123,7 @@ impl Core {
         let after = plan.failover_after_unready.unwrap_or_default().as_secs();
         self.warn(
             key,
-            "Unready",
+            EventReason::Unready,
             format!("targets have not been ready for {after} s: stops them and passes the lock on to {to}"),
         );
         self.drain(key, token, to, Purpose::Unready, Duration::MAX);
@@ -135,14 +135,14 @@ impl Core {
                 "passed on to {}, since targets did not get ready here",
                 drained.to
             );
-            return self.warn(key, "FailedOver", text);
+            return self.warn(key, EventReason::FailedOver, text);
         }
         let report = self.locks.get(key).and_then(|entry| entry.warden.as_ref());
         let trouble = report.and_then(|warden| warden.last.as_ref()?.trouble.clone());
-        let why = trouble.map_or_else(String::new, |(_, text)| format!(": {text}"));
+        let why = trouble.map_or_else(String::new, |trouble| format!(": {}", trouble.message));
         self.warn(
             key,
-            "FailoverFailed",
+            EventReason::FailoverFailed,
             format!(
                 "targets were not stopped within {} s, and run again{why}",
                 drained.bound.as_secs()
@@ -194,12 +194,11 @@ impl Core {
         others.map(|seen| seen.cluster).collect()
     }
 
-    fn warn(&self, key: &ObjectKey, reason: &'static str, note: String) {
-        tracing::warn!(object = %format!("LeaderLock {key}"), note, "{reason}");
+    fn warn(&self, key: &ObjectKey, reason: EventReason, note: String) {
+        tracing::warn!(object = %format!("LeaderLock {key}"), note, "{}", reason.name());
         if let Some(entry) = self.locks.get(key) {
             let object = kube::Resource::object_ref(&entry.object, &());
-            let what = What::Warned(reason);
-            self.events.tell(Happening { what, object, note });
+            self.events.emit(EventRecord { reason, object, note });
         }
     }
 }

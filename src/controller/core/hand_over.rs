@@ -73,7 +73,10 @@ impl Core {
         let trouble = trouble.and_then(|report| report.trouble.as_ref());
         let message = match trouble {
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),
-            Some((_, text)) => format!("its targets could not be stopped, and run again: {text}"),
+            Some(trouble) => format!(
+                "its targets could not be stopped, and run again: {}",
+                trouble.message
+            ),
             None => format!(
                 "its targets were not stopped within {} s, and run again",
                 drained.bound.as_secs()

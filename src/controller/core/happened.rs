@@ -7,7 +7,7 @@ use crate::{
         LeaderLock,
         lock_status::{LeaderLockStatus, TargetState, TargetStatus},
     },
-    controller::{events::What, target_task::TargetReport},
+    controller::{events::EventReason, problem::Reason, target_task::TargetReport},
 };
 
 /// Why nothing is switched.
@@ -23,22 +23,20 @@ pub(super) fn happened(
     before: Option<&TargetReport>,
     now: &TargetReport,
     off: Option<Off>,
-) -> Vec<(What, String)> {
+) -> Vec<(EventReason, String)> {
     let mut all = Vec::new();
     for target in now.targets.iter().filter(|_| off == Some(Off::Observed)) {
         let mut known = before.iter().flat_map(|report| &report.targets);
         all.extend(would(known.find(|known| known.name == target.name), target));
     }
     let conflict = |report: &TargetReport| {
-        report
-            .trouble
-            .clone()
-            .filter(|(reason, _)| *reason == "EnforcementConflict")
+        let trouble = report.trouble.clone();
+        trouble.filter(|trouble| trouble.reason == Reason::EnforcementConflict)
     };
-    if let Some((_, text)) = conflict(now)
+    if let Some(trouble) = conflict(now)
         && before.and_then(conflict).is_none()
     {
-        all.push((What::EnforcementConflict, text));
+        all.push((EventReason::EnforcementConflict, trouble.message));
     }
     all
 }
@@ -61,7 +59,7 @@ impl Settled {
     }
 
     /// What was stopped while nobody may write a status, and would not be in the next one if it runs again by then.
-    pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(What, String)> {
+    pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(EventReason, String)> {
         let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
         let stopped = || report.targets.iter().filter(standby);
         let news = stopped().filter_map(|target| self.switched(target)).collect();
@@ -70,19 +68,19 @@ impl Settled {
     }
 
     /// What this status is the first to say. Every replica sees how the targets are, and one writes it.
-    pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(What, String)> {
+    pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(EventReason, String)> {
         let targets = status.targets.iter();
         targets.filter_map(|target| self.switched(target)).collect()
     }
 
-    fn switched(&self, target: &TargetStatus) -> Option<(What, String)> {
+    fn switched(&self, target: &TargetStatus) -> Option<(EventReason, String)> {
         let (before, name) = (self.0.get(&target.name), &target.name);
         match target.observed {
             _ if before == Some(&target.observed) => None,
-            TargetState::Active => Some((What::TargetActivated, format!("target {name} runs"))),
+            TargetState::Active => Some((EventReason::TargetActivated, format!("target {name} runs"))),
             // What is found stopped at first was not stopped.
             TargetState::Standby => {
-                before.map(|_| (What::TargetStopped, format!("target {name} is stopped")))
+                before.map(|_| (EventReason::TargetStopped, format!("target {name} is stopped")))
             }
             _ => None,
         }
@@ -90,11 +88,11 @@ impl Settled {
 }
 
 /// Once for each change of mind.
-fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(What, String)> {
+fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(EventReason, String)> {
     let said = before.and_then(intention);
     let intention = intention(target).filter(|now| said.as_ref() != Some(now))?;
     Some((
-        What::Told("Observed"),
+        EventReason::Observed,
         format!("enforcement: Observe: {intention}"),
     ))
 }
@@ -159,12 +157,12 @@ mod tests {
             (Unknown, None),
             (Standby, None),
             (Changing, None),
-            (Active, Some(What::TargetActivated)),
+            (Active, Some(EventReason::TargetActivated)),
             (Active, None),
             (Unknown, None),
             (Active, None),
             (Changing, None),
-            (Standby, Some(What::TargetStopped)),
+            (Standby, Some(EventReason::TargetStopped)),
             (Standby, None),
         ] {
             lock.status = Some(status(observed));

@@ -9,7 +9,7 @@ use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     clock,
     controller::{
-        events::{Happening, What},
+        events::{EventReason, EventRecord},
         locks::LockEntry,
         object::ObjectKey,
         status::{HolderFacts, taken},
@@ -48,9 +48,9 @@ impl Core {
         } else {
             self.happened(entry, standing, ended)
         };
-        if let (Some((what, note)), Some(entry)) = (happened, self.locks.get(key)) {
+        if let (Some((reason, note)), Some(entry)) = (happened, self.locks.get(key)) {
             let object = entry.object.object_ref(&());
-            self.events.tell(Happening { what, object, note });
+            self.events.emit(EventRecord { reason, object, note });
         }
     }
 
@@ -60,29 +60,37 @@ impl Core {
         entry: &LockEntry,
         standing: &Standing,
         ended: Option<EndReason>,
-    ) -> Option<(What, String)> {
+    ) -> Option<(EventReason, String)> {
         let now = clock::now();
         let token = standing.last_token().map_or(0, |token| token.0);
         let me = format!("{}/{}", self.cluster.name(), self.identity);
         if let Some(reason) = ended {
             return Some(match reason {
-                EndReason::Released => (What::Released, format!("{me} released the lock, token {token}")),
-                EndReason::Reserved => (What::Released, format!("{me} passed the lock on, token {token}")),
-                EndReason::SteppedDown => (What::Released, format!("{me} stepped down, token {token}")),
+                EndReason::Released => (
+                    EventReason::Released,
+                    format!("{me} released the lock, token {token}"),
+                ),
+                EndReason::Reserved => (
+                    EventReason::Released,
+                    format!("{me} passed the lock on, token {token}"),
+                ),
+                EndReason::SteppedDown => {
+                    (EventReason::Released, format!("{me} stepped down, token {token}"))
+                }
                 EndReason::Expired => (
-                    What::LeaseLost,
+                    EventReason::LeaseLost,
                     format!("{me} did not renew the lease in time, token {token}"),
                 ),
                 EndReason::QuorumLost => (
-                    What::LeaseLost,
+                    EventReason::LeaseLost,
                     format!("{me} lost the majority of the masters, token {token}"),
                 ),
                 EndReason::ClockStepped => (
-                    What::LeaseLost,
+                    EventReason::LeaseLost,
                     format!("{me} lost the lease: the clock of its machine stepped, token {token}"),
                 ),
                 EndReason::Refused => (
-                    What::LeaseLost,
+                    EventReason::LeaseLost,
                     format!("{me} lost the lease: the masters refused to renew it, token {token}"),
                 ),
             });
@@ -91,11 +99,18 @@ impl Core {
         let holder = holder_facts(standing, &self.cluster, &self.identity, now)?;
         let note = taken(&holder, &entry.object.status.clone().unwrap_or_default());
         let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
-        Some((if expired { What::TakenOver } else { What::Acquired }, note))
+        Some((
+            if expired {
+                EventReason::TakenOver
+            } else {
+                EventReason::Acquired
+            },
+            note,
+        ))
     }
 
     /// The same of the lease of an agent of this cluster; told by the replica that reports, so once.
-    fn seen(&mut self, key: &ObjectKey, standing: &Standing, now: Moment) -> Option<(What, String)> {
+    fn seen(&mut self, key: &ObjectKey, standing: &Standing, now: Moment) -> Option<(EventReason, String)> {
         let entry = self.locks.get_mut(key)?;
         let ended_before = entry.seen_to_end;
         entry.seen_to_end = match standing.holder_at(now) {
@@ -128,7 +143,7 @@ fn begun(
     ended_before: Option<SeenEnd>,
     status: &LeaderLockStatus,
     now: Moment,
-) -> Option<(What, String)> {
+) -> Option<(EventReason, String)> {
     let known = status.holder_identity.as_deref() == Some(&holder.identity)
         && status.holder_cluster.as_deref() == Some(&holder.cluster);
     // One that has only begun to look knows nothing of what was before.
@@ -138,21 +153,24 @@ fn begun(
     let former = standing.former_holder.as_ref();
     let end = ended_before.or_else(|| former.map(|former| SeenEnd::of(former, now)));
     let what = match end {
-        Some(SeenEnd::Expired) => What::TakenOver,
-        Some(SeenEnd::Released) | None => What::Acquired,
+        Some(SeenEnd::Expired) => EventReason::TakenOver,
+        Some(SeenEnd::Released) | None => EventReason::Acquired,
     };
     Some((what, taken(holder, status)))
 }
 
-fn over(last: &Holder, end: SeenEnd, own: &ClusterId) -> Option<(What, String)> {
+fn over(last: &Holder, end: SeenEnd, own: &ClusterId) -> Option<(EventReason, String)> {
     if last.cluster.uid() != own.uid() {
         return None;
     }
     let (name, token) = (format!("{}/{}", last.cluster.name(), last.identity), last.token.0);
     Some(match end {
-        SeenEnd::Released => (What::Released, format!("{name} released the lock, token {token}")),
+        SeenEnd::Released => (
+            EventReason::Released,
+            format!("{name} released the lock, token {token}"),
+        ),
         SeenEnd::Expired => (
-            What::LeaseLost,
+            EventReason::LeaseLost,
             format!("{name} did not renew the lease in time, token {token}"),
         ),
     })
@@ -186,10 +204,10 @@ mod tests {
     fn the_end_of_a_lease_is_told_in_its_own_cluster_only() {
         let own: ClusterId = "eu/u".parse().unwrap();
         let (what, note) = over(&holder("eu/u", 10), SeenEnd::Expired, &own).unwrap();
-        assert_eq!(what, What::LeaseLost);
+        assert_eq!(what, EventReason::LeaseLost);
         assert_eq!(note, "eu/ns/web-0/u did not renew the lease in time, token 7");
         let (what, _) = over(&holder("eu/u", 10), SeenEnd::Released, &own).unwrap();
-        assert_eq!(what, What::Released);
+        assert_eq!(what, EventReason::Released);
         assert!(over(&holder("eu/another", 10), SeenEnd::Released, &own).is_none());
     }
 }

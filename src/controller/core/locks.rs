@@ -15,7 +15,7 @@ use crate::{
     api::LeaderLock,
     clock,
     controller::{
-        events::{Happening, What, timestamp, timestamp_at},
+        events::{EventReason, EventRecord, timestamp, timestamp_at},
         object::ObjectKey,
         observe::Observation,
         roll::Origin,
@@ -266,8 +266,8 @@ impl Core {
         );
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = note, "TokenImplausible");
         let object = entry.object.object_ref(&());
-        self.events.tell(Happening {
-            what: What::TokenImplausible,
+        self.events.emit(EventRecord {
+            reason: EventReason::TokenImplausible,
             object,
             note,
         });

@@ -7,7 +7,7 @@ use kube::Resource;
 use super::Core;
 use crate::{
     controller::{
-        events::{Happening, What},
+        events::{EventReason, EventRecord},
         status::OwnReadiness,
         writer::Item,
     },
@@ -73,8 +73,8 @@ impl Core {
         for entry in readiness.unseen.iter().filter_map(|name| self.quorums.get(name)) {
             let note = format!("replica {} is not ready: {}", self.identity, readiness.message);
             let object = entry.object.object_ref(&());
-            let what = What::Warned("ReplicaNotReady");
-            self.events.tell(Happening { what, object, note });
+            let reason = EventReason::ReplicaNotReady;
+            self.events.emit(EventRecord { reason, object, note });
         }
     }
 }

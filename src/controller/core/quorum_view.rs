@@ -9,7 +9,7 @@ use super::{Core, Job};
 use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::{
-        events::{Happening, What, timestamp},
+        events::{EventReason, EventRecord, timestamp},
         problem::Reason,
         quorums::Initializing,
         reporter::Reporter,
@@ -167,20 +167,23 @@ impl Core {
         };
         let lost = entry.lost.take_if(|_| majority.1);
         let lost = lost.is_some_and(|lost| now.since(lost) < RESTORED);
-        let tell = |what, note| {
+        let emit = |reason, note| {
             let object = entry.object.object_ref(&());
-            self.events.tell(Happening { what, object, note });
+            self.events.emit(EventRecord { reason, object, note });
         };
         if majority == (true, false) {
-            tell(What::QuorumLost, why.unwrap_or_default());
+            emit(EventReason::QuorumLost, why.unwrap_or_default());
         }
         // Nobody reports in the moment in which a majority is back: it has to elect the reporter first.
         if majority.1 && lost {
-            tell(What::QuorumRestored, "a majority of the masters votes".into());
+            emit(
+                EventReason::QuorumRestored,
+                "a majority of the masters votes".into(),
+            );
         }
         for master in quarantined {
             let note = format!("{master} lost its memory and has no vote until it is sealed again");
-            tell(What::MasterQuarantined, note);
+            emit(EventReason::MasterQuarantined, note);
         }
     }
 

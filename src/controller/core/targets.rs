@@ -14,7 +14,6 @@ use crate::{
     clock,
     controller::{
         backoff,
-        events::What,
         object::ObjectKey,
         target_task::{self, Command, Config, Handle, Permissions, TargetReport},
         writer::Item,
@@ -105,13 +104,13 @@ impl Core {
         let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
         let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
-        if let Some((reason, text)) = &report.trouble
+        if let Some(trouble) = &report.trouble
             && warden
                 .last
                 .as_ref()
                 .is_none_or(|last| last.trouble != report.trouble)
         {
-            tracing::warn!(object = %format!("LeaderLock {key}"), reason, text, "targets are not as they should be");
+            tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
         }
         let off = off(&entry.object, entry.put.as_deref());
         let mut happened = happened(warden.last.as_ref(), &report, off);
@@ -119,20 +118,17 @@ impl Core {
             happened.extend(entry.settled.stopped_unwritten(&report));
         }
         // Each note is emitted once: the report is kept, and looked at again, without them.
-        happened.extend(std::mem::take(&mut report.notes).into_iter().map(|note| {
-            let what = if note.warning {
-                What::Warned(note.reason)
-            } else {
-                What::Told(note.reason)
-            };
-            (what, note.text)
-        }));
+        happened.extend(
+            std::mem::take(&mut report.notes)
+                .into_iter()
+                .map(|note| (note.reason, note.text)),
+        );
         if warden.last.as_ref().is_none_or(|last| last.has != report.has) {
             // Others may wait for what it has no more.
             self.touched_locks.insert(key.clone());
         }
         warden.last = Some(report);
-        self.events.tell_all(&entry.object, happened);
+        self.events.emit_all(&entry.object, happened);
         self.adjust_finalizer(&key, held);
         self.writer.push(Item::Lock(key));
     }

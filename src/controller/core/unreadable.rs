@@ -15,7 +15,7 @@ use super::{Core, Job};
 use crate::{
     api::{FINALIZER, LeaderLock, salvage::salvage},
     controller::{
-        events::{Happening, What},
+        events::{EventReason, EventRecord},
         object::{ObjectKey, trim},
     },
     lease::Moment,
@@ -117,8 +117,8 @@ impl Core {
             );
             tracing::warn!(object = %format!("LeaderLock {key}"), reason = note, "TargetsLeft");
             let object = salvaged.object.object_ref(&());
-            let what = What::Warned("TargetsLeft");
-            self.events.tell(Happening { what, object, note });
+            let reason = EventReason::TargetsLeft;
+            self.events.emit(EventRecord { reason, object, note });
         }
         self.locks.see(key, salvaged.object, now);
         // Still: no status is written of it.

@@ -16,7 +16,7 @@ use tokio::{
     time,
 };
 
-use super::{Happening, What, queue::Queue, timestamp};
+use super::{EventReason, EventRecord, queue::Queue, timestamp};
 use crate::{
     clock,
     controller::{backoff, pace::Pace},
@@ -39,12 +39,12 @@ const CONTROLLER: &str = "redlock.dev/operator";
 /// The API refuses a longer note.
 const NOTE: usize = 1_000;
 
-type Key = (What, Option<String>, String);
+type Key = (EventReason, Option<String>, String);
 
 /// An event that waits.
 #[derive(Debug)]
 struct Waiting {
-    happening: Happening,
+    record: EventRecord,
     at: Timestamp,
     since: Moment,
 }
@@ -72,7 +72,7 @@ pub(super) async fn record(
     client: Client,
     instance: String,
     pace: Arc<Pace>,
-    mut told: mpsc::Receiver<Happening>,
+    mut told: mpsc::Receiver<EventRecord>,
 ) {
     let (mut queue, mut pause) = (Queue::default(), Pause::default());
     let mut recorder = Recorder {
@@ -83,7 +83,7 @@ pub(super) async fn record(
     loop {
         let open = loop {
             match told.try_recv() {
-                Ok(happening) => push(&mut queue, happening),
+                Ok(record) => push(&mut queue, record),
                 Err(error) => break error == TryRecvError::Empty,
             }
         };
@@ -94,8 +94,8 @@ pub(super) async fn record(
             }
             let due = queue.due_at(now).unwrap_or(now + KEPT);
             tokio::select! {
-                happening = told.recv() => if let Some(happening) = happening {
-                    push(&mut queue, happening);
+                record = told.recv() => if let Some(record) = record {
+                    push(&mut queue, record);
                 },
                 () = clock::sleep_until(due) => {}
             }
@@ -123,15 +123,15 @@ pub(super) async fn record(
     }
 }
 
-fn push(queue: &mut Queue<Waiting>, happening: Happening) {
-    let namespace = happening.object.namespace.clone();
+fn push(queue: &mut Queue<Waiting>, record: EventRecord) {
+    let namespace = record.object.namespace.clone();
     let waiting = Waiting {
-        happening,
+        record,
         at: timestamp(),
         since: clock::now(),
     };
     if let Some(dropped) = queue.push(namespace.as_deref().unwrap_or(NO_NAMESPACE), waiting) {
-        tracing::debug!(object = ?dropped.happening.object.name, "event dropped: too many wait");
+        tracing::debug!(object = ?dropped.record.object.name, "event dropped: too many wait");
     }
 }
 
@@ -140,15 +140,15 @@ const NO_NAMESPACE: &str = "default";
 
 impl Recorder {
     async fn write(&mut self, namespace: &str, waiting: &Waiting) -> Outcome {
-        let happening = &waiting.happening;
-        let uid = happening.object.uid.clone();
-        let key = (happening.what, uid, happening.note.clone());
+        let record = &waiting.record;
+        let uid = record.object.uid.clone();
+        let key = (record.reason, uid, record.note.clone());
         let before = self.written.get(&key).filter(|event| recent(event, waiting.at));
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let counted = before.map(|event| counted(event, waiting.at));
         let event = counted
             .clone()
-            .unwrap_or_else(|| event(happening, namespace, &self.instance, waiting.at));
+            .unwrap_or_else(|| event(record, namespace, &self.instance, waiting.at));
         let write = async {
             if counted.is_none() {
                 return api.create(&PostParams::default(), &event).await;
@@ -222,18 +222,18 @@ fn counted(before: &Event, now: Timestamp) -> Event {
     }
 }
 
-fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp) -> Event {
-    let Happening { what, object, note } = happening;
+fn event(record: &EventRecord, namespace: &str, instance: &str, now: Timestamp) -> Event {
+    let EventRecord { reason, object, note } = record;
     let name = object.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{name}.{}", suffix(happening, now))),
+            name: Some(format!("{name}.{}", suffix(record, now))),
             namespace: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
-        action: Some(what.action().into()),
-        reason: Some(what.name().into()),
-        type_: Some(what.kind().into()),
+        action: Some(reason.action().into()),
+        reason: Some(reason.name().into()),
+        type_: Some(if reason.is_warning() { "Warning" } else { "Normal" }.into()),
         note: Some(note.chars().take(NOTE).collect()),
         event_time: Some(MicroTime(now)),
         regarding: Some(object.clone()),
@@ -246,13 +246,16 @@ fn event(happening: &Happening, namespace: &str, instance: &str, now: Timestamp)
 /// Two things of one object in one nanosecond: the second is refused, and dropped. What every replica sees of another
 /// writer's hand has the same name from each of them, so that it is written once: of one target one a minute, with the
 /// words of the first replica.
-fn suffix(happening: &Happening, now: Timestamp) -> String {
-    if !matches!(happening.what, What::Warned("StoppedAgain" | "StartedAgain")) {
+fn suffix(record: &EventRecord, now: Timestamp) -> String {
+    if !matches!(
+        record.reason,
+        EventReason::StoppedAgain | EventReason::StartedAgain
+    ) {
         return format!("{:x}", now.as_nanosecond());
     }
-    let target = happening.note.split_once(':').map_or("", |(target, _)| target);
+    let target = record.note.split_once(':').map_or("", |(target, _)| target);
     // FNV-1a: the same in every replica.
-    let texts = [happening.what.name(), target];
+    let texts = [record.reason.name(), target];
     let bytes = texts.iter().flat_map(|text| text.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -271,13 +274,13 @@ mod tests {
 
     #[test]
     fn two_replicas_that_see_the_hand_of_another_writer_write_one_event() {
-        let happening = |what, note: &str| Happening {
-            what,
+        let record = |reason, note: &str| EventRecord {
+            reason,
             object: Default::default(),
             note: note.to_owned(),
         };
         let at = |seconds: i64, nanos| Timestamp::new(SHARED * 1_000 + seconds, nanos).unwrap();
-        let again = |note| happening(What::Warned("StoppedAgain"), note);
+        let again = |note| record(EventReason::StoppedAgain, note);
         let first = suffix(&again("target a: scaled to 1 by kubectl"), at(1, 5));
         assert_eq!(
             first,
@@ -291,7 +294,7 @@ mod tests {
             first,
             suffix(&again("target a: scaled to 1 by kubectl"), at(SHARED, 5))
         );
-        let acquired = || happening(What::Acquired, "eu-1/a took the lock");
+        let acquired = || record(EventReason::Acquired, "eu-1/a took the lock");
         assert_ne!(suffix(&acquired(), at(1, 5)), suffix(&acquired(), at(1, 6)));
     }
 
@@ -342,9 +345,9 @@ mod tests {
         (fake_server(Router::new().route(path, post(answer))).await, asks)
     }
 
-    fn happening(namespace: &str, note: &str) -> Happening {
-        Happening {
-            what: What::Acquired,
+    fn in_namespace(namespace: &str, note: &str) -> EventRecord {
+        EventRecord {
+            reason: EventReason::Acquired,
             object: ObjectReference {
                 namespace: Some(namespace.to_owned()),
                 name: Some("a".to_owned()),
@@ -366,7 +369,7 @@ mod tests {
             ("good", "1"),
             ("good", "2"),
         ] {
-            tell.try_send(happening(namespace, note)).unwrap();
+            tell.try_send(in_namespace(namespace, note)).unwrap();
         }
         let recording = record(client, "me".to_owned(), Arc::new(Pace::new(100)), told);
         let recorder = tokio::spawn(recording);

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{
     author::Author,
-    condition::{Conditions, Truth},
+    condition::{ConditionType, Conditions, Truth},
     holder::called,
     lock::{LockFacts, enforced, switches},
     progress::Progress,
@@ -17,11 +17,11 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
         plan::LockPlan,
     },
-    controller::target_task::TargetReport,
+    controller::{problem::Reason, target_task::TargetReport},
     lease::Moment,
 };
 
-const REASON: &str = "NoMajority";
+const REASON: Reason = Reason::NoMajority;
 /// Between two texts of a replica without a majority, where another one wrote in between.
 const REST: Duration = Duration::from_secs(5);
 
@@ -42,15 +42,20 @@ pub(super) fn unseen(
         .map_or_else(Vec::new, |report| report.targets.clone());
     let progress = Progress::in_progress(REASON, why.clone());
     progress.ready(conditions);
-    conditions.set("Held", Truth::Unknown, REASON, held(facts));
-    conditions.set("QuorumAvailable", false, REASON, why);
+    conditions.set(ConditionType::Held, Truth::Unknown, REASON, held(facts));
+    conditions.set(ConditionType::QuorumAvailable, false, REASON, why);
     match facts.targets {
         Some(report) if switches(facts, plan) && is_stopped(report) => {
-            conditions.set("Enforced", true, "AsDeclared", "the targets are stopped".into());
+            conditions.set(
+                ConditionType::Enforced,
+                true,
+                Reason::AsDeclared,
+                "the targets are stopped".into(),
+            );
         }
         Some(report) if switches(facts, plan) && report.settled => {
             let text = "the targets are left as they are; see QuorumAvailable";
-            conditions.set("Enforced", Truth::Unknown, REASON, text.into());
+            conditions.set(ConditionType::Enforced, Truth::Unknown, REASON, text.into());
         }
         _ => enforced(facts, plan, conditions),
     }
@@ -66,8 +71,8 @@ fn held(facts: &LockFacts<'_>) -> String {
         }
         // Its own text, of the write before.
         _ => {
-            let kept = condition(facts.before, "Held").filter(|held| {
-                facts.author == Author::Former && held.status == "Unknown" && held.reason == REASON
+            let kept = condition(facts.before, ConditionType::Held).filter(|held| {
+                facts.author == Author::Former && held.status == "Unknown" && held.reason == REASON.name()
             });
             kept.map_or_else(
                 || format!("no replica of this cluster sees a majority of the masters: {unknown}"),
@@ -121,16 +126,17 @@ pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLock
 
 /// Whether a status says something of who holds the lock, or what this cluster is for it.
 pub(in crate::controller) fn claims(status: &LeaderLockStatus) -> bool {
-    condition(status, "Held").is_none_or(|held| held.status != "Unknown")
+    condition(status, ConditionType::Held).is_none_or(|held| held.status != "Unknown")
         || matches!(status.role, Some(Role::Active | Role::Activating | Role::Standby))
 }
 
 fn ready_reason(status: &LeaderLockStatus) -> Option<&str> {
-    condition(status, "Ready").map(|ready| ready.reason.as_str())
+    condition(status, ConditionType::Ready).map(|ready| ready.reason.as_str())
 }
 
-fn condition<'a>(status: &'a LeaderLockStatus, kind: &str) -> Option<&'a Condition> {
-    status.conditions.iter().find(|condition| condition.type_ == kind)
+fn condition(status: &LeaderLockStatus, kind: ConditionType) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.type_ == kind.name())
 }
 
 #[cfg(test)]
@@ -151,7 +157,7 @@ mod tests {
                 ..LeaderLockStatus::default()
             };
             let mut conditions = Conditions::new(&[], 1, k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-            conditions.set("Held", Truth::Unknown, REASON, String::new());
+            conditions.set(ConditionType::Held, Truth::Unknown, REASON, String::new());
             status.conditions = conditions.into_list();
             status
         };

@@ -3,6 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+pub(super) use crate::api::vocabulary::ConditionType;
+use crate::controller::problem::Reason;
+
 /// Of a message, in bytes. The API server accepts 32,768 characters, and a status is written for each lock.
 const MESSAGE: usize = 1_024;
 
@@ -14,7 +17,7 @@ pub(super) struct Conditions<'a> {
     now: Timestamp,
     list: Vec<Condition>,
     /// Types that the object is to have no more.
-    withdrawn: Vec<&'static str>,
+    withdrawn: Vec<ConditionType>,
 }
 
 /// `True`, `False` or `Unknown`.
@@ -53,22 +56,30 @@ impl<'a> Conditions<'a> {
     }
 
     /// The time of the transition stays where the status stays.
-    pub(super) fn set(&mut self, kind: &str, truth: impl Into<Truth>, reason: &str, message: String) {
+    pub(super) fn set(
+        &mut self,
+        kind: ConditionType,
+        truth: impl Into<Truth>,
+        reason: Reason,
+        message: impl Into<String>,
+    ) {
         let status = truth.into().name();
         let before = self.before(kind).filter(|before| before.status == status);
         let since = before.map_or(Time(self.now), |before| before.last_transition_time.clone());
         self.list.push(Condition {
-            type_: kind.to_owned(),
+            type_: kind.name().to_owned(),
             status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: cut(message),
+            reason: reason.name().to_owned(),
+            message: cut(message.into()),
             observed_generation: Some(self.generation),
             last_transition_time: since,
         });
     }
 
-    pub(super) fn before(&self, kind: &str) -> Option<&'a Condition> {
-        self.before.iter().find(|condition| condition.type_ == kind)
+    pub(super) fn before(&self, kind: ConditionType) -> Option<&'a Condition> {
+        self.before
+            .iter()
+            .find(|condition| condition.type_ == kind.name())
     }
 
     /// What was before, with those that were set in their places.
@@ -84,7 +95,7 @@ impl<'a> Conditions<'a> {
     }
 
     /// One that the operator set before, and that says nothing of the object any more.
-    pub(super) fn withdraw(&mut self, kind: &'static str) {
+    pub(super) fn withdraw(&mut self, kind: ConditionType) {
         self.withdrawn.push(kind);
     }
 
@@ -93,7 +104,8 @@ impl<'a> Conditions<'a> {
     pub(super) fn into_list(self) -> Vec<Condition> {
         let mut list = self.list;
         let foreign = |other: &&Condition| {
-            !list.iter().any(|own| own.type_ == other.type_) && !self.withdrawn.contains(&&*other.type_)
+            !list.iter().any(|own| own.type_ == other.type_)
+                && !self.withdrawn.iter().any(|kind| kind.name() == other.type_)
         };
         let foreign: Vec<Condition> = self.before.iter().filter(foreign).cloned().collect();
         list.extend(foreign);

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     blind::is_stopped,
-    condition::{Conditions, Truth},
+    condition::{ConditionType, Conditions, Truth},
     progress::Progress,
 };
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
         lock_status::{LeaderLockStatus, Role, TargetState},
         quorum_status::{MasterStatus, RedisQuorumStatus},
     },
-    controller::target_task::TargetReport,
+    controller::{problem::Reason, target_task::TargetReport},
 };
 
-const REASON: &str = "OperatorStopped";
+const REASON: Reason = Reason::OperatorStopped;
 
 /// How the replica had a lock, and what became of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,19 @@ pub(in crate::controller) fn ended_status(facts: &EndedFacts<'_>) -> LeaderLockS
     let stopped = facts.targets.is_none_or(is_stopped);
     progress.ready(&mut conditions);
     let held = format!("{held}; which candidate holds it now is unknown");
-    conditions.set("Held", Truth::Unknown, REASON, held);
-    conditions.set("QuorumAvailable", Truth::Unknown, REASON, "see Ready".into());
+    conditions.set(ConditionType::Held, Truth::Unknown, REASON, held);
+    conditions.set(
+        ConditionType::QuorumAvailable,
+        Truth::Unknown,
+        REASON,
+        "see Ready".into(),
+    );
     let text = match facts.targets {
         None => "no target is switched until the operator runs again",
         Some(_) if stopped => "the targets are stopped, and not switched until the operator runs again",
         Some(_) => "the targets are left as they are until the operator runs again",
     };
-    conditions.set("Enforced", false, REASON, text.into());
+    conditions.set(ConditionType::Enforced, false, REASON, text.into());
     progress.abnormal(&mut conditions);
     let known = stopped && !facts.agents && facts.held != HeldUntilEnd::LeftToRunOut;
     let targets = facts.targets.map(|report| report.targets.clone());
@@ -112,8 +117,13 @@ pub(in crate::controller) fn ended_quorum(
     let mut conditions = Conditions::new(&before.conditions, generation, now);
     let progress = stopped_by(replica);
     progress.ready(&mut conditions);
-    conditions.set("Degraded", Truth::Unknown, REASON, "see Ready".into());
-    conditions.set("Safe", Truth::Unknown, REASON, "see Ready".into());
+    conditions.set(
+        ConditionType::Degraded,
+        Truth::Unknown,
+        REASON,
+        "see Ready".into(),
+    );
+    conditions.set(ConditionType::Safe, Truth::Unknown, REASON, "see Ready".into());
     progress.abnormal(&mut conditions);
     let mut reporters = before.reporters.clone();
     reporters.retain(|reporter| reporter.cluster != cluster);

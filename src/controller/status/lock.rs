@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     author::Author,
     blind::unseen,
-    condition::{Conditions, Truth},
+    condition::{ConditionType, Conditions, Truth},
     holder::{self, HolderFacts, called, taken},
     progress::Progress,
     surges,
@@ -18,7 +18,12 @@ use crate::{
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{core::happened::intention, problem::Problem, target_task::TargetReport, templates::Surges},
+    controller::{
+        core::happened::intention,
+        problem::{Problem, Reason},
+        target_task::TargetReport,
+        templates::Surges,
+    },
 };
 
 /// What a status is made of.
@@ -76,7 +81,7 @@ fn refused(
     status: &mut LeaderLockStatus,
     conditions: &mut Conditions<'_>,
 ) {
-    let (reason, message) = (problem.reason.name(), &problem.message);
+    let (reason, message) = (problem.reason, &problem.message);
     let (role, held) = if problem.reason.leaves_in_force() {
         in_force(facts, status);
         let text = "not looked at; what the object asked for while it was valid stays in force";
@@ -87,14 +92,19 @@ fn refused(
     status.role = Some(role);
     let progress = Progress::problem(problem.reason.is_of_the_object(), reason, message);
     progress.ready(conditions);
-    conditions.set("Held", Truth::Unknown, reason, held.into());
+    conditions.set(ConditionType::Held, Truth::Unknown, reason, held.into());
     let available = match &facts.no_majority {
         _ if facts.masters == 0 => Truth::Unknown,
         Some(_) => Truth::False,
         None => Truth::True,
     };
-    conditions.set("QuorumAvailable", available, reason, "see Ready".into());
-    conditions.set("Enforced", false, reason, "see Ready".into());
+    conditions.set(
+        ConditionType::QuorumAvailable,
+        available,
+        reason,
+        "see Ready".into(),
+    );
+    conditions.set(ConditionType::Enforced, false, reason, "see Ready".into());
     progress.abnormal(conditions);
 }
 
@@ -132,19 +142,29 @@ fn known(
     let mut held_message = "nobody holds the lock".to_owned();
     if let Some(holder) = &facts.holder {
         let same = holder::show(holder, holds, before, status, facts.now);
-        let said = conditions.before("Held");
+        let said = conditions.before(ConditionType::Held);
         let said = said.filter(|held| same && held.status == "True");
         held_message = said.map_or_else(|| taken(holder, before), |held| held.message.clone());
     }
     let progress = progress(facts, plan, here, role);
     progress.ready(conditions);
-    conditions.set("Held", facts.holder.is_some(), held_reason(facts), held_message);
+    conditions.set(
+        ConditionType::Held,
+        facts.holder.is_some(),
+        held_reason(facts),
+        held_message,
+    );
     match &facts.no_majority {
         None => {
             let text = format!("a majority of the {} masters votes", facts.masters);
-            conditions.set("QuorumAvailable", true, "MajorityVotes", text);
+            conditions.set(ConditionType::QuorumAvailable, true, Reason::MajorityVotes, text);
         }
-        Some(why) => conditions.set("QuorumAvailable", false, "NoMajority", why.clone()),
+        Some(why) => conditions.set(
+            ConditionType::QuorumAvailable,
+            false,
+            Reason::NoMajority,
+            why.clone(),
+        ),
     }
     enforced(facts, plan, conditions);
     progress.abnormal(conditions);
@@ -155,27 +175,31 @@ fn known(
 /// Of a lock that is contended for, or looked at.
 fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> Progress {
     if let Some(why) = &facts.no_majority {
-        return Progress::in_progress("NoMajority", why);
+        return Progress::in_progress(Reason::NoMajority, why);
     }
     if switches(facts, plan) {
         match facts.targets {
-            None => return Progress::in_progress("NotLooked", "the targets were not looked at yet"),
+            None => return Progress::in_progress(Reason::NotLooked, "the targets were not looked at yet"),
             Some(report) => {
-                if let Some((reason, text)) = &report.trouble {
-                    return Progress::trouble(reason, text);
+                if let Some(trouble) = &report.trouble {
+                    return Progress::trouble(trouble);
                 }
             }
         }
         match role {
-            Role::Activating => return Progress::in_progress("Activating", "the targets are being started"),
-            Role::Stopping => return Progress::in_progress("Stopping", "the targets are being stopped"),
+            Role::Activating => {
+                return Progress::in_progress(Reason::Activating, "the targets are being started");
+            }
+            Role::Stopping => {
+                return Progress::in_progress(Reason::Stopping, "the targets are being stopped");
+            }
             _ if facts.targets.is_some_and(|report| !report.settled) => {
-                return Progress::in_progress("Switching", "targets are being switched");
+                return Progress::in_progress(Reason::Switching, "targets are being switched");
             }
             Role::Active | Role::Standby | Role::Unknown => {}
         }
     }
-    Progress::current(if here { "Active" } else { "Standby" }, ready(facts))
+    Progress::current(if here { Reason::Active } else { Reason::Standby }, ready(facts))
 }
 
 /// There are targets, and they are to be switched now.
@@ -186,13 +210,18 @@ pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
 pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
     if let Some(reason) = facts.paused {
         conditions.set(
-            "Enforced",
+            ConditionType::Enforced,
             false,
-            "Paused",
+            Reason::Paused,
             format!("redlock.dev/paused: {reason}"),
         );
     } else if plan.targets.is_empty() {
-        conditions.set("Enforced", true, "NoTargets", "there is nothing to switch".into());
+        conditions.set(
+            ConditionType::Enforced,
+            true,
+            Reason::NoTargets,
+            "there is nothing to switch".into(),
+        );
     } else if plan.enforcement == Enforcement::Observe {
         let targets = facts.targets.into_iter().flat_map(|report| &report.targets);
         let would: Vec<String> = targets.filter_map(intention).collect();
@@ -201,33 +230,38 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut 
             would => would.join(", "),
         };
         let text = format!("enforcement: Observe: nothing is switched; {text}");
-        conditions.set("Enforced", false, "Observed", text);
+        conditions.set(ConditionType::Enforced, false, Reason::Observed, text);
     } else {
         match facts.targets {
             None => conditions.set(
-                "Enforced",
+                ConditionType::Enforced,
                 Truth::Unknown,
-                "NotLooked",
+                Reason::NotLooked,
                 "not looked at yet".into(),
             ),
             Some(TargetReport {
-                trouble: Some((reason, text)),
+                trouble: Some(trouble),
                 ..
             }) => {
-                conditions.set("Enforced", false, reason, text.clone());
+                conditions.set(
+                    ConditionType::Enforced,
+                    false,
+                    trouble.reason,
+                    trouble.message.clone(),
+                );
             }
             Some(report) if report.settled => {
                 conditions.set(
-                    "Enforced",
+                    ConditionType::Enforced,
                     true,
-                    "AsDeclared",
+                    Reason::AsDeclared,
                     "the targets are as they should be".into(),
                 );
             }
             Some(_) => conditions.set(
-                "Enforced",
+                ConditionType::Enforced,
                 false,
-                "Switching",
+                Reason::Switching,
                 "targets are being switched".into(),
             ),
         }
@@ -260,11 +294,11 @@ fn keeps_running(facts: &LockFacts<'_>) -> bool {
     keeps && facts.targets.is_some_and(|report| report.runs)
 }
 
-fn held_reason(facts: &LockFacts<'_>) -> &'static str {
+fn held_reason(facts: &LockFacts<'_>) -> Reason {
     match &facts.holder {
-        None => "NotHeld",
-        Some(holder) if holder.own_cluster => "HeldHere",
-        Some(_) => "HeldElsewhere",
+        None => Reason::NotHeld,
+        Some(holder) if holder.own_cluster => Reason::HeldHere,
+        Some(_) => Reason::HeldElsewhere,
     }
 }
 

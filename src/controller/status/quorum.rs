@@ -3,13 +3,13 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    condition::{Conditions, Truth},
+    condition::{ConditionType, Conditions, Truth},
     progress::Progress,
     replicas,
 };
 use crate::{
     api::quorum_status::{MasterStatus as Shown, NotReadyReplica, RedisQuorumStatus, ReporterStatus},
-    controller::problem::Problem,
+    controller::problem::{Problem, Reason},
     masters::{Ineligible, MasterStatus, Unknown},
 };
 
@@ -29,7 +29,7 @@ pub(in crate::controller) struct Health {
 /// Why a master has no vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cause {
-    reason: &'static str,
+    reason: Reason,
     text: String,
 }
 
@@ -58,7 +58,7 @@ impl Health {
     #[cfg(test)]
     pub(in crate::controller) fn sample(voting: usize, masters: usize) -> Self {
         let silent = |name| {
-            let (reason, text) = ("Silent", "no answer".to_owned());
+            let (reason, text) = (Reason::Silent, "no answer".to_owned());
             (format!("m{name}"), Cause { reason, text })
         };
         Self {
@@ -110,12 +110,15 @@ impl Health {
 
     /// The names of masters that are in quarantine: they answer and are not sealed.
     pub(in crate::controller) fn quarantined(&self) -> impl Iterator<Item = &str> {
-        let sealing = self.missing.iter().filter(|(_, cause)| cause.reason == SEALING);
+        let sealing = self
+            .missing
+            .iter()
+            .filter(|(_, cause)| cause.reason == Reason::Sealing);
         sealing.map(|(name, _)| name.as_str())
     }
 
     /// The cause that most masters without a vote have; or else those of which the connection is an old one.
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> Reason {
         let troubled = if self.missing.is_empty() {
             &self.hindered
         } else {
@@ -124,14 +127,14 @@ impl Health {
         let causes = || troubled.iter().map(|(_, cause)| cause.reason);
         causes()
             .max_by_key(|reason| causes().filter(|other| other == reason).count())
-            .unwrap_or("NoMajority")
+            .unwrap_or(Reason::NoMajority)
     }
 }
 
 /// What is wrong with a master that votes.
 fn hindrance(master: &MasterStatus) -> Option<Cause> {
     let refused = master.not_permitted.as_ref().map(|refusal| Cause {
-        reason: "CredentialsRefused",
+        reason: Reason::CredentialsRefused,
         text: refusal.to_string(),
     });
     refused.or_else(|| master.not_renewed.as_ref().map(renewal_cause))
@@ -139,9 +142,9 @@ fn hindrance(master: &MasterStatus) -> Option<Cause> {
 
 fn renewal_cause(refusal: &Unknown) -> Cause {
     let reason = if refusal.is_auth() {
-        "CredentialsRefused"
+        Reason::CredentialsRefused
     } else {
-        "NotRenewed"
+        Reason::NotRenewed
     };
     Cause {
         reason,
@@ -150,8 +153,6 @@ fn renewal_cause(refusal: &Unknown) -> Cause {
         ),
     }
 }
-
-const SEALING: &str = "Sealing";
 
 fn is_unsafe(unfit: &Ineligible) -> bool {
     matches!(
@@ -173,41 +174,41 @@ fn cause(master: &MasterStatus) -> Cause {
     let cause = |reason, text: String| Cause { reason, text };
     if !master.connected {
         return match &master.trouble {
-            Some(trouble) if trouble.is_auth() => cause("CredentialsRefused", trouble.to_string()),
-            Some(trouble) => cause("Unreachable", trouble.to_string()),
-            None => cause("Connecting", "not connected yet".into()),
+            Some(trouble) if trouble.is_auth() => cause(Reason::CredentialsRefused, trouble.to_string()),
+            Some(trouble) => cause(Reason::Unreachable, trouble.to_string()),
+            None => cause(Reason::Connecting, "not connected yet".into()),
         };
     }
     if let Some(unfit) = &master.ineligible {
         let reason = match unfit {
-            Ineligible::TooOld(_) => "ServerTooOld",
-            Ineligible::Replica(_) => "IsReplica",
-            Ineligible::HasReplicas(_) => "HasReplicas",
-            Ineligible::ClusterMode => "ClusterMode",
-            Ineligible::Retired(_) => "Retired",
-            Ineligible::Duplicate => "SameServer",
-            Ineligible::OtherFingerprint { .. } => "OtherFingerprint",
-            Ineligible::OtherQuorum { .. } => "OtherQuorum",
-            Ineligible::EvictionPolicy(_) => "EvictionPolicy",
-            Ineligible::Evicted(_) => "Evicted",
-            Ineligible::ClockStep(_) => return cause("ClockStep", "its clock stepped".into()),
+            Ineligible::TooOld(_) => Reason::ServerTooOld,
+            Ineligible::Replica(_) => Reason::IsReplica,
+            Ineligible::HasReplicas(_) => Reason::HasReplicas,
+            Ineligible::ClusterMode => Reason::ClusterMode,
+            Ineligible::Retired(_) => Reason::Retired,
+            Ineligible::Duplicate => Reason::SameServer,
+            Ineligible::OtherFingerprint { .. } => Reason::OtherFingerprint,
+            Ineligible::OtherQuorum { .. } => Reason::OtherQuorum,
+            Ineligible::EvictionPolicy(_) => Reason::EvictionPolicy,
+            Ineligible::Evicted(_) => Reason::Evicted,
+            Ineligible::ClockStep(_) => return cause(Reason::ClockStep, "its clock stepped".into()),
         };
         return cause(reason, unfit.to_string());
     }
     // Before the seal, which may wait for just this permission.
     if let Some(refusal) = &master.not_permitted {
-        return cause("CredentialsRefused", refusal.to_string());
+        return cause(Reason::CredentialsRefused, refusal.to_string());
     }
     if let Some(blocked) = &master.seal_blocked {
-        return cause("SealBlocked", format!("cannot be sealed: {blocked}"));
+        return cause(Reason::SealBlocked, format!("cannot be sealed: {blocked}"));
     }
     if master.sealing_left.is_some() {
-        return cause(SEALING, "sealing".into());
+        return cause(Reason::Sealing, "sealing".into());
     }
     match &master.no_vote {
-        Some(unknown) if unknown.is_auth() => cause("CredentialsRefused", unknown.to_string()),
-        Some(unknown) => cause("Silent", unknown.to_string()),
-        None => cause("Connecting", String::new()),
+        Some(unknown) if unknown.is_auth() => cause(Reason::CredentialsRefused, unknown.to_string()),
+        Some(unknown) => cause(Reason::Silent, unknown.to_string()),
+        None => cause(Reason::Connecting, String::new()),
     }
 }
 
@@ -239,16 +240,21 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
     progress.ready(&mut conditions);
     match facts.health {
         None => {
-            let reason = facts.problem.map_or("Opening", |problem| problem.reason.name());
-            conditions.set("Degraded", Truth::Unknown, reason, "see Ready".into());
-            conditions.set("Safe", Truth::Unknown, reason, "see Ready".into());
+            let reason = facts.problem.map_or(Reason::Opening, |problem| problem.reason);
+            conditions.set(
+                ConditionType::Degraded,
+                Truth::Unknown,
+                reason,
+                "see Ready".into(),
+            );
+            conditions.set(ConditionType::Safe, Truth::Unknown, reason, "see Ready".into());
         }
         Some(health) => running(health, &mut conditions),
     }
     progress.abnormal(&mut conditions);
     replicas::ready(&facts.not_ready, &mut conditions);
     if let Some(kept_by) = &facts.kept_by {
-        conditions.set("Terminating", true, "InUse", kept_by.clone());
+        conditions.set(ConditionType::Terminating, true, Reason::InUse, kept_by.clone());
     }
     RedisQuorumStatus {
         observed_generation: Some(facts.generation),
@@ -274,20 +280,25 @@ pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuor
 fn running(health: &Health, conditions: &mut Conditions<'_>) {
     let votes = health.votes();
     if health.missing.is_empty() && health.hindered.is_empty() {
-        conditions.set("Degraded", false, "AllVote", votes);
+        conditions.set(ConditionType::Degraded, false, Reason::AllVote, votes);
     } else {
         let text = format!("{votes} ({})", health.list());
-        conditions.set("Degraded", true, health.reason(), text);
+        conditions.set(ConditionType::Degraded, true, health.reason(), text);
     }
     if health.unsafe_masters.is_empty() {
-        conditions.set("Safe", true, "Fit", "no master is set up to lose leases".into());
+        conditions.set(
+            ConditionType::Safe,
+            true,
+            Reason::Fit,
+            "no master is set up to lose leases".into(),
+        );
     } else {
         let texts: Vec<String> = health
             .unsafe_masters
             .iter()
             .map(|(name, why)| format!("{name}: {why}"))
             .collect();
-        conditions.set("Safe", false, "Unfit", texts.join("; "));
+        conditions.set(ConditionType::Safe, false, Reason::Unfit, texts.join("; "));
     }
 }
 
@@ -299,12 +310,12 @@ fn progress(facts: &QuorumFacts<'_>) -> Progress {
             let lost = health.and_then(Health::no_majority);
             let messages: Vec<String> = [problem.message.clone()].into_iter().chain(lost).collect();
             let stuck = problem.reason.is_of_the_object();
-            Progress::problem(stuck, problem.reason.name(), messages.join("; "))
+            Progress::problem(stuck, problem.reason, messages.join("; "))
         }
-        (None, None) => Progress::in_progress("Opening", "being opened"),
+        (None, None) => Progress::in_progress(Reason::Opening, "being opened"),
         (None, Some(health)) => match health.no_majority() {
             Some(why) => Progress::in_progress(health.reason(), why),
-            None => Progress::current("MajorityVotes", health.votes()),
+            None => Progress::current(Reason::MajorityVotes, health.votes()),
         },
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::condition::{Conditions, cut};
+use super::condition::{ConditionType, Conditions, cut};
 use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus},
+    controller::problem::Reason,
     lease::Moment,
 };
 
@@ -94,16 +95,16 @@ fn is_silent(replica: &NotReadyReplica, now: Timestamp) -> bool {
 
 /// Sets `ReplicasReady`.
 pub(super) fn ready(list: &[NotReadyReplica], conditions: &mut Conditions<'_>) {
-    const KIND: &str = "ReplicasReady";
+    const KIND: ConditionType = ConditionType::ReplicasReady;
     if list.is_empty() {
         let text = "no replica of this cluster reports that it is not ready".to_owned();
-        conditions.set(KIND, true, "NoneReported", text);
+        conditions.set(KIND, true, Reason::NoneReported, text);
     } else {
         let texts: Vec<String> = list
             .iter()
             .map(|replica| format!("replica {} is not ready: {}", replica.name, replica.message))
             .collect();
-        conditions.set(KIND, false, "ReplicaNotReady", texts.join("; "));
+        conditions.set(KIND, false, Reason::ReplicaNotReady, texts.join("; "));
     }
 }
 
@@ -195,18 +196,18 @@ mod tests {
         let many: Vec<NotReadyReplica> = (0..MOST).map(|n| not_ready(&format!("a-{n}"), 0)).collect();
         assert_eq!(reported(&many, "own", &blind("refused"), stamp(0)).len(), MOST);
 
-        let conditions = |kind: &str| {
+        let conditions = |kind: ConditionType| {
             let mut conditions = Conditions::new(&[], 4, stamp(0));
-            conditions.set(kind, true, "Fine", "as the reporter says".into());
+            conditions.set(kind, true, Reason::Fit, "as the reporter says".into());
             conditions.into_list()
         };
         let before = RedisQuorumStatus {
             observed_generation: Some(3),
             votes: Some("3/3".into()),
             conditions: [
-                conditions("Ready"),
-                conditions("ReplicasReady"),
-                conditions("Safe"),
+                conditions(ConditionType::Ready),
+                conditions(ConditionType::ReplicasReady),
+                conditions(ConditionType::Safe),
             ]
             .concat(),
             ..RedisQuorumStatus::default()

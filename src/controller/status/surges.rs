@@ -1,21 +1,21 @@
 //! The condition of a lock whose single pod is doubled by a rollout. It is no trouble of the lock: `Ready` does not depend
 //! on it.
 
-use super::condition::Conditions;
+use super::condition::{ConditionType, Conditions};
 use crate::{
     api::lock_status::LeaderLockStatus,
-    controller::{events::What, templates::Surges},
+    controller::{events::EventReason, problem::Reason, templates::Surges},
 };
 
-const KIND: &str = "SurgesOnRollout";
+const KIND: ConditionType = ConditionType::SurgesOnRollout;
 
 /// Set while it is so, and False once it was put right: an object that was never seen to surge has no such condition.
 pub(super) fn set(surges: &Surges, conditions: &mut Conditions<'_>) {
     match surges {
-        Surges::Of(objects) => conditions.set(KIND, true, "SurgingStrategy", advice(objects)),
+        Surges::Of(objects) => conditions.set(KIND, true, Reason::SurgingStrategy, advice(objects)),
         Surges::Never if conditions.before(KIND).is_some() => {
             let text = "a rollout tells the old pod to end before it makes the new one";
-            conditions.set(KIND, false, "NoSurge", text.to_owned());
+            conditions.set(KIND, false, Reason::NoSurge, text.to_owned());
         }
         Surges::NotJudged => conditions.withdraw(KIND),
         // What was said before is still the best that is known.
@@ -36,12 +36,12 @@ fn advice(objects: &[String]) -> String {
 pub(in crate::controller) fn surge_news(
     before: &LeaderLockStatus,
     now: &LeaderLockStatus,
-) -> Option<(What, String)> {
+) -> Option<(EventReason, String)> {
     let said = |status: &LeaderLockStatus| {
         let mut conditions = status.conditions.iter();
-        let found = conditions.find(|condition| condition.type_ == KIND && condition.status == "True");
+        let found = conditions.find(|condition| condition.type_ == KIND.name() && condition.status == "True");
         found.map(|condition| condition.message.clone())
     };
     let text = said(now).filter(|text| said(before).as_ref() != Some(text))?;
-    Some((What::Warned(KIND), text))
+    Some((EventReason::SurgesOnRollout, text))
 }

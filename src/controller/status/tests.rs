@@ -102,7 +102,7 @@ fn plan(more: &str) -> LockPlan {
 const TARGET: &str =
     ", targets: [{name: t, action: Scale, ref: {apiVersion: apps/v1, kind: Deployment, name: d}}]";
 
-fn report(desired: TargetState, observed: TargetState, trouble: Option<&'static str>) -> TargetReport {
+fn report(desired: TargetState, observed: TargetState, trouble: Option<Reason>) -> TargetReport {
     let known = matches!(observed, TargetState::Active | TargetState::Standby);
     TargetReport {
         key: ObjectKey {
@@ -118,7 +118,7 @@ fn report(desired: TargetState, observed: TargetState, trouble: Option<&'static 
         runs: observed != TargetState::Standby,
         wants_guard: false,
         settled: known && desired == observed && trouble.is_none(),
-        trouble: trouble.map(|reason| (reason, format!("target t: {reason}"))),
+        trouble: trouble.map(|reason| Problem::new(reason, format!("target t: {}", reason.name()))),
         unready: false,
         notes: Vec::new(),
     }
@@ -176,18 +176,18 @@ const PROBLEMS: [(Reason, Kstatus); 15] = [
     (Reason::Opening, Kstatus::InProgress),
 ];
 
-const TROUBLES: [(&str, Kstatus); 11] = [
-    ("EnforcementConflict", Kstatus::Failed),
-    ("KindUnknown", Kstatus::Failed),
-    ("NoScaleSubresource", Kstatus::Failed),
-    ("Forbidden", Kstatus::Failed),
-    ("TargetNotSafe", Kstatus::Failed),
-    ("SelectorInvalid", Kstatus::Failed),
-    ("HolderNotSelected", Kstatus::Failed),
-    ("TargetNotFound", Kstatus::InProgress),
-    ("NoReadyPod", Kstatus::InProgress),
-    ("TargetUnreachable", Kstatus::InProgress),
-    ("NotMarked", Kstatus::InProgress),
+const TROUBLES: [(Reason, Kstatus); 11] = [
+    (Reason::EnforcementConflict, Kstatus::Failed),
+    (Reason::KindUnknown, Kstatus::Failed),
+    (Reason::NoScaleSubresource, Kstatus::Failed),
+    (Reason::Forbidden, Kstatus::Failed),
+    (Reason::TargetNotSafe, Kstatus::Failed),
+    (Reason::SelectorInvalid, Kstatus::Failed),
+    (Reason::HolderNotSelected, Kstatus::Failed),
+    (Reason::TargetNotFound, Kstatus::InProgress),
+    (Reason::NoReadyPod, Kstatus::InProgress),
+    (Reason::TargetUnreachable, Kstatus::InProgress),
+    (Reason::NotMarked, Kstatus::InProgress),
 ];
 
 fn computed(status: &LeaderLockStatus) -> Kstatus {
@@ -209,8 +209,8 @@ fn kstatus_computes_failed_where_only_a_person_can_help_and_in_progress_elsewher
             let report = report(desired, Changing, Some(trouble));
             let held = (desired == Active).then(|| holder("eu-1"));
             let status = lock_status(&facts(&before, Ok(&plan), Some(&report), held));
-            assert_eq!(computed(&status), wanted, "{trouble} {desired:?}");
-            assert_eq!(status_of(&status.conditions, "Ready"), ("False", trouble));
+            assert_eq!(computed(&status), wanted, "{trouble:?} {desired:?}");
+            assert_eq!(status_of(&status.conditions, "Ready"), ("False", trouble.name()));
         }
     }
     for (desired, observed, held, role, wanted) in [
@@ -332,8 +332,12 @@ fn every_status_of_a_quorum_has_one_of_ready_reconciling_and_stalled() {
 fn a_long_message_is_cut_between_characters_and_keeps_what_fits() {
     let plan = plan(TARGET);
     for filler in ["x", "ä", "€", "𝄞"] {
-        let mut report = report(TargetState::Active, TargetState::Changing, Some("Forbidden"));
-        report.trouble = Some(("Forbidden", filler.repeat(3_000)));
+        let mut report = report(
+            TargetState::Active,
+            TargetState::Changing,
+            Some(Reason::Forbidden),
+        );
+        report.trouble = Some(Problem::new(Reason::Forbidden, filler.repeat(3_000)));
         let before = LeaderLockStatus::default();
         let status = lock_status(&facts(&before, Ok(&plan), Some(&report), Some(holder("eu-1"))));
         let ready = status

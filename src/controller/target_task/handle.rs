@@ -13,7 +13,7 @@ use crate::{
         lock_status::TargetStatus,
         plan::{LockPlan, TargetWork},
     },
-    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace, said::Round},
+    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace, problem::Problem, said::Round},
     elector::{Elector, Standing},
     lease::{ClusterId, FencingToken, Moment},
     masters::Masters,
@@ -67,7 +67,7 @@ pub(in crate::controller) struct TargetReport {
     /// Everything is as it should be.
     pub(in crate::controller) settled: bool,
     /// What keeps it from that, such as the owner of a field.
-    pub(in crate::controller) trouble: Option<(&'static str, String)>,
+    pub(in crate::controller) trouble: Option<Problem>,
     /// What runs has not been ready for longer than the lock lets it be.
     pub(in crate::controller) unready: bool,
     /// What people want to know, each in one report.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::RETRY;
-use crate::targets::Step;
+use crate::{
+    controller::problem::{Problem, Reason},
+    targets::Step,
+};
 
 /// Between two steps of a target that cannot be as it should be.
 pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
@@ -13,7 +16,7 @@ pub(super) struct Outcome {
     pub(super) settled: bool,
     /// A start waits for the finalizer.
     pub(super) wants_guard: bool,
-    pub(super) trouble: Option<(&'static str, String)>,
+    pub(super) trouble: Option<Problem>,
     /// Until the next step of one that has something to do although it is as it should be.
     wait: Option<Duration>,
 }
@@ -41,11 +44,11 @@ impl Outcome {
     };
 
     /// No target took a step for this reason.
-    pub(super) const fn failed(reason: &'static str, text: String) -> Self {
+    pub(super) fn failed(reason: Reason, text: &str) -> Self {
         Self {
             settled: false,
             wants_guard: false,
-            trouble: Some((reason, text)),
+            trouble: Some(Problem::new(reason, text)),
             wait: None,
         }
     }
@@ -58,7 +61,7 @@ impl Outcome {
             Step::Working(_) | Step::Contested(_) => self.settled = false,
             Step::Trouble(why) => {
                 self.settled &= !awaited;
-                self.trouble = Some((why.reason, why.text));
+                self.trouble = Some(Problem::new(why.reason, why.text));
                 self.wait_at_most(RETRY_TROUBLE);
             }
         }
@@ -81,7 +84,7 @@ mod tests {
     use crate::api::lock_status::TargetState;
 
     fn trouble() -> Step {
-        Step::trouble(TargetState::Standby, "TargetNotFound", "no".into())
+        Step::trouble(TargetState::Standby, Reason::TargetNotFound, "no".into())
     }
 
     #[test]

@@ -16,8 +16,9 @@ use super::{
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
+    controller::problem::Reason,
     lease::{FencingToken, Mark, Moment},
-    targets::{Note, StartPermit, StopPermit},
+    targets::{EventReason, Note, StartPermit, StopPermit},
 };
 
 /// What was done, and when the next step is due.
@@ -177,7 +178,7 @@ impl TargetTask {
     async fn not_marked(&mut self, permit: &StartPermit) -> Stepped {
         stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
         let text = "a majority of the masters did not write down that targets start, or need longer to stop";
-        let report = self.report(Goal::Run, Outcome::failed("NotMarked", text.to_owned()));
+        let report = self.report(Goal::Run, Outcome::failed(Reason::NotMarked, text));
         (report, Some(clock::now() + RETRY))
     }
 
@@ -187,13 +188,9 @@ impl TargetTask {
             return;
         }
         for text in self.config.plan.targets.iter().filter_map(too_short) {
-            let note = Note {
-                reason: "StopTooShort",
-                text,
-                warning: true,
-            };
+            let reason = EventReason::StopTooShort;
             // The other end is this task's.
-            let _ = self.notes.0.send(note);
+            let _ = self.notes.0.send(Note { reason, text });
         }
     }
 

@@ -20,7 +20,8 @@ use crate::{
     controller::pace::Pace,
     lease::Moment,
     targets::{
-        Action, Changes, StartPermit, Step, StopPermit, TargetContext, TargetError, Trouble, action, is_same,
+        Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
+        TargetError, Trouble, action, is_same,
     },
     telemetry::TargetSeries,
 };
@@ -185,7 +186,7 @@ impl Target {
                 "target {}: not stopped within its stop time; not ended: {left}",
                 self.name
             );
-            return Step::trouble(self.observed, "StopLate", text);
+            return Step::trouble(self.observed, ConditionReason::StopLate, text);
         }
         let conflict = self.conflicts.is_conflict(Lane::Stop, now);
         if conflict && matches!(step, Step::Done | Step::Waiting(_) | Step::Working(_)) {
@@ -236,7 +237,7 @@ impl Target {
     fn conflict(&self, lane: Lane) -> Step {
         self.set_enforced(Some(false));
         let text = self.conflicts.message(lane, &self.name);
-        Step::trouble(self.observed, "EnforcementConflict", text)
+        Step::trouble(self.observed, ConditionReason::EnforcementConflict, text)
     }
 
     fn set_enforced(&self, enforced: Option<bool>) {
@@ -253,7 +254,7 @@ impl Target {
             Ok(Err(error)) => Step::trouble(TargetState::Unknown, error.reason(), error.to_string()),
             Err(_) => {
                 let text = "the API server does not answer in time".to_owned();
-                Step::trouble(TargetState::Unknown, "TargetUnreachable", text)
+                Step::trouble(TargetState::Unknown, ConditionReason::TargetUnreachable, text)
             }
         };
         // While the API server does not answer, how the target is is unknown: neither enforced nor not.
@@ -283,15 +284,15 @@ impl Target {
         let name = &self.name;
         let (reason, text) = match lane {
             Lane::Start => (
-                "StartedAgain",
+                EventReason::StartedAgain,
                 format!("target {name}: {write} while this cluster holds the lock; started again"),
             ),
             Lane::Stop => (
-                "StoppedAgain",
+                EventReason::StoppedAgain,
                 format!("target {name}: {write} while this cluster stands by; stopped again"),
             ),
         };
-        self.context.warn(reason, text);
+        self.context.emit(reason, text);
     }
 }
 

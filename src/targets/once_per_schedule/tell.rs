@@ -9,7 +9,7 @@ use super::{
     decide::Never,
     job::{Cron, Job, SCHEDULED, When},
 };
-use crate::{lease::Gone, telemetry::SlotResult};
+use crate::{lease::Gone, targets::EventReason, telemetry::SlotResult};
 
 impl OncePerSchedule {
     pub(super) fn count(&self, result: SlotResult) {
@@ -28,12 +28,7 @@ impl OncePerSchedule {
         let here = format!("{} is deleted", self.desk.called(job));
         let dropped = Dropped::of(why, &what, &here, self.max_age);
         self.count(dropped.result);
-        match why {
-            Never::Gone(Gone::To(_) | Gone::Passed { .. }) => self.context.note(dropped.reason, dropped.text),
-            Never::Gone(Gone::Unrecorded { .. } | Gone::Lost) | Never::TooOld => {
-                self.context.warn(dropped.reason, dropped.text);
-            }
-        }
+        self.context.emit(dropped.reason, dropped.text);
     }
 
     /// Why it is not let run, nor deleted.
@@ -44,10 +39,10 @@ impl OncePerSchedule {
                 "{what} stays suspended: its annotation {SCHEDULED} is no time, so nobody can tell which run it is; put it \
                  right, such as 2026-01-31T01:00:00Z, or delete the Job"
             );
-            self.context.warn("SlotUnreadable", text);
+            self.context.emit(EventReason::SlotUnreadable, text);
         } else {
             let text = format!("{what} was made by hand and starts when this cluster holds the lock");
-            self.context.note("ManualJobWaits", text);
+            self.context.emit(EventReason::ManualJobWaits, text);
         }
     }
 
@@ -59,12 +54,12 @@ impl OncePerSchedule {
                 "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the slots, and \
                  a run happens once in each zone; say it in every cluster:\nspec:\n  timeZone: Etc/UTC"
             );
-            self.context.warn("TimeZoneMissing", text);
+            self.context.emit(EventReason::TimeZoneMissing, text);
             self.told.no_zone = Some(cron.uid.clone());
         }
         if cron.suspended && held && !self.told.suspended {
             let text = format!("{what} is suspended itself: nothing is scheduled");
-            self.context.warn("TargetSuspended", text);
+            self.context.emit(EventReason::TargetSuspended, text);
         }
         self.told.suspended = cron.suspended && (held || self.told.suspended);
     }
@@ -75,7 +70,7 @@ impl OncePerSchedule {
             self.context.target,
             self.desk.called(job)
         );
-        self.context.warn("JobStartedByHand", text);
+        self.context.emit(EventReason::JobStartedByHand, text);
     }
 }
 
@@ -83,7 +78,7 @@ impl OncePerSchedule {
 #[derive(Debug, PartialEq, Eq)]
 struct Dropped {
     result: SlotResult,
-    reason: &'static str,
+    reason: EventReason,
     text: String,
 }
 
@@ -92,12 +87,12 @@ impl Dropped {
         let (result, reason, text) = match why {
             Never::Gone(Gone::To(by)) => (
                 SlotResult::Elsewhere,
-                "SlotRunsElsewhere",
+                EventReason::SlotRunsElsewhere,
                 format!("{what} runs in cluster {}; here {here}", cluster(by)),
             ),
             Never::Gone(Gone::Passed { slot, job: by }) => (
                 SlotResult::Passed,
-                "SlotPassed",
+                EventReason::SlotPassed,
                 format!(
                     "{what} was not claimed here before cluster {} claimed {}; {here}",
                     cluster(by),
@@ -106,7 +101,7 @@ impl Dropped {
             ),
             Never::Gone(Gone::Unrecorded { floor }) => (
                 SlotResult::Lost,
-                "SlotNotRecorded",
+                EventReason::SlotNotRecorded,
                 format!(
                     "{what} can be claimed by no Job: the masters record claims of slots after {} only, since they were \
                      new when they were sealed a minute before that, or all of them had lost their memory; no cluster is \
@@ -116,7 +111,7 @@ impl Dropped {
             ),
             Never::Gone(Gone::Lost) => (
                 SlotResult::Lost,
-                "SlotLost",
+                EventReason::SlotLost,
                 format!(
                     "{what} can be claimed by no Job any more: the claims of several Jobs split, or a master that had one \
                      lost its memory; no cluster is known to run it; {here}"
@@ -124,7 +119,7 @@ impl Dropped {
             ),
             Never::TooOld => (
                 SlotResult::TooOld,
-                "SlotTooOld",
+                EventReason::SlotTooOld,
                 format!(
                     "{what} is longer ago than maxSlotAgeSeconds ({}); {here}",
                     max_age.as_secs()
@@ -162,7 +157,7 @@ mod tests {
             )
         };
         let new = of(Gone::Unrecorded { floor: 60 });
-        assert_eq!(new.reason, "SlotNotRecorded");
+        assert_eq!(new.reason, EventReason::SlotNotRecorded);
         assert!(
             new.text.contains("after 1970-01-01T00:01:00Z only"),
             "{}",
@@ -174,7 +169,7 @@ mod tests {
             new.text
         );
         let split = of(Gone::Lost);
-        assert_eq!(split.reason, "SlotLost");
+        assert_eq!(split.reason, EventReason::SlotLost);
         assert!(!split.text.contains("masters lost"), "{}", split.text);
     }
 }

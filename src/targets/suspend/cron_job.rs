@@ -19,7 +19,7 @@ use crate::{
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+        Action, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts, in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index,
         slim::Job,
     },
@@ -316,7 +316,7 @@ impl Schedule {
              at once, however old. Add to its spec: startingDeadlineSeconds: 60",
             self.called
         );
-        self.context.warn("NoStartingDeadline", text);
+        self.context.emit(EventReason::NoStartingDeadline, text);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+        Action, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
         follow,
         in_flight::InFlight,
@@ -232,7 +232,7 @@ impl OneJob {
         }
         self.ended.clone_from(&job.metadata.uid);
         let text = format!("{} has ended ({how}): nothing is to be started", self.called);
-        self.context.note("TargetEnded", text);
+        self.context.emit(EventReason::TargetEnded, text);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     clock,
     lease::Moment,
     targets::{
-        Found, StartPermit, StopPermit, TargetContext, TargetError,
+        EventReason, Found, StartPermit, StopPermit, TargetContext, TargetError,
         attempts::Precondition,
         pages,
         pods::{Left, Pods},
@@ -108,7 +108,7 @@ impl Jobs {
                  when this cluster is active again",
                 self.called
             );
-            self.context.warn("JobAbandoned", text);
+            self.context.emit(EventReason::JobAbandoned, text);
         }
         Ok(())
     }

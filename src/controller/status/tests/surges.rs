@@ -1,7 +1,7 @@
 //! What a status says of a single pod that a rollout doubles.
 
 use super::*;
-use crate::controller::events::What;
+use crate::controller::events::EventReason;
 
 fn status(before: &LeaderLockStatus, surges: &Surges) -> LeaderLockStatus {
     let plan = plan(TARGET);
@@ -24,7 +24,7 @@ fn a_rollout_that_surges_is_said_and_takes_nothing_from_ready() {
     assert_eq!(status_of(&found.conditions, "Ready"), ("True", "Active"));
     assert_eq!(computed(&found), Kstatus::Current);
     let (what, text) = surge_news(&LeaderLockStatus::default(), &found).unwrap();
-    assert_eq!(what, What::Warned("SurgesOnRollout"));
+    assert_eq!(what, EventReason::SurgesOnRollout);
     for part in [
         "Deployment web",
         "`strategy: {type: Recreate}`",

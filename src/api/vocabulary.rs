@@ -1,0 +1,245 @@
+//! The words of the API that are no fields: types and reasons of conditions, and reasons of events. `make generate` writes
+//! docs/api.md from these tables. Their names are part of the API.
+
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($word:ident: $meaning:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum $name {
+            $(#[doc = $meaning] $word,)*
+        }
+
+        impl $name {
+            /// As the API has it.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$word => stringify!($word),)*
+                }
+            }
+
+            /// Each with its meaning.
+            #[cfg(test)]
+            const TABLE: &[(Self, &str)] = &[$((Self::$word, $meaning),)*];
+        }
+    };
+}
+
+words! {
+    /// The type of a condition.
+    ConditionType {
+        Ready: "as declared: active or standing by, or a majority of the masters votes. Of `Ready`, `Reconciling` and `Stalled` exactly one is true",
+        Reconciling: "the operator works on it, or waits for what may still come",
+        Stalled: "a person has to change something first",
+        Held: "a candidate holds the lock, in whatever cluster",
+        QuorumAvailable: "a majority of the masters votes",
+        Enforced: "every target is as it should be in this cluster",
+        SurgesOnRollout: "a rollout of a Deployment that is to have one replica runs two pods for a time. For information: `Ready` does not depend on it. There only for locks of which it was true once; `False` since it was put right",
+        Degraded: "a master of the quorum has no vote, or does not take its new credentials",
+        Safe: "no master of the quorum is set up to lose leases",
+        ReplicasReady: "no replica of the operator reports that it is not ready because of the quorum",
+        Terminating: "the quorum is deleted, and kept until nothing uses it",
+    }
+}
+
+words! {
+    /// The reason of a condition.
+    ConditionReason {
+        Active: "this cluster holds the lock, and its targets run",
+        Standby: "another cluster holds the lock or no candidate does, and the targets of this cluster are stopped",
+        Activating: "the targets are being started",
+        Stopping: "the targets are being stopped",
+        Switching: "targets are being started or stopped",
+        AsDeclared: "the targets are as they should be",
+        NoTargets: "the lock has no targets",
+        NotLooked: "the targets were not read yet",
+        Observed: "`enforcement: Observe`: nothing is switched",
+        Paused: "the annotation `redlock.dev/paused` is set: nothing is switched",
+        HeldHere: "a candidate of this cluster holds the lock",
+        HeldElsewhere: "a candidate of another cluster holds the lock",
+        NotHeld: "no candidate holds the lock",
+        MajorityVotes: "a majority of the masters votes",
+        NoMajority: "no majority of the masters votes, or no replica of this cluster sees one",
+        OperatorStopped: "the last replica of the operator in this cluster stopped",
+        InvalidSpec: "the spec breaks a rule",
+        ImmutableField: "a field that cannot change was changed: its former value stays in force",
+        StopBudgetTooShort: "the timings leave the targets less time than they need to stop",
+        DuplicateLockName: "an older lock of this cluster has the lock name",
+        TargetTaken: "an older lock of this cluster switches one of the targets",
+        QuorumNotFound: "there is no RedisQuorum of this name",
+        QuorumNotUsable: "the RedisQuorum of the lock cannot be used",
+        ClusterNameNotUnique: "another cluster uses the quorum under the same name",
+        SecretNotFound: "the Secret with the credentials does not exist",
+        SecretKeyMissing: "the Secret lacks a key",
+        SecretNotReadable: "the Secret cannot be read",
+        MastersShared: "another quorum of this cluster has one of the masters",
+        OldMasterStillReachable: "the url of a master was changed, and the server behind the old one still answers",
+        ChangingUrl: "the url of a master is being changed; the old one is in use",
+        Opening: "the quorum is being opened",
+        EnforcementConflict: "another writer declares a target otherwise, or undoes again and again what the lock asks for",
+        TargetNotFound: "a served kind has no such object",
+        KindUnknown: "no version of the kind of a target is served: whether it runs is unknown",
+        Forbidden: "a right is missing: whether the target runs is unknown",
+        NoScaleSubresource: "action Scale of a kind without the subresource `scale`",
+        SelectorInvalid: "a selector cannot be read",
+        TargetNotSafe: "the spec of a target lets it run without the lock",
+        NoReadyPod: "no pod of the selector is ready",
+        HolderNotSelected: "the pod of the agent that holds the lock is none of the selector",
+        TargetUnreachable: "the API server did not do what was requested, or not in time",
+        StopLate: "pods have not ended within the stop time",
+        NotMarked: "a majority of the masters did not write down that targets start",
+        SurgingStrategy: "the strategy of a Deployment starts the new pod beside the old one",
+        NoSurge: "a rollout ends the old pod before it makes the new one",
+        AllVote: "every master votes",
+        Fit: "no master is set up to lose leases",
+        Unfit: "a master is set up to lose leases",
+        InUse: "locks of this or another cluster use the quorum",
+        NoneReported: "no replica reports that it is not ready",
+        ReplicaNotReady: "a replica reports that it is not ready",
+        Connecting: "a master is not connected yet",
+        Unreachable: "no connection to a master",
+        Silent: "a master does not answer in time",
+        CredentialsRefused: "a master refuses the credentials, or a command",
+        NotRenewed: "a master does not take the new credentials or certificates; the connection with the old ones is kept",
+        Sealing: "a master is in quarantine until it may vote",
+        SealBlocked: "a master cannot be sealed",
+        ClockStep: "the clock of a master stepped",
+        ServerTooOld: "the version of a master is too old",
+        IsReplica: "a master is a replica of another server",
+        HasReplicas: "a master has replicas",
+        ClusterMode: "a master is part of a Redis Cluster",
+        Retired: "a master was retired",
+        SameServer: "two masters are the same server",
+        OtherFingerprint: "a master has the seal of a quorum with other masters",
+        OtherQuorum: "a master belongs to another quorum",
+        EvictionPolicy: "a master may evict keys",
+        Evicted: "a master has evicted keys",
+    }
+}
+
+words! {
+    /// The reason of an event.
+    EventReason {
+        Acquired: "a candidate acquired the lock",
+        TakenOver: "a candidate acquired the lock after a lease that ran out",
+        Released: "the holder released the lock, passed it on or stepped down",
+        LeaseLost: "the holder lost its lease",
+        TargetActivated: "a target runs",
+        TargetStopped: "a target is stopped",
+        EnforcementConflict: "another writer declares a target otherwise, or undoes again and again what the lock asks for",
+        StartedAgain: "another writer stopped a target while this cluster holds the lock: it was started again",
+        StoppedAgain: "another writer started a target while this cluster stands by: it was stopped again",
+        StopTooShort: "the pod template of a target asks for more time than its stop time",
+        Observed: "`enforcement: Observe`: what would be done",
+        TargetsLeft: "a deleted lock declares targets that this version cannot read: they are left as they are",
+        Unready: "the targets were unready for too long: they are stopped, and the lock is passed on",
+        FailedOver: "the lock was passed on since targets did not get ready",
+        FailoverFailed: "the targets were not stopped in time, and run again",
+        SurgesOnRollout: "a rollout of a Deployment that is to have one replica runs two pods for a time",
+        ReplicasLeft: "the replicas of a target are left to another manager",
+        TargetNotSafe: "the spec of a target lets it run without the lock",
+        PodLabelled: "a pod was labelled",
+        LabelRemoved: "a label that another writer gave was removed",
+        JobAbandoned: "a Job was stopped in the middle, and is never resumed",
+        TargetEnded: "a Job has ended: nothing is to be started",
+        NoStartingDeadline: "a CronJob without `startingDeadlineSeconds` starts a missed run when it is resumed",
+        ManualJobWaits: "a Job that was made by hand waits until this cluster holds the lock",
+        JobStartedByHand: "a Job was resumed although its slot is not its own: it was suspended again",
+        TimeZoneMissing: "a CronJob has no `timeZone`: its slots may differ between clusters",
+        TargetSuspended: "a CronJob is suspended itself: nothing is scheduled",
+        SlotRunsElsewhere: "another cluster runs the slot",
+        SlotPassed: "another cluster claimed a later slot before",
+        SlotNotRecorded: "new masters do not record claims of the slot",
+        SlotLost: "no Job can claim the slot any more",
+        SlotTooOld: "the slot is longer ago than `maxSlotAgeSeconds`",
+        SlotUnreadable: "the slot of a Job cannot be read",
+        QuorumLost: "no majority of the masters votes",
+        QuorumRestored: "a majority of the masters votes again",
+        MasterQuarantined: "a master answers and may not vote yet",
+        TokenImplausible: "the fencing token of a status is greater than every counter of the masters: it is overwritten",
+        ReplicaNotReady: "a replica of the operator does not get ready",
+    }
+}
+
+impl EventReason {
+    /// What was done, in the words of the events API.
+    pub(crate) const fn action(self) -> &'static str {
+        match self {
+            Self::Acquired | Self::TakenOver => "Acquire",
+            Self::Released => "Release",
+            Self::LeaseLost => "Renew",
+            Self::QuorumLost | Self::QuorumRestored | Self::MasterQuarantined => "Watch",
+            Self::TokenImplausible => "WriteStatus",
+            _ => "Switch",
+        }
+    }
+
+    /// Whether a person should see to it.
+    pub(crate) const fn is_warning(self) -> bool {
+        !matches!(
+            self,
+            Self::Acquired
+                | Self::Released
+                | Self::TakenOver
+                | Self::QuorumRestored
+                | Self::TargetActivated
+                | Self::TargetStopped
+                | Self::Observed
+                | Self::ReplicasLeft
+                | Self::PodLabelled
+                | Self::TargetEnded
+                | Self::ManualJobWaits
+                | Self::SlotRunsElsewhere
+                | Self::SlotPassed
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write, path::Path};
+
+    use super::*;
+
+    fn table(columns: &str, rows: impl Iterator<Item = String>) -> String {
+        let rule = "|---".repeat(columns.matches('|').count() - 1);
+        rows.fold(format!("{columns}\n{rule}|\n"), |mut text, row| {
+            let _ = writeln!(text, "{row}");
+            text
+        })
+    }
+
+    #[test]
+    fn the_reference_of_conditions_and_events_is_up_to_date() {
+        let types = ConditionType::TABLE.iter();
+        let reasons = ConditionReason::TABLE.iter();
+        let events = EventReason::TABLE.iter().map(|(reason, meaning)| {
+            let kind = if reason.is_warning() { "Warning" } else { "Normal" };
+            format!("| `{}` | {kind} | {meaning} |", reason.name())
+        });
+        let wanted = [
+            table(
+                "| condition | is true when |",
+                types.map(|(kind, meaning)| format!("| `{}` | {meaning} |", kind.name())),
+            ),
+            table(
+                "| reason of a condition | means |",
+                reasons.map(|(reason, meaning)| format!("| `{}` | {meaning} |", reason.name())),
+            ),
+            table("| reason of an event | type | means |", events),
+        ]
+        .join("\n");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let begin = "<!-- conditions and events: written by `make generate` -->\n";
+        let (before, rest) = page.split_once(begin).expect("a place for them");
+        let (_, after) = rest
+            .split_once("<!-- end of conditions and events -->")
+            .expect("its end");
+        let new = format!("{before}{begin}\n{wanted}\n<!-- end of conditions and events -->{after}");
+        if std::env::var_os("REDLOCK_REGENERATE").is_some() {
+            std::fs::write(&path, &new).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap();
+        assert!(found == new, "docs/api.md is out of date: run `make generate`");
+    }
+}
