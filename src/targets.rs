@@ -170,13 +170,9 @@ pub(crate) fn action(context: TargetContext, work: &TargetWork) -> Box<dyn Actio
     let action: Box<dyn Action> = match work {
         TargetWork::Scale {
             object,
-            active_replicas,
-            standby_replicas,
-        } => Box::new(scale::Scale::new(
-            context,
-            object,
-            (*active_replicas, *standby_replicas),
-        )),
+            active_replicas: active,
+            standby_replicas: standby,
+        } => Box::new(scale::Scale::new(context, object, *active, *standby)),
         TargetWork::Suspend { object } => suspend::of(context, object),
         TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
             once_per_schedule::OncePerSchedule::new(context, object, *max_slot_age),

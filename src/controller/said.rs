@@ -50,7 +50,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Of these answers, those of other replicas of this cluster.
-    pub(super) fn new(sent: Moment, answers: Vec<Answer>, (cluster, identity): (&str, &str)) -> Self {
+    pub(super) fn new(sent: Moment, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
         let mut answers = answers;
         answers.retain(|answer| answer.cluster == cluster && answer.identity != identity);
         Self {
@@ -226,14 +226,14 @@ mod tests {
     }
 
     fn word(answers: Vec<Answer>) -> Option<Word> {
-        let round = Round::new(at(100), answers, ("here", "me"));
+        let round = Round::new(at(100), answers, "here", "me");
         round.word("q", &LockName::parse("n/l").unwrap())
     }
 
     #[test]
     fn a_finalizer_is_needed_by_a_sibling_that_uses_the_quorum_or_does_not_answer() {
         let asked = || Asked::from([("q".to_owned(), BTreeSet::new())]);
-        let round = |answers, silent| Round::new(at(100), answers, ("here", "me")).about(asked(), silent);
+        let round = |answers, silent| Round::new(at(100), answers, "here", "me").about(asked(), silent);
         let sibling = answer("a", true, free(true));
         let used = round(vec![sibling.clone()], false);
         assert!(used.needs("q", "redlock.dev/in-use-all"));
@@ -260,7 +260,7 @@ mod tests {
         let lock = LockName::parse("n/l").unwrap();
         let asked = || Asked::from([("q".to_owned(), BTreeSet::from(["n/l".to_owned()]))]);
         let witness = |answers: Vec<Answer>, silent, former: Option<u64>| {
-            let round = Round::new(at(100), answers, ("here", "me")).about(asked(), silent);
+            let round = Round::new(at(100), answers, "here", "me").about(asked(), silent);
             round.witness("q", Some(&lock), former.map(FencingToken))
         };
         assert_eq!(Round::default().witness("q", None, None), Witness::Awaited);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(witness(vec![held(false, 7)], false, None), Witness::Awaited);
         assert_eq!(witness(vec![held(false, 7)], false, Some(7)), Witness::Absent);
         assert_eq!(witness(vec![held(false, 8)], false, Some(7)), Witness::Awaited);
-        let other = Round::new(at(100), vec![], ("here", "me")).about(asked(), false);
+        let other = Round::new(at(100), vec![], "here", "me").about(asked(), false);
         let unasked = LockName::parse("n/other").unwrap();
         assert_eq!(other.witness("q", Some(&unasked), None), Witness::Awaited);
         assert_eq!(other.witness("q", None, None), Witness::Absent);
@@ -341,11 +341,7 @@ mod tests {
     fn a_successor_has_a_majority_and_contends() {
         let lock = LockName::parse("n/l").unwrap();
         let round = |majority, contends| {
-            Round::new(
-                at(100),
-                vec![answer("a", majority, free(contends))],
-                ("here", "me"),
-            )
+            Round::new(at(100), vec![answer("a", majority, free(contends))], "here", "me")
         };
         assert!(round(true, true).has_successor("q", &lock, false));
         assert!(!round(false, true).has_successor("q", &lock, false));

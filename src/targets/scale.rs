@@ -24,6 +24,9 @@ use crate::{
 use stop::Stopping;
 use subresource::{Object, Owner, Snapshot, Write};
 
+/// Under which lease an object ran, and its uid.
+type Run = (FencingToken, Option<String>);
+
 pub(super) struct Scale {
     context: TargetContext,
     reference: TargetRef,
@@ -39,7 +42,7 @@ pub(super) struct Scale {
     /// It was last found to run, or started.
     runs: bool,
     /// Under which lease it ran, and which object that was.
-    ran: Option<(FencingToken, Option<String>)>,
+    ran: Option<Run>,
     /// What `activeReplicas` was before.
     before: Option<i32>,
     stopping: Stopping,
@@ -50,7 +53,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn new(context: TargetContext, reference: &TargetRef, (active, standby): (i32, i32)) -> Self {
+    pub(super) fn new(context: TargetContext, reference: &TargetRef, active: i32, standby: i32) -> Self {
         Self {
             context,
             reference: reference.clone(),
@@ -96,19 +99,12 @@ impl Scale {
     }
 
     async fn try_start(&mut self, object: &Object, permit: &StartPermit) -> Result<Step, TargetError> {
-        let missing = || {
-            let text = format!(
-                "{} does not exist; it is started as soon as it does",
-                object.called()
-            );
-            Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
-        };
         self.stopping = Stopping::default();
         self.runs = true;
         let snapshot = object.read().await?;
         self.heed(snapshot.as_ref());
         let Some(snapshot) = snapshot else {
-            return Ok(missing());
+            return Ok(missing(object));
         };
         self.selector.clone_from(&snapshot.selector);
         let this = (permit.token(), snapshot.uid.clone());
@@ -139,9 +135,20 @@ impl Scale {
                 text,
             ));
         }
+        self.write_start(object, &snapshot, this, permit).await
+    }
+
+    /// Takes the standby number, or what this lock asked for before.
+    async fn write_start(
+        &mut self,
+        object: &Object,
+        snapshot: &Snapshot,
+        this: Run,
+        permit: &StartPermit,
+    ) -> Result<Step, TargetError> {
         let before = self.in_flight.send();
         self.sent_over.clone_from(&snapshot.version);
-        let written = object.start(self.active, &snapshot, permit).await;
+        let written = object.start(self.active, snapshot, permit).await;
         self.in_flight.answered(before, &written, |write| {
             matches!(write, Write::Done(_) | Write::Missing)
         });
@@ -159,8 +166,8 @@ impl Scale {
                     Step::Done
                 }
             }
-            Write::Missing => missing(),
-            Write::Late => Step::Working(self.state(Some(&snapshot))),
+            Write::Missing => missing(object),
+            Write::Late => Step::Working(self.state(Some(snapshot))),
         })
     }
 
@@ -184,6 +191,14 @@ const AUTOSCALER: &str = "kube-controller-manager";
 
 /// Who is not known: see [`Owner`].
 const BY_HAND: &str = "somebody, by /scale, as kubectl scale does";
+
+fn missing(object: &Object) -> Step {
+    let text = format!(
+        "{} does not exist; it is started as soon as it does",
+        object.called()
+    );
+    Step::trouble(TargetState::Standby, ConditionReason::TargetNotFound, text)
+}
 
 /// The line to change.
 fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {

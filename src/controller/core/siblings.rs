@@ -140,7 +140,7 @@ impl Core {
                 .zip(&answers)
                 .any(|(ready, answer)| *ready && answer.is_none());
             let answers = answers.into_iter().flatten().collect();
-            Round::new(sent, answers, (&cluster, &identity)).about(question.quorums, silent || !known)
+            Round::new(sent, answers, &cluster, &identity).about(question.quorums, silent || !known)
         }
     }
 

@@ -110,7 +110,8 @@ impl<T> Queue<T> {
         namespace: &str,
         event: T,
         longest: Duration,
-        (now, jitter): (Moment, f64),
+        now: Moment,
+        jitter: f64,
     ) {
         if let Some(lane) = self.namespaces.get_mut(namespace) {
             lane.waiting.push_front(event);
@@ -147,7 +148,7 @@ mod tests {
             assert_eq!(queue.push(namespace, event), None);
         }
         assert_eq!(next(&mut queue, at(0)), Some(1));
-        queue.put_back("bad", 1, LONGEST, (at(0), 0.0));
+        queue.put_back("bad", 1, LONGEST, at(0), 0.0);
         for event in [3, 4] {
             assert_eq!(next(&mut queue, at(0)), Some(event));
             queue.settled("good");
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(next(&mut queue, at(0)), None);
         assert_eq!(queue.due_at(at(0)), Some(at(200)));
         assert_eq!(next(&mut queue, at(200)), Some(1), "in its order");
-        queue.put_back("bad", 1, LONGEST, (at(200), 0.0));
+        queue.put_back("bad", 1, LONGEST, at(200), 0.0);
         assert_eq!(next(&mut queue, at(599)), None, "the wait doubles");
         assert_eq!(next(&mut queue, at(600)), Some(1));
         queue.settled("bad");
@@ -173,12 +174,12 @@ mod tests {
         }
         for millisecond in [0, 200] {
             assert_eq!(next(&mut queue, at(millisecond)), Some(1));
-            queue.put_back("bad", 1, LONGEST, (at(millisecond), 0.0));
+            queue.put_back("bad", 1, LONGEST, at(millisecond), 0.0);
         }
         assert_eq!(next(&mut queue, at(600)), Some(1));
         queue.dropped("bad");
         assert_eq!(next(&mut queue, at(600)), Some(2));
-        queue.put_back("bad", 2, LONGEST, (at(600), 0.0));
+        queue.put_back("bad", 2, LONGEST, at(600), 0.0);
         assert_eq!(queue.due_at(at(600)), Some(at(1_400)), "the third wait");
         assert_eq!(next(&mut queue, at(1_400)), Some(2));
         queue.dropped("bad");

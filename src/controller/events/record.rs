@@ -113,9 +113,9 @@ pub(super) async fn record(
                 queue.settled(&namespace);
                 pause = Pause::default();
             }
-            Outcome::RefusedNow => queue.put_back(&namespace, waiting, backoff::LONGEST, (now, jitter)),
+            Outcome::RefusedNow => queue.put_back(&namespace, waiting, backoff::LONGEST, now, jitter),
             Outcome::Failed => {
-                queue.put_back(&namespace, waiting, SERVER_AWAY, (now, jitter));
+                queue.put_back(&namespace, waiting, SERVER_AWAY, now, jitter);
                 // Of the whole server: a wait for each namespace alone would press it with every one of them.
                 time::sleep(pause.next().unwrap_or(SERVER_AWAY)).await;
             }

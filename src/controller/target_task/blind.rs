@@ -41,7 +41,7 @@ pub(super) struct Said {
 
 impl Said {
     /// This replica may have seen a later lease of another cluster than its sibling did.
-    pub(super) fn of(round: &Round, (quorum, lock): (&str, &LockName), seen: &LeaseView) -> Self {
+    pub(super) fn of(round: &Round, quorum: &str, lock: &LockName, seen: &LeaseView) -> Self {
         let word = round.word(quorum, lock);
         Self {
             sent: round.sent,

@@ -83,8 +83,12 @@ impl Watched {
             // The last word of the siblings may be older.
             self.blind.note_started(now);
         }
-        let lock = (&*self.plan.quorum, &self.plan.lock_name);
-        let said = Said::of(&self.said.borrow(), lock, &lease);
+        let said = Said::of(
+            &self.said.borrow(),
+            &self.plan.quorum,
+            &self.plan.lock_name,
+            &lease,
+        );
         let majority = has_majority(self.masters.as_ref());
         let siblings = self.blind.clone().siblings(majority, said, now);
         let stands = self.decided.stands(Now { lease, siblings }, now);

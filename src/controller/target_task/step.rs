@@ -53,10 +53,15 @@ impl TargetTask {
     fn facts(&mut self, now: Moment) -> Facts {
         let config = &mut self.config;
         let lease = LeaseView::of(&config.standing.borrow_and_update(), &config.cluster, now);
-        let lock = (&*config.plan.quorum, &config.plan.lock_name);
+        let plan = &config.plan;
         self.stop_requests.expire(lease.token(), now);
         let seen = Observation {
-            said: Said::of(&config.said.borrow_and_update(), lock, &lease),
+            said: Said::of(
+                &config.said.borrow_and_update(),
+                &plan.quorum,
+                &plan.lock_name,
+                &lease,
+            ),
             majority: has_majority(config.masters.as_ref()),
             lease,
             stop_by: self.stop_requests.by(),

@@ -31,6 +31,15 @@ use crate::targets::{
 /// The condition is removed in this time, or the Job is suspended without: that must not wait.
 const BRIEFLY: Duration = Duration::from_millis(500);
 
+/// When a Job may be suspended.
+#[derive(Clone, Copy)]
+pub(super) struct StopGuard<'a> {
+    pub(super) permit: &'a StopPermit,
+    pub(super) found: Found,
+    /// It is still the one that was read.
+    pub(super) precondition: Precondition,
+}
+
 /// Jobs that were suspended or resumed while they had the condition of an earlier suspension: its time, by the UID of the Job.
 #[derive(Debug, Default)]
 pub(super) struct Suspensions(Mutex<BTreeMap<String, Option<Time>>>);
@@ -41,7 +50,7 @@ impl Suspensions {
         is_heeded(job) && !self.is_stale(job)
     }
 
-    /// Suspends a Job by this change, only if it is still the one that was seen.
+    /// Suspends a Job by this change, only if the guard allows the write.
     ///
     /// Where any version of it is suspended, an old condition that cannot be removed at once is remembered.
     pub(super) async fn suspend(
@@ -50,8 +59,13 @@ impl Suspensions {
         job: &Job,
         change: &Value,
         what: &str,
-        (permit, found, precondition): (&StopPermit, Found, Precondition),
+        guard: StopGuard<'_>,
     ) -> Result<Write<Job>, TargetError> {
+        let StopGuard {
+            permit,
+            found,
+            precondition,
+        } = guard;
         if !permit.holds(found) {
             return Ok(Write::Late);
         }
@@ -225,9 +239,13 @@ mod tests {
         let (api, written) = server_of(running.clone()).await;
         let suspensions = Suspensions::default();
         let change = json!({ "spec": { "suspend": true } });
-        let permit = (&StopPermit::new(|_| true), Found::Running, Precondition::Version);
+        let guard = StopGuard {
+            permit: &StopPermit::new(|_| true),
+            found: Found::Running,
+            precondition: Precondition::Version,
+        };
         let end = suspensions
-            .suspend(&api, &running, &change, "suspending", permit)
+            .suspend(&api, &running, &change, "suspending", guard)
             .await;
         assert!(matches!(end.unwrap(), Write::Done(_)));
         assert_eq!(*written.lock().unwrap(), [change], "no annotation");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     TRIES, conflict, contested,
-    heed::{Suspensions, annotate},
+    heed::{StopGuard, Suspensions, annotate},
     missing,
     write::{Write, patch},
 };
@@ -199,10 +199,14 @@ impl OneJob {
         let what = format!("suspending {}", self.called);
         let uid = job.metadata.uid.clone();
         let again = uid.is_some() && self.stopped == uid;
-        let (suspensions, found) = (&self.suspensions, Found::of(again));
-        let leave_for = (permit, found, self.attempts.send());
-        let written = suspensions
-            .suspend(&self.jobs, job, &suspension(), &what, leave_for)
+        let guard = StopGuard {
+            permit,
+            found: Found::of(again),
+            precondition: self.attempts.send(),
+        };
+        let written = self
+            .suspensions
+            .suspend(&self.jobs, job, &suspension(), &what, guard)
             .await?;
         match written {
             // A start that is still under way was for an earlier version.

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    heed::Suspensions,
+    heed::{StopGuard, Suspensions},
     job::{JOB_NAME, is_suspended},
     write::Write,
 };
@@ -97,10 +97,14 @@ impl Jobs {
         }
         let change = json!({ "metadata": metadata, "spec": { "suspend": true } });
         let what = format!("suspending Job {name} of {}", self.called);
-        let permit = (permit, Found::Running, Precondition::Uid);
+        let guard = StopGuard {
+            permit,
+            found: Found::Running,
+            precondition: Precondition::Uid,
+        };
         let written = self
             .suspensions
-            .suspend(&self.api, job, &change, &what, permit)
+            .suspend(&self.api, job, &change, &what, guard)
             .await?;
         if matches!(written, Write::Done(_)) && !is_abandoned(job) {
             let text = format!(
