@@ -3,6 +3,7 @@
 //! Owns how an object is observed, started and stopped. Refuses to decide when: the caller gives a permit to start or to
 //! stop, and an action asks for it after the last await before each write.
 
+mod action;
 mod attempts;
 mod error;
 #[cfg(test)]
@@ -30,14 +31,12 @@ mod watch;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{
-    FutureExt, Stream, StreamExt,
-    future::{self, BoxFuture},
-};
+use futures_util::{Stream, StreamExt};
 use kube::{Api, Client, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
+pub(crate) use action::Action;
 pub(crate) use error::{TargetError, deepest};
 pub(crate) use pages::{PAGE, all as list_all};
 pub(crate) use pause::Pause;
@@ -97,41 +96,6 @@ impl Step {
     }
 }
 
-/// One target, by its action. Each call is one step, and may be dropped at any await.
-pub(crate) trait Action: Send + Sync {
-    /// The same object under other settings.
-    fn declare(&mut self, work: &TargetWork);
-
-    /// It was started, and nobody has written to it since, as far as was heard: there is nothing to do.
-    fn runs_untouched(&self) -> bool {
-        false
-    }
-
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>>;
-
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>>;
-
-    /// Everything of it must be gone by then, where there is a bound.
-    fn stop<'a>(
-        &'a mut self,
-        by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>>;
-
-    /// What has not ended although the time for a stop is over, and where it is.
-    fn late(&self) -> Option<String> {
-        None
-    }
-
-    /// Whether what runs of it is ready; none where nothing of it can be.
-    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
-        future::ready(Ok(None)).boxed()
-    }
-
-    /// Follows the object, so that somebody else's hand is noticed at once.
-    fn changes(&self) -> Changes;
-}
-
 /// Where a target is, and what its action needs of the lock.
 #[derive(Clone)]
 pub(crate) struct TargetContext {
@@ -163,23 +127,6 @@ impl TargetContext {
 pub(crate) struct Note {
     pub(crate) reason: EventReason,
     pub(crate) text: String,
-}
-
-/// The action that a target declares.
-pub(crate) fn action(context: TargetContext, work: &TargetWork) -> Box<dyn Action> {
-    let action: Box<dyn Action> = match work {
-        TargetWork::Scale {
-            object,
-            active_replicas: active,
-            standby_replicas: standby,
-        } => Box::new(scale::Scale::new(context, object, *active, *standby)),
-        TargetWork::Suspend { object } => suspend::of(context, object),
-        TargetWork::OncePerSchedule { object, max_slot_age } => Box::new(
-            once_per_schedule::OncePerSchedule::new(context, object, *max_slot_age),
-        ),
-        TargetWork::LabelPods { selector } => Box::new(label_pods::LabelPods::new(context, selector)),
-    };
-    rights::explained(action, work)
 }
 
 /// Whether two declarations are about the same object, switched in the same way; their settings may differ.

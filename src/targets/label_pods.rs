@@ -10,18 +10,13 @@ mod watched;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::{FutureExt, future::BoxFuture, future::join_all};
+use futures_util::future::join_all;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 
 use super::{
-    Action, Changes, ConditionReason, EventReason, Found, StartPermit, Step, StopPermit, TargetContext,
-    TargetError,
+    Changes, ConditionReason, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
 };
-use crate::{
-    api::{lock_status::TargetState, plan::TargetWork},
-    clock,
-    lease::Moment,
-};
+use crate::{api::lock_status::TargetState, clock, lease::Moment};
 use choice::{Choice, Wanted, choose};
 use pods::{Pods, Write};
 use snapshot::{PodSnapshot, ROLE, Setter};
@@ -292,7 +287,7 @@ impl LabelPods {
         choice.later.map_or(Step::Done, Step::Waiting)
     }
 
-    async fn try_observe(&mut self) -> Result<TargetState, TargetError> {
+    pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
         let (_, pods) = self.read(false).await?;
         let mut labelled = choose(&pods, &Wanted::Nobody, &self.pods.by, now())
             .take
@@ -365,36 +360,26 @@ fn template(called: &str, manager: &str) -> String {
     )
 }
 
-impl Action for LabelPods {
-    /// Another selector is another target.
-    fn declare(&mut self, _: &TargetWork) {}
-
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_observe().boxed()
-    }
-
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
-        async move {
-            let wanted = self.wanted(permit);
-            self.enforce(&wanted, Cause::Lease(permit)).await
-        }
-        .boxed()
+impl LabelPods {
+    pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+        let wanted = self.wanted(permit);
+        self.enforce(&wanted, Cause::Lease(permit)).await
     }
 
     /// Done when no pod has the label.
-    fn stop<'a>(
-        &'a mut self,
+    pub(super) async fn stop(
+        &mut self,
         by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
         let cause = match by {
             Some(_) => Cause::Ordered(permit),
             None => Cause::Unheld(permit),
         };
-        async move { self.enforce(&Wanted::Nobody, cause).await }.boxed()
+        self.enforce(&Wanted::Nobody, cause).await
     }
 
-    fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> Changes {
         self.pods.follow(self.watched.clone())
     }
 }

@@ -16,13 +16,12 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::{Api, runtime::watcher};
 
 use super::{
-    Action, Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError,
-    shared::JobsOf, slim,
+    Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError, shared::JobsOf, slim,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -190,44 +189,39 @@ impl OncePerSchedule {
     }
 }
 
-impl Action for OncePerSchedule {
-    fn declare(&mut self, work: &TargetWork) {
+impl OncePerSchedule {
+    pub(super) fn declare(&mut self, work: &TargetWork) {
         if let TargetWork::OncePerSchedule { max_slot_age, .. } = work {
             self.max_age = *max_slot_age;
         }
     }
 
     /// Active while something runs that was let run here.
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        async {
-            Ok(match self.scene()? {
-                Scene::NotYet => TargetState::Unknown,
-                Scene::Here(_, jobs) if jobs.iter().any(|job| job.stage == Stage::Runs) => {
-                    TargetState::Active
-                }
-                Scene::Here(..) | Scene::Missing => TargetState::Standby,
-            })
-        }
-        .boxed()
+    pub(super) fn observe(&mut self) -> Result<TargetState, TargetError> {
+        Ok(match self.scene()? {
+            Scene::NotYet => TargetState::Unknown,
+            Scene::Here(_, jobs) if jobs.iter().any(|job| job.stage == Stage::Runs) => TargetState::Active,
+            Scene::Here(..) | Scene::Missing => TargetState::Standby,
+        })
     }
 
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.turn(Hand::Starts(permit)).boxed()
+    pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+        self.turn(Hand::Starts(permit)).await
     }
 
-    /// Nothing is ever stopped: whoever waits for a stop does not wait here. The rest of the work goes on after it.
-    fn stop<'a>(
-        &'a mut self,
+    /// Nothing is ever stopped, so that a stop with a bound has nothing to wait for. The rest of the work goes on after it.
+    pub(super) async fn stop(
+        &mut self,
         by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>> {
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
         match by {
-            Some(_) => std::future::ready(Ok(Step::Waiting(SOON))).boxed(),
-            None => self.turn(Hand::Stops(permit)).boxed(),
+            Some(_) => Ok(Step::Waiting(SOON)),
+            None => self.turn(Hand::Stops(permit)).await,
         }
     }
 
-    fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> Changes {
         let (client, namespace) = (self.context.client.clone(), &self.context.namespace);
         let name = self.reference.name.clone();
         let one = watcher::Config::default().fields(&format!("metadata.name={name}"));

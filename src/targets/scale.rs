@@ -9,13 +9,13 @@ mod subresource;
 
 use std::sync::Arc;
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures_util::{StreamExt, stream};
 use kube::api::ApiResource;
 use tokio::{sync::watch, time};
 
 use super::{
-    Action, Changes, ConditionReason, EventReason, Pause, StartPermit, Step, StopPermit, TargetContext,
-    TargetError, in_flight::InFlight, kind::Need, owner::named, read::Place, shared::Followed,
+    Changes, ConditionReason, EventReason, Pause, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    in_flight::InFlight, kind::Need, owner::named, read::Place, shared::Followed,
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
@@ -226,8 +226,8 @@ fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
     )
 }
 
-impl Action for Scale {
-    fn declare(&mut self, work: &TargetWork) {
+impl Scale {
+    pub(super) fn declare(&mut self, work: &TargetWork) {
         if let TargetWork::Scale {
             active_replicas,
             standby_replicas,
@@ -242,62 +242,51 @@ impl Action for Scale {
         }
     }
 
-    fn runs_untouched(&self) -> bool {
+    pub(super) fn runs_untouched(&self) -> bool {
         let followed = self.object.as_ref().map(|object| object.followed());
         let followed = followed.filter(|followed| followed.trouble().is_none());
         let known = followed.and_then(Followed::known);
         self.started.is_some() && known.is_some_and(|known| known.version == self.started)
     }
 
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        async {
-            let snapshot = self.object().await?.read().await?;
-            Ok(self.state(snapshot.as_ref()))
-        }
-        .boxed()
+    pub(super) async fn observe(&mut self) -> Result<TargetState, TargetError> {
+        let snapshot = self.object().await?.read().await?;
+        Ok(self.state(snapshot.as_ref()))
     }
 
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
-        async {
-            let object = self.object().await?;
-            let step = self.try_start(&object, permit).await;
-            followed(&object, step, TargetState::Active)
-        }
-        .boxed()
+    pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+        let object = self.object().await?;
+        let step = self.try_start(&object, permit).await;
+        followed(&object, step, TargetState::Active)
     }
 
-    fn stop<'a>(
-        &'a mut self,
+    pub(super) async fn stop(
+        &mut self,
         by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        async move {
-            // What this stops, nobody else did.
-            (self.started, self.ran) = (None, None);
-            let object = self.object().await?;
-            let step = self.try_stop(&object, by, permit).await;
-            followed(&object, step, TargetState::Standby)
-        }
-        .boxed()
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
+        // What this stops, no other writer did.
+        (self.started, self.ran) = (None, None);
+        let object = self.object().await?;
+        let step = self.try_stop(&object, by, permit).await;
+        followed(&object, step, TargetState::Standby)
     }
 
-    fn late(&self) -> Option<String> {
+    pub(super) fn late(&self) -> Option<String> {
         self.object.as_ref()?.pods().late()
     }
 
-    fn ready(&mut self) -> BoxFuture<'_, Result<Option<bool>, TargetError>> {
-        async {
-            let object = self.object().await?;
-            let selector = object.read().await?.and_then(|snapshot| snapshot.selector);
-            match selector {
-                Some(selector) => object.pods().any_ready(&selector).await.map(Some),
-                None => Ok(None),
-            }
+    /// Whether what runs of it is ready; none where nothing of it can be.
+    pub(super) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
+        let object = self.object().await?;
+        let selector = object.read().await?.and_then(|snapshot| snapshot.selector);
+        match selector {
+            Some(selector) => object.pods().any_ready(&selector).await.map(Some),
+            None => Ok(None),
         }
-        .boxed()
     }
 
-    fn changes(&self) -> Changes {
+    pub(super) fn changes(&self) -> Changes {
         let following = Following {
             kinds: self.context.shared.kinds.changes(),
             context: self.context.clone(),

@@ -154,7 +154,7 @@ async fn stop(work: &TargetWork, server: Arc<Server>) -> Vec<(Method, String, Va
         telemetry: Telemetry::new(origin, false).unwrap(),
         notes,
     };
-    let mut action = action(context, work);
+    let mut action = Action::new(context, work);
     server.may_stop.store(true, Ordering::SeqCst);
     let permit = {
         let server = server.clone();

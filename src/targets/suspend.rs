@@ -6,22 +6,15 @@ mod job;
 mod jobs;
 mod write;
 
+pub(super) use cron_job::Schedule;
+pub(super) use job::OneJob;
 use kube::{Resource, api::ApiResource};
 
-use super::{Action, ConditionReason, Step, TargetContext, kind::Need, owner::named, read::Place};
+use super::{ConditionReason, Step, TargetContext, kind::Need, owner::named, read::Place};
 use crate::api::{lock_status::TargetState, target::TargetRef};
 
 /// A controller writes to an object while it is read: then it is read again, so often at most in one step.
 const TRIES: usize = 8;
-
-/// Which of the two kinds of `batch/v1` it is was checked when the lock was read.
-pub(super) fn of(context: TargetContext, reference: &TargetRef) -> Box<dyn Action> {
-    if reference.kind == "Job" {
-        Box::new(job::OneJob::new(context, &reference.name))
-    } else {
-        Box::new(cron_job::Schedule::new(context, &reference.name))
-    }
-}
 
 /// An object of `batch/v1`.
 fn place<K: Resource<DynamicType = ()>>(context: &TargetContext, name: &str) -> Place {

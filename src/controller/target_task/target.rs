@@ -21,7 +21,7 @@ use crate::{
     lease::Moment,
     targets::{
         Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
-        TargetError, Trouble, action, is_same,
+        TargetError, Trouble, is_same,
     },
     telemetry::TargetSeries,
 };
@@ -39,7 +39,7 @@ pub(super) struct Target {
     pub(super) work: TargetWork,
     /// How long it takes to stop.
     pub(super) stop_time: Duration,
-    action: Box<dyn Action>,
+    action: Action,
     context: TargetContext,
     turns: Turns,
     conflicts: Conflicts,
@@ -57,7 +57,7 @@ impl Target {
             observed: TargetState::Unknown,
             work: declared.work.clone(),
             stop_time: declared.stop,
-            action: action(context.clone(), &declared.work),
+            action: Action::new(context.clone(), &declared.work),
             context,
             turns: Turns::new(pace),
             conflicts: Conflicts::default(),

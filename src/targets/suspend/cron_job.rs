@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use futures_util::{StreamExt, stream};
 use k8s_openapi::{api::batch::v1::CronJob, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::Api;
 use serde_json::json;
@@ -15,11 +15,11 @@ use super::{
     write::{Write, patch, patch_status},
 };
 use crate::{
-    api::{lock_status::TargetState, plan::TargetWork},
+    api::lock_status::TargetState,
     clock,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+        Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts, in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index,
         slim::Job,
     },
@@ -94,7 +94,7 @@ impl Schedule {
         self.place.settle(what, found).await
     }
 
-    async fn try_observe(&self) -> Result<TargetState, TargetError> {
+    pub(in crate::targets) async fn observe(&self) -> Result<TargetState, TargetError> {
         if self.read().await?.is_some_and(|found| !is_suspended(&found)) {
             return Ok(TargetState::Active);
         }
@@ -109,7 +109,7 @@ impl Schedule {
         })
     }
 
-    async fn try_start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+    pub(in crate::targets) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         (self.asked, self.confirmed) = (None, None);
         let Some(found) = self.read().await? else {
             return Ok(missing(&self.called));
@@ -206,7 +206,12 @@ impl Schedule {
         patch_status(&self.api, &self.name, &change, &what).await
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>, permit: &StopPermit) -> Result<Step, TargetError> {
+    /// Done when the pods of all its Jobs are gone.
+    pub(in crate::targets) async fn stop(
+        &mut self,
+        by: Option<Moment>,
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
         self.ran = None;
         let suspended = self.suspend(permit).await;
         if matches!(suspended, Ok(Suspended::Left)) {
@@ -320,31 +325,12 @@ impl Schedule {
     }
 }
 
-impl Action for Schedule {
-    fn declare(&mut self, _: &TargetWork) {}
-
-    fn late(&self) -> Option<String> {
+impl Schedule {
+    pub(in crate::targets) fn late(&self) -> Option<String> {
         self.jobs.pods.late()
     }
 
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_observe().boxed()
-    }
-
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_start(permit).boxed()
-    }
-
-    /// Done when the pods of all its Jobs are gone.
-    fn stop<'a>(
-        &'a mut self,
-        by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_stop(by, permit).boxed()
-    }
-
-    fn changes(&self) -> Changes {
+    pub(in crate::targets) fn changes(&self) -> Changes {
         let context = &self.context;
         let followed = context
             .shared

@@ -1,6 +1,6 @@
 //! A Job that runs where the lock is held and is suspended everywhere else.
 
-use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use futures_util::StreamExt;
 use k8s_openapi::api::batch::v1::JobCondition;
 use kube::{Api, api::PartialObjectMeta, core::Selector, runtime::watcher};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use super::{
     write::{Write, patch},
 };
 use crate::{
-    api::{lock_status::TargetState, plan::TargetWork},
+    api::lock_status::TargetState,
     lease::{FencingToken, Moment},
     targets::{
-        Action, Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
+        Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
         follow,
         in_flight::InFlight,
@@ -81,7 +81,7 @@ impl OneJob {
         self.pods.left(&selector(&self.name, job)).await
     }
 
-    async fn try_observe(&self) -> Result<TargetState, TargetError> {
+    pub(in crate::targets) async fn observe(&self) -> Result<TargetState, TargetError> {
         let job = self.read().await?;
         let job = job.as_ref();
         if job.is_some_and(|job| finished(job).is_none() && !is_suspended(job)) {
@@ -95,7 +95,7 @@ impl OneJob {
         })
     }
 
-    async fn try_start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+    pub(in crate::targets) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
         self.stopped = None;
         self.attempts.settle();
         let Some(job) = self.read().await? else {
@@ -164,7 +164,12 @@ impl OneJob {
         })
     }
 
-    async fn try_stop(&mut self, by: Option<Moment>, permit: &StopPermit) -> Result<Step, TargetError> {
+    /// Done when the pods are gone, not when the field is written.
+    pub(in crate::targets) async fn stop(
+        &mut self,
+        by: Option<Moment>,
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
         self.ran = None;
         let runs = |job: &&Job| finished(job).is_none() && !is_suspended(job);
         let mut tries = 0;
@@ -240,31 +245,12 @@ impl OneJob {
     }
 }
 
-impl Action for OneJob {
-    fn declare(&mut self, _: &TargetWork) {}
-
-    fn late(&self) -> Option<String> {
+impl OneJob {
+    pub(in crate::targets) fn late(&self) -> Option<String> {
         self.pods.late()
     }
 
-    fn observe(&mut self) -> BoxFuture<'_, Result<TargetState, TargetError>> {
-        self.try_observe().boxed()
-    }
-
-    fn start<'a>(&'a mut self, permit: &'a StartPermit) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_start(permit).boxed()
-    }
-
-    /// Done when the pods are gone, not when the field is written.
-    fn stop<'a>(
-        &'a mut self,
-        by: Option<Moment>,
-        permit: &'a StopPermit,
-    ) -> BoxFuture<'a, Result<Step, TargetError>> {
-        self.try_stop(by, permit).boxed()
-    }
-
-    fn changes(&self) -> Changes {
+    pub(in crate::targets) fn changes(&self) -> Changes {
         let jobs =
             Api::<PartialObjectMeta<Job>>::namespaced(self.context.client.clone(), &self.context.namespace);
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));

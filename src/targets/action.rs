@@ -1,0 +1,151 @@
+//! One target, by its action.
+
+use super::{
+    Changes, StartPermit, Step, StopPermit, TargetContext, TargetError,
+    label_pods::LabelPods,
+    once_per_schedule::OncePerSchedule,
+    rights,
+    scale::Scale,
+    suspend::{OneJob, Schedule},
+};
+use crate::{
+    api::{lock_status::TargetState, plan::TargetWork},
+    lease::Moment,
+};
+
+/// Each call is one step, and may be dropped at any await.
+pub(crate) struct Action {
+    kind: Kind,
+    /// What has to be granted for it, where that does not depend on the object.
+    rights: Option<String>,
+}
+
+enum Kind {
+    Scale(Box<Scale>),
+    SuspendJob(Box<OneJob>),
+    SuspendCronJob(Box<Schedule>),
+    OncePerSchedule(Box<OncePerSchedule>),
+    LabelPods(Box<LabelPods>),
+}
+
+/// The same call of each action.
+macro_rules! each {
+    ($kind:expr, $action:ident => $call:expr) => {
+        match $kind {
+            Kind::Scale($action) => $call,
+            Kind::SuspendJob($action) => $call,
+            Kind::SuspendCronJob($action) => $call,
+            Kind::OncePerSchedule($action) => $call,
+            Kind::LabelPods($action) => $call,
+        }
+    };
+}
+
+impl Action {
+    /// The action that a target declares.
+    pub(crate) fn new(context: TargetContext, work: &TargetWork) -> Self {
+        let kind = match work {
+            TargetWork::Scale {
+                object,
+                active_replicas: active,
+                standby_replicas: standby,
+            } => Kind::Scale(Box::new(Scale::new(context, object, *active, *standby))),
+            // Which of the two kinds of `batch/v1` it is was checked when the lock was read.
+            TargetWork::Suspend { object } if object.kind == "Job" => {
+                Kind::SuspendJob(Box::new(OneJob::new(context, &object.name)))
+            }
+            TargetWork::Suspend { object } => {
+                Kind::SuspendCronJob(Box::new(Schedule::new(context, &object.name)))
+            }
+            TargetWork::OncePerSchedule { object, max_slot_age } => {
+                Kind::OncePerSchedule(Box::new(OncePerSchedule::new(context, object, *max_slot_age)))
+            }
+            TargetWork::LabelPods { selector } => {
+                Kind::LabelPods(Box::new(LabelPods::new(context, selector)))
+            }
+        };
+        Self {
+            kind,
+            rights: rights::of(work),
+        }
+    }
+
+    /// The same object under other settings.
+    pub(crate) fn declare(&mut self, work: &TargetWork) {
+        match &mut self.kind {
+            Kind::Scale(action) => action.declare(work),
+            Kind::OncePerSchedule(action) => action.declare(work),
+            // Without settings: another selector is another target.
+            Kind::SuspendJob(_) | Kind::SuspendCronJob(_) | Kind::LabelPods(_) => {}
+        }
+    }
+
+    /// It was started, and no other writer has written to it since, as far as the watch shows: there is nothing to do.
+    pub(crate) fn runs_untouched(&self) -> bool {
+        matches!(&self.kind, Kind::Scale(action) if action.runs_untouched())
+    }
+
+    pub(crate) async fn observe(&mut self) -> Result<TargetState, TargetError> {
+        let found = match &mut self.kind {
+            Kind::Scale(action) => action.observe().await,
+            Kind::SuspendJob(action) => action.observe().await,
+            Kind::SuspendCronJob(action) => action.observe().await,
+            Kind::OncePerSchedule(action) => action.observe(),
+            Kind::LabelPods(action) => action.observe().await,
+        };
+        self.explain(found)
+    }
+
+    pub(crate) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
+        let step = each!(&mut self.kind, action => action.start(permit).await);
+        self.explain_step(step)
+    }
+
+    /// Everything of it must be gone by then, where there is a bound.
+    pub(crate) async fn stop(
+        &mut self,
+        by: Option<Moment>,
+        permit: &StopPermit,
+    ) -> Result<Step, TargetError> {
+        let step = each!(&mut self.kind, action => action.stop(by, permit).await);
+        self.explain_step(step)
+    }
+
+    /// What has not ended although the time for a stop is over, and where it is.
+    pub(crate) fn late(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Scale(action) => action.late(),
+            Kind::SuspendJob(action) => action.late(),
+            Kind::SuspendCronJob(action) => action.late(),
+            Kind::OncePerSchedule(_) | Kind::LabelPods(_) => None,
+        }
+    }
+
+    /// Whether what runs of it is ready; none where nothing of it can be.
+    pub(crate) async fn ready(&mut self) -> Result<Option<bool>, TargetError> {
+        match &mut self.kind {
+            Kind::Scale(action) => action.ready().await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Follows the object, so that a write of another writer is noticed at once.
+    pub(crate) fn changes(&self) -> Changes {
+        each!(&self.kind, action => action.changes())
+    }
+
+    fn explain<T>(&self, result: Result<T, TargetError>) -> Result<T, TargetError> {
+        match &self.rights {
+            Some(rights) => result.map_err(|error| error.granting(|| rights.clone())),
+            None => result,
+        }
+    }
+
+    fn explain_step(&self, step: Result<Step, TargetError>) -> Result<Step, TargetError> {
+        let step = self.explain(step)?;
+        Ok(match &self.rights {
+            Some(rights) => rights::explained(step, rights),
+            None => step,
+        })
+    }
+}
