@@ -4,16 +4,16 @@
 //! sees Kubernetes: [`masters`] and [`elector`]. This package adds Kubernetes and the commands; [`api`] holds the types that
 //! users write.
 
-pub mod agent;
+mod agent;
 pub mod api;
 pub mod cli;
-pub mod controller;
+mod controller;
 pub mod inspect;
-pub mod operator;
-pub mod run;
-pub mod standalone;
+mod operator;
+mod run;
+mod standalone;
 mod targets;
-pub mod telemetry;
+mod telemetry;
 
 pub use redlock_client::{clock, elector, masters};
 pub use redlock_core as lease;
