@@ -6,8 +6,8 @@
 
 mod cache;
 mod decide;
+mod events;
 mod job;
-mod tell;
 mod write;
 
 use std::{
@@ -51,12 +51,12 @@ pub(super) struct OncePerSchedule {
     granted: BTreeSet<String>,
     /// Since when the masters do not decide on the slots of these.
     undecided: BTreeMap<String, Moment>,
-    told: Told,
+    emitted: Emitted,
 }
 
 /// What people were told of the CronJob.
 #[derive(Default)]
-struct Told {
+struct Emitted {
     /// That this one says no time zone.
     no_zone: Option<String>,
     /// That it is suspended.
@@ -81,7 +81,7 @@ impl OncePerSchedule {
             crons: Cache::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
-            told: Told::default(),
+            emitted: Emitted::default(),
         }
     }
 
@@ -140,7 +140,7 @@ impl OncePerSchedule {
         self.granted.retain(|uid| jobs.iter().any(|job| job.uid == *uid));
         self.undecided
             .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
-        self.tell_of(&cron, permit.is_some());
+        self.emit_of(&cron, permit.is_some());
         let power = self.power(hand, &cron, &jobs).await;
         let (began, mut again, mut refused) = (clock::now(), None, None);
         for job in &jobs {

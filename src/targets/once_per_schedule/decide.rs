@@ -129,14 +129,14 @@ impl OncePerSchedule {
         match &job.stage {
             Stage::Over | Stage::Runs | Stage::Left => Ok(Next::Settled),
             Stage::Lost => self.delete(job).await,
-            Stage::Waits { told } => match self.verdict(job, power).await {
+            Stage::Waits { emitted } => match self.verdict(job, power).await {
                 Verdict::Mine => self.run(job, power).await,
                 Verdict::Never(why) => self.drop_job(job, &why).await,
                 Verdict::NotYet(next) => match job.slot {
-                    When::Manual if power.hand.permit().is_none() && !told => {
+                    When::Manual if power.hand.permit().is_none() && !emitted => {
                         self.wait(job, Mark::Waits).await
                     }
-                    When::Unreadable if !told => self.wait(job, Mark::Unreadable).await,
+                    When::Unreadable if !emitted => self.wait(job, Mark::Unreadable).await,
                     When::Scheduled(_) | When::Manual | When::Unreadable => Ok(next),
                 },
             },
@@ -265,7 +265,7 @@ impl OncePerSchedule {
             return self.written(job, written);
         };
         // Of several replicas the one that labelled it tells.
-        self.tell_dropped(job, why);
+        self.emit_dropped(job, why);
         match self.read(&found) {
             Some(job) if job.stage == Stage::Lost => self.delete(&job).await,
             _ => Ok(Next::Later(SOON)),
@@ -284,7 +284,7 @@ impl OncePerSchedule {
         let written = self.desk.mark(job, mark).await?;
         // Of several replicas the one that labelled it tells.
         if matches!(written, Write::Done(_)) {
-            self.tell_waits(job);
+            self.emit_waiting(job);
         }
         self.written(job, written)
     }
@@ -296,7 +296,7 @@ impl OncePerSchedule {
         }
         let written = self.desk.suspend(job).await?;
         if matches!(written, Write::Done(_)) {
-            self.tell_by_hand(job, manager);
+            self.emit_started_by_hand(job, manager);
         }
         // Its controller takes its pods away before it counts as one that waits.
         self.written(job, written)

@@ -71,7 +71,7 @@ pub(super) enum When {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Suspended and never started: nothing is decided yet, or not more than that it waits. Whether people were told.
-    Waits { told: bool },
+    Waits { emitted: bool },
     /// Somebody else than this operator let it run; this field manager.
     ByHand(String),
     /// To be deleted.
@@ -137,8 +137,8 @@ fn stage(job: &BatchJob) -> Stage {
         // Its controller has not stopped it yet.
         (true, _) if started => Stage::Left,
         (true, Some(Mark::Lost | Mark::TooOld)) => Stage::Lost,
-        (true, Some(Mark::Waits | Mark::Unreadable)) => Stage::Waits { told: true },
-        (true, None) => Stage::Waits { told: false },
+        (true, Some(Mark::Waits | Mark::Unreadable)) => Stage::Waits { emitted: true },
+        (true, None) => Stage::Waits { emitted: false },
     }
 }
 

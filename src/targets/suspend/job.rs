@@ -102,7 +102,7 @@ impl OneJob {
             return Ok(missing(&self.called));
         };
         if let Some(how) = finished(&job) {
-            self.tell_end(&job, how);
+            self.emit_end(&job, how);
         } else if is_suspended(&job) {
             let this = (permit.token(), job.metadata.uid.clone());
             let revived = self.ran.as_ref() == Some(&this);
@@ -235,7 +235,7 @@ impl OneJob {
     }
 
     /// Once a Job: it will not run again, whoever holds the lock.
-    fn tell_end(&mut self, job: &Job, how: &str) {
+    fn emit_end(&mut self, job: &Job, how: &str) {
         if self.ended == job.metadata.uid {
             return;
         }

@@ -49,17 +49,20 @@ fn only_jobs_that_the_cron_job_controls_are_its() {
 fn what_became_of_a_job_is_read_from_it() {
     let labelled = |job: &mut Value, text: &str| job["metadata"]["labels"] = json!({SLOT: text});
     let runs = |job: &mut Value| job["spec"]["suspend"] = json!(false);
-    assert_eq!(stage(|_| {}), Stage::Waits { told: false });
-    assert_eq!(stage(|job| labelled(job, "waits")), Stage::Waits { told: true });
+    assert_eq!(stage(|_| {}), Stage::Waits { emitted: false });
+    assert_eq!(
+        stage(|job| labelled(job, "waits")),
+        Stage::Waits { emitted: true }
+    );
     assert_eq!(
         stage(|job| labelled(job, "unreadable")),
-        Stage::Waits { told: true }
+        Stage::Waits { emitted: true }
     );
     assert_eq!(stage(|job| labelled(job, "lost")), Stage::Lost);
     assert_eq!(stage(|job| labelled(job, "too-old")), Stage::Lost);
     assert_eq!(
         stage(|job| labelled(job, "mine")),
-        Stage::Waits { told: false },
+        Stage::Waits { emitted: false },
         "somebody's"
     );
     // Let run by this operator; suspended after that by somebody, it is left alone.

@@ -1,4 +1,4 @@
-//! What people are told of slots.
+//! Events of slots.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl OncePerSchedule {
             .slot(&context.namespace, &context.object, result);
     }
 
-    pub(super) fn tell_dropped(&self, job: &Job, why: &Never) {
+    pub(super) fn emit_dropped(&self, job: &Job, why: &Never) {
         let slot = match job.slot {
             When::Scheduled(slot) => at(slot),
             When::Manual | When::Unreadable => String::new(),
@@ -32,7 +32,7 @@ impl OncePerSchedule {
     }
 
     /// Why it is not let run, nor deleted.
-    pub(super) fn tell_waits(&self, job: &Job) {
+    pub(super) fn emit_waiting(&self, job: &Job) {
         let what = format!("target {}: {}", self.context.target, self.desk.called(job));
         if job.slot == When::Unreadable {
             let text = format!(
@@ -47,24 +47,24 @@ impl OncePerSchedule {
     }
 
     /// Of the CronJob itself, each once.
-    pub(super) fn tell_of(&mut self, cron: &Cron, held: bool) {
+    pub(super) fn emit_of(&mut self, cron: &Cron, held: bool) {
         let what = format!("target {}: {}", self.context.target, self.called());
-        if !cron.zoned && cron.unsafe_because.is_none() && self.told.no_zone.as_ref() != Some(&cron.uid) {
+        if !cron.zoned && cron.unsafe_because.is_none() && self.emitted.no_zone.as_ref() != Some(&cron.uid) {
             let text = format!(
                 "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the slots, and \
                  a run happens once in each zone; say it in every cluster:\nspec:\n  timeZone: Etc/UTC"
             );
             self.context.emit(EventReason::TimeZoneMissing, text);
-            self.told.no_zone = Some(cron.uid.clone());
+            self.emitted.no_zone = Some(cron.uid.clone());
         }
-        if cron.suspended && held && !self.told.suspended {
+        if cron.suspended && held && !self.emitted.suspended {
             let text = format!("{what} is suspended itself: nothing is scheduled");
             self.context.emit(EventReason::TargetSuspended, text);
         }
-        self.told.suspended = cron.suspended && (held || self.told.suspended);
+        self.emitted.suspended = cron.suspended && (held || self.emitted.suspended);
     }
 
-    pub(super) fn tell_by_hand(&self, job: &Job, manager: &str) {
+    pub(super) fn emit_started_by_hand(&self, job: &Job, manager: &str) {
         let text = format!(
             "target {}: {} was let run by {manager:?}, and its slot is not this Job's: suspended again",
             self.context.target,
