@@ -41,24 +41,7 @@ pub fn validate_lock(
     let mut problems = Problems::default();
     let spec = &object.spec;
 
-    let name = object.metadata.name.clone().unwrap_or_default();
-    let namespace = object
-        .metadata
-        .namespace
-        .clone()
-        .unwrap_or_else(|| NO_NAMESPACE.to_owned());
-    problems.extend(check_subdomain("metadata.name", &name).into_iter().collect());
-    problems.extend(
-        check_label("metadata.namespace", &namespace)
-            .into_iter()
-            .collect(),
-    );
-    problems.extend(
-        check_subdomain("spec.quorumRef.name", &spec.quorum_ref.name)
-            .into_iter()
-            .collect(),
-    );
-
+    let (namespace, name) = names(&mut problems, object);
     let lock_name = lock_name(&mut problems, spec, &namespace, &name, quorum, lock_names);
     let targets = targets(&mut problems, &spec.targets, spec.candidates, graces);
     let timings = timings(&mut problems, spec, longest_stop(&targets), quorum);
@@ -106,6 +89,22 @@ pub fn validate_lock(
         }),
         _ => Err(found),
     }
+}
+
+/// The namespace and the name of the object.
+fn names(problems: &mut Problems, object: &LeaderLock) -> (String, String) {
+    let metadata = &object.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    let namespace = metadata.namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| NO_NAMESPACE.to_owned());
+    let quorum = &object.spec.quorum_ref.name;
+    let found = [
+        check_subdomain("metadata.name", &name),
+        check_label("metadata.namespace", &namespace),
+        check_subdomain("spec.quorumRef.name", quorum),
+    ];
+    problems.extend(found.into_iter().flatten().collect());
+    (namespace, name)
 }
 
 /// What the targets of this cluster need, where the field is not given.

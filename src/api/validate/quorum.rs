@@ -58,17 +58,7 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
     if tls_secret.is_some() && !needs_tls && !masters.is_empty() {
         problems.add(FieldError::missing("spec.tls", reasons::TLS_UNUSED));
     }
-    if spec.shared_lock_names.len() > SHARED_LIMIT {
-        let reason = format!("are too many prefixes: share at most {SHARED_LIMIT}");
-        problems.add(FieldError::new(
-            "spec.sharedLockNames",
-            spec.shared_lock_names.len(),
-            reason,
-        ));
-    }
-    for (index, shared) in spec.shared_lock_names.iter().enumerate() {
-        check_shared(&mut problems, index, shared);
-    }
+    check_all_shared(&mut problems, &spec.shared_lock_names);
 
     problems.verdict(QuorumPlan {
         name,
@@ -83,6 +73,16 @@ pub fn validate_quorum(object: &RedisQuorum) -> Result<QuorumPlan, Vec<FieldErro
         tls_secret: tls_secret.cloned(),
         shared_lock_names: spec.shared_lock_names.clone(),
     })
+}
+
+fn check_all_shared(problems: &mut Problems, prefixes: &[SharedLockNames]) {
+    if prefixes.len() > SHARED_LIMIT {
+        let reason = format!("are too many prefixes: share at most {SHARED_LIMIT}");
+        problems.add(FieldError::new("spec.sharedLockNames", prefixes.len(), reason));
+    }
+    for (index, shared) in prefixes.iter().enumerate() {
+        check_shared(problems, index, shared);
+    }
 }
 
 /// The masters that can be used, each with whether it is reached by TLS.

@@ -116,22 +116,7 @@ impl LockStatus {
         size: QuorumSize,
         now: Moment,
     ) -> Self {
-        let mut leases = View::new(size);
-        let mut reservations = View::new(size);
-        let ends = |left: Option<Duration>| left.map_or(Moment::NEVER, |left| now + left);
-        for (index, (_, account)) in accounts.iter().enumerate() {
-            let Ok(account) = account else { continue };
-            let lease = account.lease.clone();
-            let lease = lease.map_or(Sighting::FREE, |(what, left)| Sighting::blocked(what, ends(left)));
-            leases.record(index, lease);
-            let reservation = account
-                .reservation
-                .clone()
-                .map_or(Sighting::FREE, |(cluster, left)| {
-                    Sighting::blocked(Obstacle::Reserved(cluster), ends(left))
-                });
-            reservations.record(index, reservation);
-        }
+        let (leases, reservations) = views(accounts, size, now);
         let holder = leases.holder();
         let reserved = reservations
             .blocked()
@@ -177,6 +162,24 @@ impl LockStatus {
             accounts,
         }
     }
+}
+
+/// What the masters that answered show: of leases, and of reservations.
+fn views(accounts: &[(String, Result<LockAccount, Unknown>)], size: QuorumSize, now: Moment) -> (View, View) {
+    let (mut leases, mut reservations) = (View::new(size), View::new(size));
+    let ends = |left: Option<Duration>| left.map_or(Moment::NEVER, |left| now + left);
+    for (index, (_, account)) in accounts.iter().enumerate() {
+        let Ok(account) = account else { continue };
+        let lease = account.lease.clone();
+        let lease = lease.map_or(Sighting::FREE, |(what, left)| Sighting::blocked(what, ends(left)));
+        leases.record(index, lease);
+        let reservation = account.reservation.clone();
+        let reservation = reservation.map_or(Sighting::FREE, |(cluster, left)| {
+            Sighting::blocked(Obstacle::Reserved(cluster), ends(left))
+        });
+        reservations.record(index, reservation);
+    }
+    (leases, reservations)
 }
 
 /// The reservation that most masters show, with the longest time that any of them gives it.
