@@ -50,7 +50,7 @@ pub(crate) use crate::api::vocabulary::{ConditionReason, EventReason};
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
     elector::Elector,
-    lease::{ClusterId, LockName, Moment},
+    lease::{ClusterId, LockName},
     telemetry::Telemetry,
 };
 

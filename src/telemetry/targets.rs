@@ -44,7 +44,7 @@ impl Targets {
 
 /// The series of one target; gone with its value.
 #[derive(Debug)]
-pub struct TargetSeries {
+pub(crate) struct TargetSeries {
     telemetry: Arc<Telemetry>,
     key: u64,
 }
@@ -52,7 +52,7 @@ pub struct TargetSeries {
 impl TargetSeries {
     /// `lock` as namespace and name of its object.
     #[must_use]
-    pub fn new(telemetry: &Arc<Telemetry>, lock: (&str, &str), target: &str, action: Action) -> Self {
+    pub(crate) fn new(telemetry: &Arc<Telemetry>, lock: (&str, &str), target: &str, action: Action) -> Self {
         let labels = labels(&[
             ("lock_namespace", lock.0),
             ("lock", lock.1),
@@ -75,7 +75,7 @@ impl TargetSeries {
     }
 
     /// Whether it is as it should be; none where that is not for this process to say.
-    pub fn set(&self, enforced: Option<bool>) {
+    pub(crate) fn set(&self, enforced: Option<bool>) {
         self.telemetry.targets.with(|(_, rows)| {
             if let Some(row) = rows.get_mut(&self.key) {
                 row.enforced = enforced;

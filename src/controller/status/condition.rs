@@ -61,7 +61,7 @@ impl<'a> Conditions<'a> {
         kind: ConditionType,
         truth: impl Into<Truth>,
         reason: Reason,
-        message: impl Into<String>,
+        message: String,
     ) {
         let status = truth.into().name();
         let before = self.before(kind).filter(|before| before.status == status);
@@ -70,7 +70,7 @@ impl<'a> Conditions<'a> {
             type_: kind.name().to_owned(),
             status: status.to_owned(),
             reason: reason.name().to_owned(),
-            message: cut(message.into()),
+            message: cut(message),
             observed_generation: Some(self.generation),
             last_transition_time: since,
         });

@@ -8,7 +8,7 @@ use std::{
 use super::{goal::Siblings, leases::LeaseView};
 use crate::{
     controller::said::{Round, Word},
-    lease::{FencingToken, LockName, Moment},
+    lease::{LockName, Moment},
     masters::Masters,
 };
 
@@ -129,6 +129,7 @@ impl Blind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::FencingToken;
 
     fn at(milliseconds: u64) -> Moment {
         Moment::from_nanos(milliseconds * 1_000_000)

@@ -161,7 +161,7 @@ impl Leases {
         let takeover_delay = self.takeover_delay(plan);
         let has_room = has_room(takeover_delay, plan.timings.stop);
         self.lost = still_owed(self.lost, siblings, self.own, has_room);
-        let elsewhere = |(of, token)| of == Other::Elsewhere && Some(token) > self.own;
+        let elsewhere = |(of, token): (Other, FencingToken)| of == Other::Elsewhere && Some(token) > self.own;
         Facts {
             passed_on: self.blind.passed_on || lease.last.is_some_and(elsewhere),
             held_until: lease.held.map(|(_, until)| until),

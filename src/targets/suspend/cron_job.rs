@@ -29,7 +29,7 @@ use crate::{
 /// it is left out here rather than run in both.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
 
-pub(super) struct Schedule {
+pub(in crate::targets) struct Schedule {
     context: TargetContext,
     name: String,
     /// As in `CronJob billing/report`.
@@ -68,7 +68,7 @@ enum Suspended {
 }
 
 impl Schedule {
-    pub(super) fn new(context: TargetContext, name: &str) -> Self {
+    pub(in crate::targets) fn new(context: TargetContext, name: &str) -> Self {
         let called = format!("CronJob {}/{name}", context.namespace);
         Self {
             name: name.to_owned(),

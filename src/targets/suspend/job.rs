@@ -33,7 +33,7 @@ const CONTROLLER: &str = "kubernetes.io/job-controller";
 /// Tells the pods under which lease they were started.
 const TOKEN: &str = "redlock.dev/fencing-token";
 
-pub(super) struct OneJob {
+pub(in crate::targets) struct OneJob {
     context: TargetContext,
     name: String,
     /// As in `Job billing/report`.
@@ -53,7 +53,7 @@ pub(super) struct OneJob {
 }
 
 impl OneJob {
-    pub(super) fn new(context: TargetContext, name: &str) -> Self {
+    pub(in crate::targets) fn new(context: TargetContext, name: &str) -> Self {
         let called = format!("Job {}/{name}", context.namespace);
         Self {
             name: name.to_owned(),
