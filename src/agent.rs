@@ -14,7 +14,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{task::JoinError, time};
 
-pub use error::AgentError;
+pub(crate) use error::AgentError;
 
 use crate::{
     clock,
@@ -38,32 +38,32 @@ const ENDING: Duration = Duration::from_millis(1_800);
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub lock: LockName,
-    pub listen: SocketAddr,
-    pub identity: HolderIdentity,
+pub(crate) struct Options {
+    pub(crate) lock: LockName,
+    pub(crate) listen: SocketAddr,
+    pub(crate) identity: HolderIdentity,
     /// Derived from the stop grace unless told.
-    pub lease_duration: Option<Duration>,
+    pub(crate) lease_duration: Option<Duration>,
     /// What the app needs to stop.
-    pub stop_grace: Duration,
-    pub quorum: Quorum,
+    pub(crate) stop_grace: Duration,
+    pub(crate) quorum: Quorum,
 }
 
 /// Where the masters are.
 #[derive(Clone, Debug)]
-pub struct Quorum {
+pub(crate) struct Quorum {
     /// For the metrics.
-    pub name: String,
-    pub config: MastersConfig,
+    pub(crate) name: String,
+    pub(crate) config: MastersConfig,
     /// Urls alone: names and longest lease are those that stand on the masters.
-    pub bare: bool,
+    pub(crate) bare: bool,
 }
 
 /// Contends for the lock and answers, until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// An address or timings that cannot be used; any task that ends.
-pub async fn run(options: Options) -> Result<(), AgentError> {
+pub(crate) async fn run(options: Options) -> Result<(), AgentError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let listener = listen(options.listen).await?;
     let cluster = options.quorum.config.cluster.clone();

@@ -20,7 +20,7 @@ mod observe;
 mod pace;
 mod password;
 mod problem;
-pub mod process;
+pub(crate) mod process;
 mod quorums;
 mod reporter;
 mod reviews;
@@ -34,6 +34,6 @@ mod target_task;
 mod templates;
 mod writer;
 
-pub use password::NewSecret;
-pub use process::{OperatorError, Options, run};
-pub use siblings::Siblings;
+pub(crate) use password::NewSecret;
+pub(crate) use process::{OperatorError, Options, run};
+pub(crate) use siblings::Siblings;

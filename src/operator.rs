@@ -4,7 +4,7 @@
 
 pub(crate) mod access;
 pub(crate) mod config;
-pub mod error;
+pub(crate) mod error;
 pub(crate) mod guarded;
 pub(crate) mod http;
 pub(crate) mod metrics_watcher;
@@ -16,4 +16,4 @@ pub(crate) mod sibling;
 pub(crate) mod signals;
 pub(crate) mod state;
 
-pub use config::masters_config;
+pub(crate) use config::masters_config;

@@ -25,9 +25,9 @@ use std::{ffi::OsString, io, process::ExitStatus, time::Duration};
 use nix::sys::signal::Signal;
 use thiserror::Error;
 
-pub use election::Ended;
-pub use guard::Unguarded;
-pub use process::dispatch;
+pub(crate) use election::Ended;
+pub(crate) use guard::Unguarded;
+pub(crate) use process::dispatch;
 
 use self::{
     election::Election, guard::Guard, launcher::Launcher, progress::Progress, signals::Signals,
@@ -41,7 +41,7 @@ use crate::{
 
 /// How long the lock is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(crate) enum Patience {
     Forever,
     For(Duration),
     Not,
@@ -49,19 +49,19 @@ pub enum Patience {
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub lock: LockName,
-    pub identity: HolderIdentity,
-    pub program: OsString,
-    pub arguments: Vec<OsString>,
-    pub patience: Patience,
+pub(crate) struct Options {
+    pub(crate) lock: LockName,
+    pub(crate) identity: HolderIdentity,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) patience: Patience,
     /// Contend again after a loss, and begin the command anew.
-    pub service: bool,
-    pub lease_duration: Option<Duration>,
+    pub(crate) service: bool,
+    pub(crate) lease_duration: Option<Duration>,
     /// How long the command has between the stop signal and its end.
-    pub stop_grace: Option<Duration>,
-    pub stop_signal: Signal,
-    pub quiet: bool,
+    pub(crate) stop_grace: Option<Duration>,
+    pub(crate) stop_signal: Signal,
+    pub(crate) quiet: bool,
 }
 
 impl Options {
@@ -73,7 +73,7 @@ impl Options {
 /// Where the masters are; in both it should say `reseal`: this process stays as long as the command does, and may be the
 /// only one that can seal a master again.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub(crate) enum Place {
     /// Bare urls: longest lease and T_acquire are those that the masters carry.
     Urls(MastersConfig),
     /// A quorum that names its masters.
@@ -82,7 +82,7 @@ pub enum Place {
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The command ended so.
     Exited(ExitStatus),
     /// The lease was lost; the command was stopped before its end.
@@ -97,7 +97,7 @@ pub enum Outcome {
 
 /// Why it ends without an outcome.
 #[derive(Debug, Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     #[error(transparent)]
     Adopt(#[from] AdoptError),
     #[error(transparent)]
@@ -137,7 +137,7 @@ struct Wrapper {
 ///
 /// # Errors
 /// Masters, timings or a machine that do not allow it; what ended that must not end. Nothing runs any more then.
-pub async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
+pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunError> {
     let began = clock::now();
     group::inherit_orphans().map_err(RunError::Start)?;
     let mut wrapper = Wrapper {

@@ -5,9 +5,9 @@
 
 mod desired;
 mod folder;
-pub mod manifests;
-pub mod process;
+pub(crate) mod manifests;
+pub(crate) mod process;
 mod reconcile;
 mod report;
 
-pub use process::{OperatorError, Options, run};
+pub(crate) use process::{OperatorError, Options, run};

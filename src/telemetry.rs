@@ -5,7 +5,7 @@
 
 mod events;
 mod locks;
-pub mod logs;
+pub(crate) mod logs;
 mod masters;
 mod meter;
 mod targets;
@@ -19,8 +19,8 @@ use std::{
 
 use prometheus::{Registry, TextEncoder};
 
-pub use meter::QuorumMeter;
-pub use targets::TargetSeries;
+pub(crate) use meter::QuorumMeter;
+pub(crate) use targets::TargetSeries;
 
 use crate::{
     api::target::Action,
@@ -35,23 +35,23 @@ use text::{Text, labels};
 
 /// One set of masters that is in use, and what is contended for on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    pub meter: &'a QuorumMeter,
-    pub masters: &'a Masters,
-    pub elector: &'a Elector,
+pub(crate) struct Source<'a> {
+    pub(crate) meter: &'a QuorumMeter,
+    pub(crate) masters: &'a Masters,
+    pub(crate) elector: &'a Elector,
 }
 
 /// A declared object that this version cannot read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    pub kind: &'static str,
-    pub namespace: String,
-    pub name: String,
+pub(crate) struct Unreadable {
+    pub(crate) kind: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// What became of a slot of a CronJob in this cluster, in the order of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotResult {
+pub(crate) enum SlotResult {
     /// Its Job was started.
     Claimed,
     /// Another cluster's Job has it.
@@ -67,16 +67,16 @@ pub enum SlotResult {
 
 /// Who gives the metrics.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// The command, such as `operator`.
-    pub component: &'static str,
-    pub identity: HolderIdentity,
-    pub cluster: ClusterId,
+    pub(crate) component: &'static str,
+    pub(crate) identity: HolderIdentity,
+    pub(crate) cluster: ClusterId,
 }
 
 /// All metrics of this process.
 #[derive(Debug)]
-pub struct Telemetry {
+pub(crate) struct Telemetry {
     registry: Registry,
     events: Arc<Events>,
     origin: Origin,
@@ -91,7 +91,7 @@ impl Telemetry {
     ///
     /// # Errors
     /// A metric that the library does not accept.
-    pub fn new(origin: Origin, lock_series: bool) -> Result<Arc<Self>, prometheus::Error> {
+    pub(crate) fn new(origin: Origin, lock_series: bool) -> Result<Arc<Self>, prometheus::Error> {
         let registry = Registry::new();
         let process = prometheus::process_collector::ProcessCollector::for_self();
         registry.register(Box::new(process))?;
@@ -109,22 +109,26 @@ impl Telemetry {
     /// The meter of a quorum that is about to be opened; `masters` are names and failure domains in the order of the
     /// votes.
     #[must_use]
-    pub fn quorum(self: &Arc<Self>, name: &str, masters: Vec<(String, Option<String>)>) -> Arc<QuorumMeter> {
+    pub(crate) fn quorum(
+        self: &Arc<Self>,
+        name: &str,
+        masters: Vec<(String, Option<String>)>,
+    ) -> Arc<QuorumMeter> {
         Arc::new(QuorumMeter::new(name, masters, self.clone()))
     }
 
     /// Counts one pass over what is declared.
-    pub fn reconciled(&self, controller: &str, result: &str, took: Duration) {
+    pub(crate) fn reconciled(&self, controller: &str, result: &str, took: Duration) {
         self.events.reconciled(controller, result, took);
     }
 
     /// A target was confirmed stopped, so many seconds before it had to be; negative if that was too late.
-    pub fn stopped(&self, action: Action, margin: f64) {
+    pub(crate) fn stopped(&self, action: Action, margin: f64) {
         self.events.stopped(action, margin);
     }
 
     /// Counts what became of a slot of a lock that is declared under this name.
-    pub fn slot(&self, namespace: &str, name: &str, result: SlotResult) {
+    pub(crate) fn slot(&self, namespace: &str, name: &str, result: SlotResult) {
         let names: Names = (namespace.into(), name.into());
         let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = locks.get(&names) {
@@ -136,7 +140,7 @@ impl Telemetry {
     ///
     /// # Errors
     /// A metric that the library cannot write.
-    pub fn scrape(
+    pub(crate) fn scrape(
         &self,
         sources: &[Source<'_>],
         unreadable: &[Unreadable],
@@ -183,7 +187,7 @@ impl Telemetry {
     /// Looks at every lock. To be called about every second: what is not known of a lock between two looks (it was
     /// held and given back, its holder was not seen) counts as the second look has it, so they must be close together,
     /// however rarely somebody scrapes.
-    pub fn sample(&self, sources: &[Source<'_>]) {
+    pub(crate) fn sample(&self, sources: &[Source<'_>]) {
         if self.lock_series {
             let now = clock::now();
             for source in sources {
@@ -193,7 +197,7 @@ impl Telemetry {
     }
 
     /// Drops the series of a quorum that is not declared any more; one that is opened anew keeps them.
-    pub fn forget_quorum(&self, name: &str) {
+    pub(crate) fn forget_quorum(&self, name: &str) {
         self.events.forget_quorum(name);
     }
 

@@ -10,7 +10,7 @@ use crate::{
 
 /// See the module.
 #[derive(Debug, Error)]
-pub enum AgentError {
+pub(crate) enum AgentError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
@@ -24,7 +24,7 @@ pub enum AgentError {
 impl AgentError {
     /// Whether somebody has to change a flag, a file or an address.
     #[must_use]
-    pub const fn is_of_configuration(&self) -> bool {
+    pub(crate) const fn is_of_configuration(&self) -> bool {
         match self {
             Self::Process(error) => error.is_of_configuration(),
             Self::Masters(_) | Self::Adopt(_) | Self::Timings(_) => true,

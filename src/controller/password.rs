@@ -18,9 +18,9 @@ const BYTES: usize = 32;
 
 /// Namespace and name of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewSecret {
-    pub namespace: String,
-    pub name: String,
+pub(crate) struct NewSecret {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// Tries until it is there; then there is nothing left to do.

@@ -41,32 +41,32 @@ const INBOX: usize = 1_024;
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub listen: SocketAddr,
+pub(crate) struct Options {
+    pub(crate) listen: SocketAddr,
     /// Where `/metrics` and `/locks` are served, if not there.
-    pub listen_details: Option<SocketAddr>,
+    pub(crate) listen_details: Option<SocketAddr>,
     /// They are served to those only whose bearer token the API server accepts.
-    pub require_token: bool,
-    pub identity: HolderIdentity,
+    pub(crate) require_token: bool,
+    pub(crate) identity: HolderIdentity,
     /// Name of this cluster; its UID is read from it.
-    pub cluster_name: String,
+    pub(crate) cluster_name: String,
     /// Only these namespaces are followed; all, where none is named.
-    pub namespaces: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
     /// The other replicas; where they are not known, nobody is there to take what runs.
-    pub siblings: Option<Siblings>,
+    pub(crate) siblings: Option<Siblings>,
     /// Tell metrics of single locks.
-    pub lock_metrics: bool,
+    pub(crate) lock_metrics: bool,
     /// As many requests a second go to the API server.
-    pub api_requests_per_second: u32,
+    pub(crate) api_requests_per_second: u32,
     /// RedisQuorums to apply.
-    pub quorums_file: Option<PathBuf>,
+    pub(crate) quorums_file: Option<PathBuf>,
     /// A Secret to make with a random password.
-    pub new_password: Option<NewSecret>,
+    pub(crate) new_password: Option<NewSecret>,
 }
 
 /// Why the process ends before it was told to.
 #[derive(Debug, Error)]
-pub enum OperatorError {
+pub(crate) enum OperatorError {
     #[error(
         "finding the API server: not in a pod, and the kubeconfig cannot be used ({0}); set KUBECONFIG, run in a pod, or give --standalone DIR"
     )]
@@ -84,7 +84,7 @@ pub enum OperatorError {
 impl OperatorError {
     /// Whether somebody has to change a flag, a file or an address.
     #[must_use]
-    pub const fn is_of_configuration(&self) -> bool {
+    pub(crate) const fn is_of_configuration(&self) -> bool {
         match self {
             Self::NoCluster(_) | Self::Client(_) | Self::QuorumsFile { .. } | Self::ClusterName { .. } => {
                 true
@@ -98,7 +98,7 @@ impl OperatorError {
 ///
 /// # Errors
 /// No API server to talk to or an address that cannot be used at the start; any task that ends.
-pub async fn run(options: Options) -> Result<(), OperatorError> {
+pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let declared = match options.quorums_file.clone() {
         Some(file) => Some(

@@ -21,12 +21,12 @@ const PORT: &str = "http";
 
 /// Where the replicas of this operator are found.
 #[derive(Clone, Debug)]
-pub struct Siblings {
-    pub namespace: String,
+pub(crate) struct Siblings {
+    pub(crate) namespace: String,
     /// The labels of the pods, as in a selector.
-    pub selector: String,
+    pub(crate) selector: String,
     /// The pod of this replica.
-    pub own: String,
+    pub(crate) own: String,
 }
 
 impl Siblings {

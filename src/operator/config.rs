@@ -16,7 +16,7 @@ pub(crate) type Locks = BTreeMap<LockName, LockPlan>;
 
 /// The masters of a quorum. `reseal` for a process that stays.
 #[must_use]
-pub fn masters_config(
+pub(crate) fn masters_config(
     plan: &QuorumPlan,
     (credentials, tls): (Credentials, Tls),
     cluster: ClusterId,

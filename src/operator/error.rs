@@ -9,7 +9,7 @@ use super::{http, quorum::QuorumEnded};
 
 /// See the module.
 #[derive(Debug, Error)]
-pub enum ProcessError {
+pub(crate) enum ProcessError {
     #[error("listening on {address} (--listen): {}", http::advice(source))]
     Listen { address: SocketAddr, source: io::Error },
     #[error("setting up the metrics")]
@@ -25,7 +25,7 @@ pub enum ProcessError {
 impl ProcessError {
     /// Whether somebody has to change a flag or an address.
     #[must_use]
-    pub const fn is_of_configuration(&self) -> bool {
+    pub(crate) const fn is_of_configuration(&self) -> bool {
         matches!(self, Self::Listen { .. })
     }
 }

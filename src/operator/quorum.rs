@@ -33,7 +33,7 @@ const ELECTS: &str = "runs the elections";
 /// A task behind a quorum ended that must not end: nothing of it can be trusted any more.
 #[derive(Debug, Error)]
 #[error("contending for the locks of {of}")]
-pub struct QuorumEnded {
+pub(crate) struct QuorumEnded {
     of: String,
     source: Cause,
 }

@@ -21,7 +21,7 @@ const CLEANING_UP: Duration = Duration::from_millis(300);
 /// A task behind the lock ended that must not end: nothing is held any more.
 #[derive(Debug, Error)]
 #[error("contending for the lock: {0}")]
-pub struct Ended(String);
+pub(crate) struct Ended(String);
 
 pub(super) struct Election {
     pub(super) masters: Masters,

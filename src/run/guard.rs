@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 4;
 /// Nothing runs without a guardian.
 #[derive(Debug, Error)]
 #[error("the guardian cannot be kept running: {0}")]
-pub struct Unguarded(String);
+pub(crate) struct Unguarded(String);
 
 /// Dropping it ends the guardian, which then kills nothing.
 #[derive(Debug)]

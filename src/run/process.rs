@@ -12,7 +12,7 @@ const SELF: &str = "/proc/self/exe";
 /// Runs this process as what its name says: before anything else is set up, and without a runtime. None for a process
 /// that was started by its user.
 #[must_use]
-pub fn dispatch() -> Option<ExitCode> {
+pub(crate) fn dispatch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     match arguments.next()?.to_str()? {
         GUARDIAN => Some(guardian::main()),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::api::plan::{LockPlan, QuorumPlan};
 
-pub use problem::Problem;
+pub(crate) use problem::Problem;
 
 /// A Kubernetes object may have 1.5 MiB; thousands of locks fit into a file of this size, and a file that is no
 /// manifest at all does not take the memory.
@@ -23,25 +23,25 @@ const FILE_LIMIT: u64 = 8 * 1024 * 1024;
 
 /// What a folder came down to. Quorums and locks are in the order of files and documents.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Loaded {
-    pub quorums: Vec<QuorumPlan>,
-    pub locks: Vec<LockPlan>,
+pub(crate) struct Loaded {
+    pub(crate) quorums: Vec<QuorumPlan>,
+    pub(crate) locks: Vec<LockPlan>,
     /// The file of each object that could be read, valid or not, by a name such as `LeaderLock billing/report`.
-    pub files: BTreeMap<String, String>,
-    pub problems: Vec<Problem>,
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 /// The folder itself could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("reading the manifests in {}: give a readable folder of .yaml files", folder.display())]
-pub struct LoadError {
+pub(crate) struct LoadError {
     folder: PathBuf,
     source: io::Error,
 }
 
 /// Reads every `*.yaml` and `*.yml` of a folder, by name, not its sub-folders. Names that begin with a dot are passed
 /// over; links are followed, since a mounted ConfigMap consists of links to files in a hidden folder.
-pub fn load(folder: &Path) -> Result<Loaded, LoadError> {
+pub(crate) fn load(folder: &Path) -> Result<Loaded, LoadError> {
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in manifest_files(folder).map_err(|source| LoadError {
@@ -68,7 +68,7 @@ pub fn load(folder: &Path) -> Result<Loaded, LoadError> {
 
 /// A file from which no quorum could be taken.
 #[derive(Debug, thiserror::Error)]
-pub enum QuorumFileError {
+pub(crate) enum QuorumFileError {
     #[error("{} cannot be read", file.display())]
     Unreadable { file: PathBuf, source: io::Error },
     #[error("{} holds no usable RedisQuorum: {}", file.display(), reasons(problems))]
@@ -86,7 +86,7 @@ fn reasons(problems: &[Problem]) -> String {
 }
 
 /// The one quorum that a file declares; what else stands in it is passed over.
-pub fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
+pub(crate) fn load_quorum(file: &Path) -> Result<QuorumPlan, QuorumFileError> {
     let (owned, name) = (file.to_owned(), file.file_name().unwrap_or_default());
     let text = match read(file) {
         Ok(Some(text)) => text,

@@ -30,20 +30,20 @@ const ENDING: Duration = Duration::from_millis(1_600);
 
 /// What is asked for on the command line.
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub folder: PathBuf,
-    pub listen: SocketAddr,
-    pub identity: HolderIdentity,
-    pub cluster: ClusterId,
-    pub credentials: Credentials,
-    pub tls: Tls,
+pub(crate) struct Options {
+    pub(crate) folder: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) identity: HolderIdentity,
+    pub(crate) cluster: ClusterId,
+    pub(crate) credentials: Credentials,
+    pub(crate) tls: Tls,
     /// Tell metrics of single locks.
-    pub lock_metrics: bool,
+    pub(crate) lock_metrics: bool,
 }
 
 /// Why the process ends before it was told to.
 #[derive(Debug, Error)]
-pub enum OperatorError {
+pub(crate) enum OperatorError {
     #[error(transparent)]
     Folder(#[from] LoadError),
     #[error(transparent)]
@@ -53,7 +53,7 @@ pub enum OperatorError {
 impl OperatorError {
     /// Whether somebody has to change a flag, a file or an address.
     #[must_use]
-    pub const fn is_of_configuration(&self) -> bool {
+    pub(crate) const fn is_of_configuration(&self) -> bool {
         match self {
             Self::Folder(_) => true,
             Self::Process(error) => error.is_of_configuration(),
@@ -65,7 +65,7 @@ impl OperatorError {
 ///
 /// # Errors
 /// A folder or an address that cannot be used at the start; any task that ends.
-pub async fn run(options: Options) -> Result<(), OperatorError> {
+pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let signals = Signals::listen().map_err(ProcessError::Signals)?;
     let loaded = match folder::read(&options.folder).await {
         Ok(loaded) => loaded?,

@@ -16,7 +16,7 @@ use crate::{clock, lease::Moment};
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// One line for people.
     #[default]
     Text,
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 #[derive(Debug, Error)]
-pub enum LogError {
+pub(crate) enum LogError {
     #[error("log level {level:?} is none: use error, warn, info, debug or trace, or target=level,…")]
     Level { level: String, source: ParseError },
     #[error("the standard error cannot be opened for the log: {0}")]
@@ -52,7 +52,7 @@ static WRITING: Mutex<Option<WorkerGuard>> = Mutex::new(None);
 ///
 /// # Errors
 /// A level that is none; a second call.
-pub fn start(format: Format, level: &str) -> Result<(), LogError> {
+pub(crate) fn start(format: Format, level: &str) -> Result<(), LogError> {
     // What the client of the API server says of a request is said again by whoever sent it, with its meaning.
     // The same of a watch, which would warn at every try that a right is missing.
     let quiet = format!("kube_client=off,kube_runtime=error,{level}");
@@ -89,7 +89,7 @@ pub(super) fn dropped_lines() -> usize {
 /// second for a standard error that is not read.
 #[derive(Debug, Default)]
 #[must_use = "lines that wait at the end of the process are lost without it"]
-pub struct Flush(());
+pub(crate) struct Flush(());
 
 impl Drop for Flush {
     fn drop(&mut self) {

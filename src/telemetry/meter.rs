@@ -19,7 +19,7 @@ use crate::{
 
 /// See [`Telemetry::quorum`].
 #[derive(Debug)]
-pub struct QuorumMeter {
+pub(crate) struct QuorumMeter {
     pub(super) name: String,
     /// Names and failure domains, in the order of the votes.
     pub(super) masters: Vec<(String, Option<String>)>,
@@ -38,7 +38,7 @@ impl QuorumMeter {
     }
 
     /// Says which object declares a lock; before that nothing is told of it.
-    pub fn declare(&self, lock: &LockName, namespace: &str, name: &str) {
+    pub(crate) fn declare(&self, lock: &LockName, namespace: &str, name: &str) {
         let names: Names = (namespace.into(), name.into());
         let counts = self.telemetry.counts(&names);
         let mut locks = self.locks.write().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl QuorumMeter {
     }
 
     /// The object that declares a lock is gone.
-    pub fn forget(&self, lock: &LockName) {
+    pub(crate) fn forget(&self, lock: &LockName) {
         let mut locks = self.locks.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = locks.remove(lock) {
             self.telemetry.forget(&counts.names);

@@ -7,16 +7,16 @@ use crate::api::validate::{FieldError, redact};
 /// Why a manifest, or a part of it, is not used. Shown on one line:
 /// `locks.yaml, document 2 (LeaderLock billing/report), spec.leaseDurationSeconds: 1 is shorter than …`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// Name of the file in the folder.
-    pub file: String,
+    pub(crate) file: String,
     /// The document in the file, counted from 1; 0 when the problem is the file as a whole.
-    pub document: usize,
+    pub(crate) document: usize,
     /// Kind and name, such as `LeaderLock billing/report`, as far as they could be read.
-    pub object: Option<String>,
+    pub(crate) object: Option<String>,
     /// Path of the field, such as `spec.masters[1].url`.
-    pub field: Option<String>,
-    pub reason: String,
+    pub(crate) field: Option<String>,
+    pub(crate) reason: String,
 }
 
 impl Problem {
