@@ -204,9 +204,10 @@ impl OneJob {
         let what = format!("suspending {}", self.called);
         let uid = job.metadata.uid.clone();
         let again = uid.is_some() && self.stopped == uid;
+        let found = Found::of(again);
         let guard = StopGuard {
             permit,
-            found: Found::of(again),
+            found,
             precondition: self.attempts.send(),
         };
         let written = self
