@@ -24,7 +24,7 @@ pub(crate) struct Access {
 
 /// A Secret that is there and cannot be used. Shows nothing of what it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum SecretError {
+pub enum SecretError {
     #[error("{field}: Secret {secret} has no key {key:?}")]
     KeyMissing {
         field: &'static str,
