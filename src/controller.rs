@@ -12,6 +12,7 @@ mod core;
 mod declared;
 mod events;
 mod hand_over;
+mod index;
 mod jobs;
 mod judge;
 mod locks;

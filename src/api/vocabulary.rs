@@ -28,7 +28,7 @@ words! {
     /// The type of a condition.
     ConditionType {
         Ready: "as declared: active or standing by, or a majority of the masters votes. Of `Ready`, `Reconciling` and `Stalled` exactly one is true",
-        Reconciling: "the operator works on it, or waits for what may still come",
+        Reconciling: "the operator works on it, or waits for an object that may still be applied",
         Stalled: "a person has to change something first",
         Held: "a candidate holds the lock, in whatever cluster",
         QuorumAvailable: "a majority of the masters votes",
@@ -83,8 +83,8 @@ words! {
         SelectorInvalid: "a selector cannot be read",
         TargetNotSafe: "the spec of a target lets it run without the lock",
         NoReadyPod: "no pod of the selector is ready",
-        HolderNotSelected: "the pod of the agent that holds the lock is none of the selector",
-        TargetUnreachable: "the API server did not do what was requested, or not in time",
+        HolderNotSelected: "the selector does not match the pod of the agent that holds the lock",
+        TargetUnreachable: "the API server refused a request, or did not answer in time",
         StopLate: "pods have not ended within the stop time",
         NotMarked: "a majority of the masters did not write down that targets start",
         SurgingStrategy: "the strategy of a Deployment starts the new pod beside the old one",
@@ -129,7 +129,7 @@ words! {
         StartedAgain: "another writer stopped a target while this cluster holds the lock: it was started again",
         StoppedAgain: "another writer started a target while this cluster stands by: it was stopped again",
         StopTooShort: "the pod template of a target asks for more time than its stop time",
-        Observed: "`enforcement: Observe`: what would be done",
+        Observed: "`enforcement: Observe`: the action that the operator would take",
         TargetsLeft: "a deleted lock declares targets that this version cannot read: they are left as they are",
         Unready: "the targets were unready for too long: they are stopped, and the lock is passed on",
         FailedOver: "the lock was passed on since targets did not get ready",

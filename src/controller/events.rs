@@ -28,6 +28,18 @@ pub(super) struct EventRecord {
     pub(super) note: String,
 }
 
+impl EventRecord {
+    /// All of these about one lock.
+    pub(super) fn all(lock: &LeaderLock, all: Vec<(EventReason, String)>) -> impl Iterator<Item = Self> {
+        let object = lock.object_ref(&());
+        all.into_iter().map(move |(reason, note)| Self {
+            reason,
+            object: object.clone(),
+            note,
+        })
+    }
+}
+
 /// Takes events to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Events(mpsc::Sender<EventRecord>);
@@ -36,14 +48,6 @@ impl Events {
     pub(super) fn emit(&self, record: EventRecord) {
         if let Err(error) = self.0.try_send(record) {
             tracing::debug!(%error, "event dropped");
-        }
-    }
-
-    /// All of them about one lock.
-    pub(super) fn emit_all(&self, lock: &LeaderLock, all: Vec<(EventReason, String)>) {
-        for (reason, note) in all {
-            let object = lock.object_ref(&());
-            self.emit(EventRecord { reason, object, note });
         }
     }
 }

@@ -22,10 +22,6 @@ impl<T: 'static> Default for Jobs<T> {
 }
 
 impl<T: Send + 'static> Jobs<T> {
-    pub(super) fn len(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// Starts a task; `broken` is its end if it panics or is cancelled.
     pub(super) fn start(&mut self, broken: T, work: impl Future<Output = T> + Send + 'static) {
         let task = self.tasks.spawn(work);

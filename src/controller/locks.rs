@@ -8,15 +8,15 @@ use std::{
 use super::{
     backoff::Backoff,
     claims::{Age, Claims, Name},
-    core::{drain::Purpose, happened::Settled, leases::SeenEnd, place::Leaving},
     events::EventReason,
+    index::{Leaving, Purpose, SeenEnd, Settled},
     judge::{self, QuorumView},
     object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::{Problem, Reason},
     roll::{Origin, Roll},
     switched::{Switched, switched},
-    target_task::Handle,
+    target_task::TargetReport,
     templates::Templates,
 };
 use crate::{
@@ -46,7 +46,7 @@ pub(super) struct LockEntry {
     /// Since when nobody is seen to hold it.
     pub(super) unheld_since: Option<Moment>,
     /// Switches its targets, if it has some.
-    pub(super) warden: Option<Handle>,
+    pub(super) task: Option<TargetTask>,
     /// What runs is being stopped, to pass the lock on.
     pub(super) draining: Option<Purpose>,
     /// It is being deleted, and what runs is being stopped.
@@ -74,12 +74,25 @@ pub(super) struct LockEntry {
     pub(super) remains: Option<Arc<LockPlan>>,
 }
 
+/// The task that switches the targets of a lock, as far as is known of it.
+#[derive(Debug, Default)]
+pub(super) struct TargetTask {
+    pub(super) last: Option<TargetReport>,
+    /// It ended by itself, and has to be started anew.
+    pub(super) broken: bool,
+}
+
 impl LockEntry {
+    /// Why it cannot be used by itself.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        self.plan.as_ref().err()
+    }
+
     /// What is switched on its behalf, or may still be.
     fn in_force(&self) -> BTreeSet<Switched> {
         let put = self.put.as_ref().or(self.remains.as_ref());
         let mut all = put.map(|plan| switched(plan)).unwrap_or_default();
-        let report = self.warden.as_ref().and_then(|warden| warden.last.as_ref());
+        let report = self.task.as_ref().and_then(|task| task.last.as_ref());
         let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
         let has = report.into_iter().flat_map(|report| &report.has);
         all.extend(has.map(|work| Switched::of(namespace, work)));
@@ -195,21 +208,22 @@ impl Locks {
     }
 
     /// Locks with targets. Whether they run is for their wardens to say: a report may be on its way.
-    pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &Handle)> {
+    pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
-        entries.filter_map(|(key, entry)| Some((key, entry, entry.warden.as_ref()?)))
+        entries.filter_map(|(key, entry)| Some((key, entry, entry.task.as_ref()?)))
     }
 
     /// Nothing is switched from here on.
-    pub(super) fn dismiss_wardens(&mut self) {
+    pub(super) fn dismiss_target_tasks(&mut self) {
         for entry in self.entries.values_mut() {
-            entry.warden = None;
+            entry.task = None;
         }
     }
 
-    /// Takes an object as it is now, which is news.
-    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) {
+    /// Takes an object as it is now, which is news. Returns whether its target task has to end.
+    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: Moment) -> bool {
         self.unreadable.remove(key);
+        let mut ends = false;
         match self.entries.get_mut(key) {
             Some(entry) => {
                 // Made anew under its name: what was under way concerned the one before.
@@ -218,7 +232,7 @@ impl Locks {
                     entry.guard_backoff.reset();
                     if entry.leaving.take().is_some() {
                         // It starts nothing any more.
-                        entry.warden = None;
+                        ends = entry.task.take().is_some();
                     }
                 }
                 entry.settled.see(&object);
@@ -238,7 +252,7 @@ impl Locks {
                     said_unknown: false,
                     seen_to_end: None,
                     unheld_since: None,
-                    warden: None,
+                    task: None,
                     draining: None,
                     leaving: None,
                     changing_finalizer: false,
@@ -256,6 +270,7 @@ impl Locks {
                 self.entries.insert(key.clone(), entry);
             }
         }
+        ends
     }
 
     /// Judges an object anew. Returns the others that have to be judged again because of it.
@@ -266,9 +281,6 @@ impl Locks {
             return others;
         };
         entry.plan = judge::plan(&entry.object, quorum, &entry.templates);
-        if matches!(&entry.plan, Err(problem) if problem.reason == Reason::Opening) {
-            entry.templates.hurry();
-        }
         let age = age(&entry.object.metadata);
         let name = entry.plan.as_ref().ok().map(|plan| name(plan));
         let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());

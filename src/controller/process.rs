@@ -11,7 +11,7 @@ use tokio::{net::TcpListener, sync::mpsc};
 use super::{
     clients::Clients,
     cluster::cluster_id,
-    core::{Core, Seen},
+    core::{Core, Incoming},
     declared::{self, Declared},
     events,
     observe::{Observation, follow},
@@ -148,7 +148,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     }
     if let Some(declared) = declared {
         let (tell, gone) = mpsc::unbounded_channel();
-        operator.core.tell_gone(tell);
+        operator.core.report_gone(tell);
         process.spawn(
             "applies declared RedisQuorums",
             declared.apply(client, gone).map(Ok),
@@ -164,7 +164,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
 
 struct Operator {
     core: Core,
-    seen: mpsc::Receiver<Seen>,
+    seen: mpsc::Receiver<Incoming>,
     changes: mpsc::UnboundedReceiver<crate::operator::metrics_watcher::Change>,
     process: Process,
 }
@@ -194,7 +194,7 @@ impl Operator {
             "follows RedisQuorums",
             quorums,
             &inbox,
-            Seen::Quorum,
+            Incoming::Quorum,
         );
         let scopes = scopes(&options.namespaces);
         for scope in &scopes {
@@ -204,7 +204,7 @@ impl Operator {
                 Api::namespaced(clients.work.clone(), scope)
             };
             let scope = scope.clone();
-            let tell = move |observation| Seen::Lock(scope.clone(), observation);
+            let tell = move |observation| Incoming::Lock(scope.clone(), observation);
             watch(&mut process, "follows LeaderLocks", locks, &inbox, tell);
         }
         if let Some(siblings) = &options.siblings {
@@ -212,7 +212,7 @@ impl Operator {
                 siblings.api(&clients.work),
                 siblings.config(),
                 inbox.clone(),
-                Seen::Sibling,
+                Incoming::Sibling,
             );
             process.spawn("follows the other replicas", following.map(Ok));
         }
@@ -262,7 +262,7 @@ impl Operator {
         let (reports, mut kept) = mpsc::unbounded_channel();
         let taking = async {
             while let Some(seen) = seen.recv().await {
-                if let Seen::Report(report) = seen {
+                if let Incoming::Report(report) = seen {
                     // The core has it for as long as it stops.
                     let _ = reports.send(report);
                 }
@@ -297,8 +297,8 @@ fn watch<K>(
     process: &mut Process,
     task: &'static str,
     api: Api<DeserializeGuard<K>>,
-    inbox: &mpsc::Sender<Seen>,
-    tell: impl Fn(Observation<K>) -> Seen + Send + 'static,
+    inbox: &mpsc::Sender<Incoming>,
+    tell: impl Fn(Observation<K>) -> Incoming + Send + 'static,
 ) where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
 {

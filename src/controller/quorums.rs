@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    core::{in_use::Guard, urls::UrlChange},
+    index::{Guard, UrlChange},
     judge::QuorumView,
     object::{ObjectKey, age, is_older},
     problem::{Problem, Reason},

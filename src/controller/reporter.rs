@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
+use super::index::LockView;
 use crate::{
     api::in_use,
-    elector::{Elector, Standing},
     lease::{
         ClusterId, LockName, Moment, Participation, Terms,
         identity::IdentityError,
@@ -31,11 +31,11 @@ pub(super) enum View {
     Free,
 }
 
-fn view(standing: &Standing, now: Moment) -> View {
-    if standing.authority_at(now).is_some() {
+fn view(seen: &LockView) -> View {
+    if seen.authority.is_some() {
         return View::Mine;
     }
-    match standing.holder_at(now) {
+    match &seen.holder {
         Some(holder) => View::Held(holder.cluster.clone()),
         None => View::Free,
     }
@@ -102,7 +102,7 @@ pub(super) struct Reporter {
 }
 
 /// What a look showed that was not so before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
     /// This replica became, or is no more, the reporter of the quorum.
     pub(super) quorum: bool,
@@ -110,12 +110,13 @@ pub(super) struct Turn {
     pub(super) locks: bool,
     /// Whether the name is ours is known otherwise than before.
     pub(super) name: bool,
+    /// To be contended for, or not any more.
+    pub(super) put: Option<(LockName, Terms)>,
 }
 
 impl Reporter {
-    /// Contends for all of them.
-    pub(super) fn start(
-        elector: &Elector,
+    /// Of the locks that [`Self::first_terms`] names.
+    pub(super) fn new(
         (cluster, scope): (&ClusterId, &Scope),
         command_timeout: Duration,
         longest_lease: Duration,
@@ -129,7 +130,7 @@ impl Reporter {
         let timings = Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
             .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
             .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
-        let reporter = Self {
+        Ok(Self {
             cluster: cluster.clone(),
             quorum: Seat::new(reporter_lock(cluster)?, now),
             locks: Seat::new(scope_reporter_lock(cluster, &scope.0)?, now),
@@ -140,11 +141,14 @@ impl Reporter {
             confirmed: false,
             clash: None,
             name_free_since: None,
-        };
-        for lock in [&reporter.quorum.lock, &reporter.locks.lock, &reporter.name] {
-            elector.put(lock.clone(), reporter.terms(Participation::Contend));
-        }
-        Ok(reporter)
+        })
+    }
+
+    /// All of them are contended for at first.
+    pub(super) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
+        let all = [&self.quorum.lock, &self.locks.lock, &self.name];
+        all.map(|lock| (lock.clone(), self.terms(Participation::Contend)))
+            .into_iter()
     }
 
     fn terms(&self, participation: Participation) -> Terms {
@@ -159,52 +163,46 @@ impl Reporter {
     }
 
     /// To be called often: what is seen is a matter of time.
-    pub(super) fn look(&mut self, elector: &Elector, now: Moment) -> Turn {
-        let seen = |lock: &LockName| {
-            let standing = elector.watch(lock);
-            standing.map_or(View::Free, |standing| view(&standing.borrow(), now))
-        };
+    pub(super) fn look(&mut self, lock: &dyn Fn(&LockName) -> Option<LockView>, now: Moment) -> Turn {
+        let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
         let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
         let before = (self.confirmed, self.clash.clone());
-        self.judge_name(elector, name, now);
+        let contended = self.contends_for_name;
+        self.judge_name(name, now);
+        let contends = self.contends_for_name;
+        let participation = if contends {
+            Participation::Contend
+        } else {
+            Participation::Observe
+        };
+        let put = (contends != contended).then(|| (self.name.clone(), self.terms(participation)));
         Turn {
             quorum: self.quorum.look(&quorum, now),
             locks: self.locks.look(&locks, now),
             name: before != (self.confirmed, self.clash.clone()),
+            put,
         }
     }
 
     /// A name that another cluster has is not contended for: the first moment in which it is free, because a replica
     /// there was replaced, must not make us the rightful bearer. What nobody held for two longest leases is free.
-    fn judge_name(&mut self, elector: &Elector, seen: View, now: Moment) {
+    fn judge_name(&mut self, seen: View, now: Moment) {
         match seen {
             View::Mine => (self.confirmed, self.clash, self.name_free_since) = (true, None, None),
             View::Held(cluster) if cluster.uid() == self.cluster.uid() => {
                 (self.confirmed, self.clash, self.name_free_since) = (true, None, None);
-                self.contend_for_name(elector, true);
+                self.contends_for_name = true;
             }
             View::Held(cluster) => {
                 (self.confirmed, self.clash, self.name_free_since) = (false, Some(cluster), None);
-                self.contend_for_name(elector, false);
+                self.contends_for_name = false;
             }
             View::Free => {
                 let since = *self.name_free_since.get_or_insert(now);
                 if now.since(since) >= self.long {
-                    self.contend_for_name(elector, true);
+                    self.contends_for_name = true;
                 }
             }
-        }
-    }
-
-    fn contend_for_name(&mut self, elector: &Elector, contend: bool) {
-        if self.contends_for_name != contend {
-            self.contends_for_name = contend;
-            let participation = if contend {
-                Participation::Contend
-            } else {
-                Participation::Observe
-            };
-            elector.put(self.name.clone(), self.terms(participation));
         }
     }
 

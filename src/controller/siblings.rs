@@ -70,11 +70,6 @@ impl Pods {
         }
     }
 
-    /// Whether this replica follows the others.
-    pub(super) const fn are_followed(&self) -> bool {
-        self.own.is_some()
-    }
-
     /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
     /// that a replica is there.
     pub(super) fn ready(&self, now: Moment) -> Vec<SocketAddr> {

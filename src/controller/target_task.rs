@@ -72,7 +72,6 @@ pub(super) fn start<T: Send + 'static>(
     Handle {
         commands,
         task,
-        last: None,
         detached: None,
     }
 }

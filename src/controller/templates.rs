@@ -36,8 +36,6 @@ pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 
 #[derive(Debug)]
 struct Reading {
-    task: JoinHandle<()>,
-    hurry: Arc<Notify>,
     for_what: Purpose,
     /// It was read, or is known not to be readable now.
     answered: bool,
@@ -65,12 +63,6 @@ pub(super) enum Surges {
     Of(Vec<String>),
 }
 
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// What was read of one.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -81,20 +73,21 @@ pub(super) struct Read {
 }
 
 impl Templates {
-    /// Those that the object needs, and no others; `start` begins to follow one.
-    pub(super) fn follow(
-        &mut self,
-        object: &LeaderLock,
-        mut start: impl FnMut(TargetRef, Arc<Notify>) -> JoinHandle<()>,
-    ) {
+    /// Those that the object needs, and no others. Returns which are to be followed from here on, and which not any more.
+    pub(super) fn follow(&mut self, object: &LeaderLock) -> (Vec<TargetRef>, Vec<TargetRef>) {
         let wanted = wanted(object);
-        self.0.retain(|reference, _| wanted.contains_key(reference));
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        self.0.retain(|reference, _| {
+            let keep = wanted.contains_key(reference);
+            if !keep {
+                ended.push(reference.clone());
+            }
+            keep
+        });
         for (reference, for_what) in wanted {
             let reading = self.0.entry(reference.clone()).or_insert_with(|| {
-                let hurry = Arc::new(Notify::new());
+                begun.push(reference);
                 Reading {
-                    task: start(reference, hurry.clone()),
-                    hurry,
                     for_what,
                     answered: false,
                     content: Content::default(),
@@ -102,6 +95,12 @@ impl Templates {
             });
             reading.for_what = for_what;
         }
+        (begun, ended)
+    }
+
+    /// Those that are followed.
+    pub(super) fn references(&self) -> impl Iterator<Item = &TargetRef> {
+        self.0.keys()
     }
 
     /// Whether that is news.
@@ -148,14 +147,11 @@ impl Templates {
         self.unread().next().is_some()
     }
 
-    /// The lock cannot be used before they are read: they do not wait for their turn.
-    pub(super) fn hurry(&self) {
-        self.unread().for_each(|reading| reading.hurry.notify_one());
-    }
-
-    fn unread(&self) -> impl Iterator<Item = &Reading> {
-        let for_stop = self.0.values().filter(|reading| reading.for_what.stop_time);
-        for_stop.filter(|reading| !reading.answered)
+    /// Of those, which are.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &TargetRef> {
+        let unread = |reading: &Reading| reading.for_what.stop_time && !reading.answered;
+        let all = self.0.iter().filter(move |(_, reading)| unread(reading));
+        all.map(|(reference, _)| reference)
     }
 }
 
@@ -176,6 +172,46 @@ fn wanted(object: &LeaderLock) -> BTreeMap<TargetRef, Purpose> {
         (for_what.stop_time || for_what.rollout).then_some((reference, for_what))
     });
     wanted.collect()
+}
+
+/// The tasks that follow templates, by lock.
+#[derive(Debug, Default)]
+pub(super) struct Readings(BTreeMap<(ObjectKey, TargetRef), Following>);
+
+#[derive(Debug)]
+struct Following {
+    task: JoinHandle<()>,
+    hurry: Arc<Notify>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Readings {
+    /// `start` begins to follow one, and hurries when it is notified.
+    pub(super) fn begin(
+        &mut self,
+        key: ObjectKey,
+        reference: TargetRef,
+        start: impl FnOnce(Arc<Notify>) -> JoinHandle<()>,
+    ) {
+        let hurry = Arc::new(Notify::new());
+        let task = start(hurry.clone());
+        self.0.insert((key, reference), Following { task, hurry });
+    }
+
+    pub(super) fn end(&mut self, key: ObjectKey, reference: TargetRef) {
+        self.0.remove(&(key, reference));
+    }
+
+    pub(super) fn hurry(&self, key: ObjectKey, reference: TargetRef) {
+        if let Some(following) = self.0.get(&(key, reference)) {
+            following.hurry.notify_one();
+        }
+    }
 }
 
 /// What reads them.

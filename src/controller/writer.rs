@@ -1,6 +1,6 @@
-//! Which statuses are to be written, and the writes under way.
+//! Which statuses are to be written and when one is tried again; how they are written.
 //!
-//! Owns how many run at once and when one is tried again. What is written is computed when its turn comes.
+//! What is written is computed when its turn comes.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -13,9 +13,8 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::time;
 
-use super::{jobs::Jobs, object::ObjectKey};
+use super::object::ObjectKey;
 use crate::{
     api::{LeaderLock, RedisQuorum},
     lease::Moment,
@@ -25,7 +24,7 @@ use crate::{
 /// What one connection of HTTP/2 carries at once without pressing the API server.
 const AT_ONCE: usize = 32;
 /// An API server that takes a second for each request still gets its writes through.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// After a conflict: the watch brings the newer object within milliseconds.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -55,20 +54,20 @@ pub(super) enum Written {
     Failed(String),
 }
 
+/// The statuses that may be out of date. Pure.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct Queue {
     queue: VecDeque<Item>,
     queued: HashSet<Item>,
     /// Being written; those pushed meanwhile come again.
     writing: HashSet<Item>,
     again: HashSet<Item>,
     later: BTreeMap<Moment, Vec<Item>>,
-    tasks: Jobs<(Item, Written)>,
     /// Nothing is started before: the server was not there at the last try.
     rest_until: Option<Moment>,
 }
 
-impl Writer {
+impl Queue {
     /// Have the status of this object looked at.
     pub(super) fn push(&mut self, item: Item) {
         if self.writing.contains(&item) {
@@ -89,7 +88,7 @@ impl Writer {
                 self.push(item);
             }
         }
-        if self.tasks.len() >= AT_ONCE || self.rest_until.is_some_and(|until| now < until) {
+        if self.writing.len() >= AT_ONCE || self.rest_until.is_some_and(|until| now < until) {
             return None;
         }
         let item = self.queue.pop_front()?;
@@ -97,23 +96,9 @@ impl Writer {
         Some(item)
     }
 
-    pub(super) fn start(&mut self, item: Item, write: impl Future<Output = Written> + Send + 'static) {
-        self.writing.insert(item.clone());
-        // Not a failure of the server, which would hold up the writes of all other objects.
-        let broken = (item.clone(), Written::Refused("the write broke off".into()));
-        self.tasks.start(broken, async move {
-            let end = time::timeout(PATIENCE, write).await;
-            let end = end.unwrap_or_else(|_| Written::Failed("no answer in time".into()));
-            (item, end)
-        });
-    }
-
-    /// Waits for the end of a write; never, while none is under way. Cancel safe.
-    pub(super) async fn ended(&mut self) -> (Item, Written) {
-        match self.tasks.ended().await {
-            Some(end) => end,
-            None => std::future::pending().await,
-        }
+    /// It is being written from here on.
+    pub(super) fn start(&mut self, item: Item) {
+        self.writing.insert(item);
     }
 
     /// Takes note of an end, and tries again what has to be.
@@ -221,17 +206,16 @@ mod tests {
         );
     }
 
-    #[tokio::test]
-    async fn write_that_panics_is_tried_again_and_holds_up_no_other() {
+    #[test]
+    fn write_that_is_refused_is_tried_again_and_holds_up_no_other() {
         let second = Moment::from_nanos(1_000_000_000);
         let (one, other) = (Item::Quorum("one".into()), Item::Quorum("other".into()));
-        let mut writer = Writer::default();
-        writer.start(one.clone(), async { panic!("a test") });
-        let (item, written) = writer.ended().await;
-        assert_eq!(item, one);
-        writer.settle(item, &written, second);
-        writer.push(other.clone());
-        assert_eq!(writer.next(second), Some(other));
-        assert_eq!(writer.next(second + AFTER_REFUSAL), Some(one));
+        let mut queue = Queue::default();
+        queue.start(one.clone());
+        // As one that broke off.
+        queue.settle(one.clone(), &Written::Refused("a test".into()), second);
+        queue.push(other.clone());
+        assert_eq!(queue.next(second), Some(other));
+        assert_eq!(queue.next(second + AFTER_REFUSAL), Some(one));
     }
 }

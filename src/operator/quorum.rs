@@ -90,6 +90,12 @@ pub(crate) struct QuorumSupervisor {
     stop: watch::Receiver<Option<HashSet<LockName>>>,
 }
 
+/// Whether a quorum can be opened so, without opening it.
+pub(crate) fn check(plan: &QuorumPlan, access: &Access, cluster: &ClusterId) -> Result<(), ConfigError> {
+    let access = (access.credentials.clone(), access.tls.clone());
+    Masters::check(&masters_config(plan, access, cluster.clone(), true))
+}
+
 impl RunningQuorum {
     /// Starts connecting. `quorum`: the id that was stored outside the masters. The supervisor must be run and joined.
     pub(crate) fn open(

@@ -11,6 +11,9 @@ pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// What only tests use, of a package that also ships.
 const HARNESS: &str = "crates/redlock-testkit/src/harness";
 
+/// Only benches use it.
+const BENCH: &str = "crates/redlock-bench";
+
 #[derive(Debug)]
 pub struct Source {
     /// Below the repository, with slashes: `src/cli/run.rs`, `crates/redlock-core/src/timing.rs`.
@@ -64,7 +67,9 @@ pub fn sources() -> Vec<Source> {
     texts
         .iter()
         .map(|(path, text)| {
-            let of_tests = path.starts_with(Path::new(ROOT).join(HARNESS))
+            let of_tests = [HARNESS, BENCH]
+                .iter()
+                .any(|of| path.starts_with(Path::new(ROOT).join(of)))
                 || path
                     .ancestors()
                     .any(|path| tests.contains(path) || tests.contains(&path.with_extension("rs")));

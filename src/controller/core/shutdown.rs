@@ -1,128 +1,217 @@
-//! The core's last work: every lock is passed on.
+//! The last work of the process: every lock is passed on, and the last statuses are written.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    collections::{BTreeSet, HashSet},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-use tokio::{sync::mpsc, time};
+use futures_util::{StreamExt, future::join_all, stream};
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time,
+};
 
-use super::{Core, Job};
+use super::{Core, world};
 use crate::{
-    api::{
-        leader_lock::{Candidates, Enforcement},
-        plan::LockPlan,
-    },
+    api::{LeaderLock, lock_status::LeaderLockStatus},
     clock,
     controller::{
-        object::{ObjectKey, trim},
-        target_task::{Command, StopRequest, TargetReport},
+        index::{Handed, Input, LAST_PATIENCE, LastStatus, LastStop},
+        object::ObjectKey,
+        target_task::{Command, TargetReport},
+        writer::{self, Written},
     },
-    lease::LockName,
 };
 
 /// However many locks there are, they are given back in this time.
 const ENDING: Duration = Duration::from_millis(1_600);
 /// And their finalizers are removed in this time, where nobody is left to do it.
 const FINALIZERS: Duration = Duration::from_secs(2);
+/// However many statuses there are: what is not written then says more than is known until the next operator.
+const STATUSES: Duration = Duration::from_secs(2);
+const AT_ONCE: usize = 32;
+/// Replicas that this one does not know take a lock that was released within milliseconds, and write.
+const TAKEN_OVER: Duration = Duration::from_millis(300);
+/// A target task reports a moment after it has confirmed a stop.
+const REPORTED: Duration = Duration::from_millis(500);
 
 impl Core {
-    /// Passes every lock on: to siblings where targets run and one of them sees a majority of the masters and contends,
-    /// else stopped first; the others released.
-    /// Writes what is left to say of them, and returns when that is done. `reports` brings what the wardens report
-    /// meanwhile.
+    /// Passes every lock on, writes what is left to say of them, and returns when that is done. `reports` brings what the
+    /// target tasks report meanwhile.
     pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<TargetReport>) {
-        self.state.in_use.store(Arc::new(self.in_use(true)));
-        let held = self.held_at_end(clock::now());
-        let put = self
-            .locks
-            .with_targets()
-            .filter_map(|(_, entry, _)| entry.put.as_deref());
-        let successors = self.successors(put, clock::now()).await;
-        let now = clock::now();
-        let mut reserve: HashMap<String, HashSet<LockName>> = HashMap::new();
-        let mut keep = |plan: &LockPlan| {
-            let locks = reserve.entry(plan.quorum.clone()).or_default();
-            locks.insert(plan.lock_name.clone());
-        };
-        // A sibling of another version may have started targets that this one cannot read.
-        let unreadable = self.locks.unreadable.keys();
-        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.put.as_deref());
-        unreadable.for_each(&mut keep);
-        let (mut stopped, mut asked, mut kept) = (Vec::new(), Vec::new(), HashSet::new());
-        for (key, entry, warden) in self.locks.with_targets() {
-            let Some(plan) = &entry.put else { continue };
-            // What an agent has is looked after by every replica: the last one takes it back.
-            let looks_after = plan.candidates == Candidates::Agents || self.holds(key, now);
-            if !looks_after || plan.enforcement == Enforcement::Observe {
-                continue;
-            }
-            let observed = plan.candidates == Candidates::Agents;
-            if successors.has_successor(&plan.quorum, &plan.lock_name, observed) {
-                keep(plan);
-                continue;
-            }
-            let (done, end) = tokio::sync::oneshot::channel();
-            let bound = plan.timings.stop + plan.timings.lease_duration;
-            let halt = StopRequest {
-                by: now + bound,
-                lease: None,
-            };
-            warden.send(Command::Stop(halt, done));
-            asked.push((key.clone(), plan.clone()));
-            stopped.push(time::timeout(bound, end));
-        }
-        if !stopped.is_empty() {
-            tracing::info!(
-                locks = stopped.len(),
-                "no ready sibling can take the locks over: stops the targets first"
-            );
-            let ends = futures_util::future::join_all(stopped).await;
-            let mut confirmed = Vec::new();
-            for ((key, plan), end) in asked.into_iter().zip(ends) {
-                if matches!(end, Ok(Ok(_))) {
-                    confirmed.push(key);
-                } else {
-                    tracing::warn!(object = %format!("LeaderLock {key}"),
-                        "targets were not stopped; its lease is left to this cluster until it runs out");
-                    keep(&plan);
-                    kept.insert(key);
-                }
-            }
-            // The last replica takes its finalizers along: nobody would be there to remove them.
-            let stopped: BTreeSet<ObjectKey> = confirmed.iter().cloned().collect();
-            for key in confirmed {
-                if let Some(entry) = self.locks.get_mut(&key) {
-                    // This is the last try.
-                    entry.guard_backoff.reset();
-                }
-                self.set_finalizer(&key, false);
-            }
-            if time::timeout(FINALIZERS, self.finalizers_removed())
-                .await
-                .is_err()
-            {
-                tracing::warn!("not every finalizer could be removed in time");
-            }
-            self.take_reports(reports, &stopped).await;
-        }
-        let last = self.last_statuses(&held, &kept, &successors);
-        // From here on the locks are not held: a warden would stop what a sibling is about to adopt.
-        self.locks.dismiss_wardens();
-        if time::timeout(ENDING, self.fleet.stop(reserve)).await.is_err() {
+        self.index.begin_stop();
+        self.execute_last();
+        let held = self.index.held_at_end(&world(&self.executor));
+        // Who of the ready siblings would take these locks over.
+        let ready = self.executor.siblings.ready(clock::now());
+        let question = self.index.last_question();
+        let successors = self.executor.round(ready, question, LAST_PATIENCE).await;
+        let mut handed = self.index.hand_out(&successors, &world(&self.executor));
+        let kept = self.stop_last(&mut handed, reports).await;
+        let at = world(&self.executor);
+        let last = self.index.last_statuses(&held, &kept, &successors, &at);
+        // From here on the locks are not held: a target task would stop what a sibling is about to adopt.
+        self.index.dismiss_target_tasks();
+        self.executor.tasks.targets.clear();
+        let giving_up = self.executor.fleet.stop(handed.reserve);
+        if time::timeout(ENDING, giving_up).await.is_err() {
             tracing::warn!("not everything could be given back in time: leases run out by themselves");
         }
-        self.write_last(last).await;
+        self.write_last(last, !successors.is_silent()).await;
+    }
+
+    fn execute_last(&mut self) {
+        let effects = self.index.take_effects();
+        self.execute(effects);
+    }
+
+    /// Stops what no sibling can take. Returns what could not be stopped.
+    async fn stop_last(
+        &mut self,
+        handed: &mut Handed,
+        reports: &mut mpsc::UnboundedReceiver<TargetReport>,
+    ) -> HashSet<ObjectKey> {
+        let stops = std::mem::take(&mut handed.stops);
+        let mut kept = HashSet::new();
+        if stops.is_empty() {
+            return kept;
+        }
+        tracing::info!(
+            locks = stops.len(),
+            "no ready sibling can take the locks over: stops the targets first"
+        );
+        let mut ends = Vec::new();
+        for stop in &stops {
+            let (done, end) = oneshot::channel();
+            self.executor.order(&stop.key, Command::Stop(stop.halt, done));
+            ends.push(time::timeout(stop.halt.by.left(clock::now()), end));
+        }
+        let mut stopped = Vec::new();
+        for (LastStop { key, plan, .. }, end) in stops.into_iter().zip(join_all(ends).await) {
+            if matches!(end, Ok(Ok(_))) {
+                stopped.push(key);
+            } else {
+                tracing::warn!(object = %format!("LeaderLock {key}"),
+                    "targets were not stopped; its lease is left to this cluster until it runs out");
+                handed.keep(&plan);
+                kept.insert(key);
+            }
+        }
+        self.index
+            .remove_last_finalizers(&stopped, &world(&self.executor));
+        self.execute_last();
+        let removing = time::timeout(FINALIZERS, self.finalizers_removed());
+        if removing.await.is_err() {
+            tracing::warn!("not every finalizer could be removed in time");
+        }
+        self.take_reports(reports, stopped.into_iter().collect()).await;
+        kept
     }
 
     /// The answers show the objects as they are now, which the last statuses are written to.
     async fn finalizers_removed(&mut self) {
-        while let Some(end) = self.jobs.ended().await {
-            if let Job::Finalizer(_, Ok(Some(mut object))) = end {
-                trim(&mut object.metadata);
-                self.see_answer(object, clock::now());
+        while let Some(end) = self.executor.tasks.jobs.ended().await {
+            if matches!(end, Input::Finalizer(_, Ok(Some(_)))) {
+                self.index.handle(end, &world(&self.executor));
             }
         }
     }
+
+    /// Takes the reports of target tasks that confirmed a stop.
+    async fn take_reports(
+        &mut self,
+        reports: &mut mpsc::UnboundedReceiver<TargetReport>,
+        mut awaited: BTreeSet<ObjectKey>,
+    ) {
+        let taking = async {
+            while !awaited.is_empty() || !reports.is_empty() {
+                let Some(report) = reports.recv().await else {
+                    return;
+                };
+                if !report.runs {
+                    awaited.remove(&report.key);
+                }
+                self.index.keep_report(report);
+            }
+        };
+        if time::timeout(REPORTED, taking).await.is_err() {
+            tracing::debug!("not every target was reported to be stopped");
+        }
+    }
+
+    /// Within bounded time: the process ends.
+    async fn write_last(&self, last: Vec<LastStatus>, alone: bool) {
+        let count = last.len();
+        if count == 0 {
+            return;
+        }
+        if !alone {
+            time::sleep(TAKEN_OVER).await;
+        }
+        let started = clock::now();
+        let done = AtomicUsize::new(0);
+        let client = &self.executor.kubernetes.clients.urgent;
+        let writes = last.into_iter().map(|status| write(client.clone(), status));
+        let writing = stream::iter(writes)
+            .buffer_unordered(AT_ONCE)
+            .for_each(|written| {
+                if !matches!(written, Written::Failed(_) | Written::Refused(_)) {
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+                std::future::ready(())
+            });
+        let _ = time::timeout(STATUSES, writing).await;
+        let written = done.into_inner();
+        if written < count {
+            tracing::warn!(
+                written,
+                of = count,
+                "not every status could be written: some still show this replica"
+            );
+        } else {
+            tracing::info!(statuses = count, took = ?clock::now().since(started), "last statuses written");
+        }
+    }
+}
+
+async fn write(client: Client, status: LastStatus) -> Written {
+    match status {
+        LastStatus::Lock {
+            key,
+            version,
+            before,
+            status,
+            again,
+        } => {
+            let written = writer::write_lock(client.clone(), key.clone(), version, status.clone()).await;
+            match written {
+                Written::Conflict if again => write_again(client, key, &before, status).await,
+                // Another writer knows more of a lock that this replica did not hold.
+                end => end,
+            }
+        }
+        LastStatus::Quorum {
+            name,
+            version,
+            status,
+        } => writer::write_quorum(client, name, version, status).await,
+    }
+}
+
+/// A status that was written since about the same lease is replaced; one about another lease is a later holder's.
+async fn write_again(client: Client, key: ObjectKey, before: &LeaderLockStatus, status: Value) -> Written {
+    let api = Api::<LeaderLock>::namespaced(client.clone(), &key.namespace);
+    let Ok(object) = api.get(&key.name).await else {
+        return Written::Conflict;
+    };
+    let now = object.status.unwrap_or_default();
+    let same = now.fencing_token == before.fencing_token && now.holder_identity == before.holder_identity;
+    if !same {
+        return Written::Gone;
+    }
+    let version = object.metadata.resource_version.unwrap_or_default();
+    writer::write_lock(client, key, version, status).await
 }

@@ -19,7 +19,7 @@ use crate::{
         plan::LockPlan,
     },
     controller::{
-        core::happened::intention,
+        index::intention,
         problem::{Problem, Reason},
         target_task::TargetReport,
         templates::Surges,

@@ -79,7 +79,6 @@ pub(in crate::controller) struct TargetReport {
 pub(in crate::controller) struct Handle {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
-    pub(in crate::controller) last: Option<TargetReport>,
     /// Where no masters can be asked how the lock stands.
     pub(in crate::controller) detached: Option<watch::Sender<Standing>>,
 }

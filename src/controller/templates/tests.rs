@@ -33,13 +33,10 @@ fn read(name: &str, seconds: Option<u64>) -> Read {
 #[tokio::test]
 async fn only_what_is_needed_is_read_and_what_is_not_declared_is_forgotten() {
     let mut templates = Templates::default();
-    let mut started = Vec::new();
-    let mut follow = |templates: &mut Templates, object: &LeaderLock| {
-        templates.follow(object, |reference, _| {
-            started.push(reference.name);
-            tokio::spawn(std::future::pending())
-        });
-        std::mem::take(&mut started)
+    let follow = |templates: &mut Templates, object: &LeaderLock| {
+        let (begun, _) = templates.follow(object);
+        let begun = begun.into_iter().map(|reference| reference.name);
+        begun.collect::<Vec<_>>()
     };
     let a = target("a", "action: Scale");
     let rest = target("b", "action: Scale, stopSeconds: 5, scale: {activeReplicas: 2}")
@@ -77,7 +74,7 @@ async fn a_rollout_is_judged_of_deployments_with_one_active_replica() {
     let of = |more: &str, rollouts: &[(&str, Option<Rollout>)]| {
         let mut templates = Templates::default();
         let object = object(more);
-        templates.follow(&object, |_, _| tokio::spawn(std::future::pending()));
+        templates.follow(&object);
         for (name, rollout) in rollouts {
             let mut read = read(name, None);
             read.content.rollout = *rollout;

@@ -72,6 +72,18 @@ impl Masters {
         Self::open_as(config, config.fingerprint(), meter)
     }
 
+    /// Whether masters can be opened so. Connects to none.
+    ///
+    /// # Errors
+    /// Too few or too many masters, two of them with one name or url, and urls or certificates that cannot be used.
+    pub fn check(config: &MastersConfig) -> Result<(), ConfigError> {
+        config.size()?;
+        unique(config)?;
+        let access = config.access();
+        let mut clients = config.masters.iter().map(|master| access.client(master));
+        clients.try_for_each(|client| client.map(drop))
+    }
+
     /// The same under a fingerprint that names the masters otherwise: the stored one of a quorum that was found.
     pub(crate) fn open_as(
         config: &MastersConfig,

@@ -4,16 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
-
-use super::{Core, Job};
+use super::{AfterStop, Effect, Index, World};
 use crate::{
     api::plan::LockPlan,
-    clock,
-    controller::{
-        object::ObjectKey,
-        target_task::{Command, StopRequest},
-    },
+    controller::{object::ObjectKey, target_task::StopRequest},
     lease::{ClusterId, FencingToken},
 };
 
@@ -27,16 +21,16 @@ pub(in crate::controller) enum Purpose {
 }
 
 /// How it ended.
-#[derive(Debug)]
-pub(super) struct Drained {
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct Drained {
     pub(super) token: FencingToken,
     pub(super) to: ClusterId,
     pub(super) plan: Arc<LockPlan>,
     pub(super) bound: Duration,
-    pub(super) stopped: bool,
+    pub(in crate::controller) stopped: bool,
 }
 
-impl Core {
+impl Index {
     /// Stops what runs under this lease, within its time or this one; then the lease is passed on.
     pub(super) fn drain(
         &mut self,
@@ -45,64 +39,69 @@ impl Core {
         to: ClusterId,
         purpose: Purpose,
         patience: Duration,
+        at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let (Some(plan), Some(warden)) = (entry.put.clone(), &entry.warden) else {
+        let (Some(plan), Some(_)) = (entry.put.clone(), &entry.task) else {
             // Put a moment ago: whoever is to stop what runs is not there yet.
-            self.wardens_due.insert(key.clone());
+            self.due.tasks.insert(key.clone());
             return;
         };
         let bound = patience.min(plan.timings.stop + plan.timings.lease_duration);
-        let (done, stopped) = oneshot::channel();
         let halt = StopRequest {
-            by: clock::now() + bound,
+            by: at.now + bound,
             lease: Some(token),
         };
-        warden.send(Command::Stop(halt, done));
         entry.draining = Some(purpose.clone());
-        let key = key.clone();
-        let end = move |stopped| {
-            let drained = Drained {
-                token,
-                to: to.clone(),
-                plan: plan.clone(),
-                bound,
-                stopped,
-            };
-            Job::Drained(key.clone(), purpose.clone(), Box::new(drained))
+        let drained = Drained {
+            token,
+            to,
+            plan,
+            bound,
+            stopped: false,
         };
-        // By the warden's time, which knows best whether it can still be taken back.
-        self.jobs
-            .start(end(false), async move { end(stopped.await.is_ok()) });
+        self.effects.push(Effect::StopTargets {
+            key: key.clone(),
+            halt,
+            after: AfterStop::Drained(purpose, Box::new(drained)),
+        });
     }
 
-    pub(super) fn on_drained(&mut self, key: &ObjectKey, purpose: Purpose, drained: &Drained) {
+    pub(super) fn on_drained(
+        &mut self,
+        key: &ObjectKey,
+        purpose: Purpose,
+        drained: &Drained,
+        at: &World<'_>,
+    ) {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
         entry.draining = None;
         if drained.stopped {
             // Nothing may run under this lease any more, so it ends, whatever was asked for meanwhile.
-            let (lock, to) = (drained.plan.lock_name.clone(), drained.to.clone());
-            if let Some(quorum) = self.fleet.get(&drained.plan.quorum) {
-                quorum.elector.hand_over_lease(lock, drained.token, to);
-            }
-        } else if let Some(warden) = &entry.warden {
-            warden.send(Command::Resume);
+            self.effects.push(Effect::HandOver {
+                quorum: drained.plan.quorum.clone(),
+                lock: drained.plan.lock_name.clone(),
+                token: drained.token,
+                to: drained.to.clone(),
+            });
+        } else if entry.task.is_some() {
+            self.effects.push(Effect::ResumeTargets(key.clone()));
         }
         match purpose {
-            Purpose::Asked(text) => self.on_asked_drained(key, text, drained),
+            Purpose::Asked(text) => self.on_asked_drained(key, text, drained, at),
             Purpose::Unready => self.on_unready_drained(key, drained),
         }
-        self.answer_hand_over(key);
+        self.answer_hand_over(key, at);
     }
 
     /// This replica holds this lease.
-    pub(super) fn holds_lease(&self, key: &ObjectKey, token: FencingToken) -> bool {
-        let standing = self.standing(key);
-        let authority = standing.and_then(|standing| standing.borrow().authority_at(clock::now()));
+    pub(super) fn holds_lease(&self, key: &ObjectKey, token: FencingToken, at: &World<'_>) -> bool {
+        let standing = self.standing(key, at);
+        let authority = standing.and_then(|standing| standing.authority);
         authority.is_some_and(|authority| authority.token == token)
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Core, place::only_looked_at};
+use super::{Index, World, place::only_looked_at};
 use crate::{
     api::{plan::LockPlan, validate::remains},
     controller::{
@@ -14,14 +14,19 @@ use crate::{
     },
 };
 
-impl Core {
+impl Index {
     /// Stops what may run of it: under the lock, where the masters can say who holds it; else by itself.
-    pub(super) fn stop_remains(&mut self, key: &ObjectKey, wanted: &Result<Arc<LockPlan>, Problem>) {
+    pub(super) fn stop_remains(
+        &mut self,
+        key: &ObjectKey,
+        wanted: &Result<Arc<LockPlan>, Problem>,
+        at: &World<'_>,
+    ) {
         let Some(entry) = self.locks.get(key) else { return };
         let Some(mut plan) = remains(&entry.object, &entry.templates.graces()) else {
             // Not even its name can be read. Nothing is known to run, and its finalizer would keep it forever.
             if entry.object.metadata.deletion_timestamp.is_some() {
-                self.set_finalizer(key, false);
+                self.set_finalizer(key, false, at);
             }
             return;
         };
@@ -31,15 +36,15 @@ impl Core {
             self.locks.taken(key, &what).is_none()
         });
         if plan.targets.is_empty() {
-            self.set_finalizer(key, false);
+            self.set_finalizer(key, false, at);
             return;
         }
         let reason = wanted.as_ref().err().map(|problem| problem.reason);
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
             "it cannot be used, and an operator before may have left its targets running: stops them");
         // The name may be another object's on the masters.
-        if reason != Some(Reason::DuplicateLockName) && self.fleet.get(&plan.quorum).is_some() {
-            self.put(key, only_looked_at(&plan));
+        if reason != Some(Reason::DuplicateLockName) && self.open.get(&plan.quorum).is_some() {
+            self.put(key, only_looked_at(&plan), at);
         } else if let Some(entry) = self.locks.get_mut(key) {
             entry.remains = Some(Arc::new(plan));
         }
@@ -51,7 +56,7 @@ impl Core {
             && entry.leaving.is_none()
             && entry.remains.take().is_some()
         {
-            entry.warden = None;
+            self.end_target_task(key);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Core, Seen};
+use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan},
     controller::{
@@ -14,11 +14,12 @@ use crate::{
         secrets::Found,
         writer::Item,
     },
-    lease::{ClusterId, Moment},
-    masters::{ConfigError, QuorumId},
+    lease::ClusterId,
+    masters::QuorumId,
+    operator::quorum::check,
 };
 
-impl Core {
+impl Index {
     pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>) {
         let known: Vec<ObjectKey> = match observation {
             Observation::Synced => self.quorums.known().map(|name| quorum_key(name)).collect(),
@@ -37,10 +38,9 @@ impl Core {
                 tracing::warn!(object = %format!("RedisQuorum {name}"), reason = error, last_valid_stays = in_force,
                     "object cannot be read by this version");
                 self.quorums.unreadable.insert(name.clone(), error);
-                self.touched_quorums.insert(name);
+                self.due.quorums.insert(name);
             }
-            (Observation::Synced, _) => self.touched_quorums.extend(self.quorums.names()),
-            (Observation::Failed(trouble), _) => self.watch_failed("RedisQuorums", &trouble.text),
+            (Observation::Synced, _) => self.due.quorums.extend(self.quorums.names()),
             _ => {}
         }
     }
@@ -59,7 +59,7 @@ impl Core {
         let anew = before != Some(generation(&object));
         self.quorums.see(&name, object, origin);
         if anew {
-            self.touched_quorums.insert(name.clone());
+            self.due.quorums.insert(name.clone());
         }
         self.writer.push(Item::Quorum(name));
     }
@@ -67,15 +67,12 @@ impl Core {
     fn forget_quorum(&mut self, name: &str) {
         self.quorums.forget(name);
         self.touch_locks_of(name);
-        if let Some(gone) = &self.gone {
-            // Nobody listens any more when the process ends.
-            let _ = gone.send(name.to_owned());
-        }
+        self.effects.push(Effect::QuorumGone(name.to_owned()));
     }
 
     pub(super) fn touch_locks_of(&mut self, quorum: &str) {
         let keys: Vec<ObjectKey> = self.locks.of_quorum(quorum).cloned().collect();
-        self.touched_locks.extend(keys);
+        self.due.locks.extend(keys);
     }
 
     pub(super) fn write_locks_of(&mut self, quorum: &str) {
@@ -86,7 +83,7 @@ impl Core {
     }
 
     /// Opens a quorum, or changes the one that runs, as its object asks.
-    pub(super) fn apply_quorum(&mut self, name: &str, now: Moment) {
+    pub(super) fn apply_quorum(&mut self, name: &str, at: &World<'_>) {
         self.follow_secrets();
         let Some(wanted) = self.quorums.wanted(name) else {
             return;
@@ -95,13 +92,13 @@ impl Core {
             .quorums
             .get(name)
             .map(|entry| (entry.problem.clone(), entry.plan.clone()));
-        let outcome = wanted.and_then(|plan| self.use_plan(name, plan, now));
+        let outcome = wanted.and_then(|plan| self.use_plan(name, plan, at));
         if let Some(entry) = self.quorums.get_mut(name) {
             match outcome {
                 Ok(plan) => {
                     entry.in_force = plan.as_ref().map(|_| entry.object.spec.clone());
                     let clash = entry.reporter.as_ref().and_then(Reporter::clash);
-                    entry.problem = clash.map(|other| self::clash(&self.cluster, other));
+                    entry.problem = clash.map(|other| self::clash(&self.me.cluster, other));
                     entry.plan = plan;
                 }
                 Err(problem) => entry.problem = Some(problem),
@@ -135,19 +132,23 @@ impl Core {
                 Err(_) => self.quorums.get(name)?.plan.clone(),
             })
             .collect();
-        self.secrets
-            .follow(plans.iter(), &self.clients.work, &self.inbox, Seen::Secret);
+        self.effects.push(Effect::FollowSecrets(plans));
     }
 
     /// Returns what is in use then; `None` while it is being opened.
-    fn use_plan(&mut self, name: &str, plan: QuorumPlan, now: Moment) -> Result<Option<QuorumPlan>, Problem> {
-        let access = match self.secrets.access(&plan) {
+    fn use_plan(
+        &mut self,
+        name: &str,
+        plan: QuorumPlan,
+        at: &World<'_>,
+    ) -> Result<Option<QuorumPlan>, Problem> {
+        let access = match at.views.access(&plan) {
             Found::Awaited => return Ok(self.quorums.get(name).and_then(|entry| entry.plan.clone())),
             Found::Missing(problem) => return Err(problem),
             Found::Here(access) => access,
         };
         if self
-            .fleet
+            .open
             .get(name)
             .is_some_and(|running| is_another(&running.plan, &plan))
         {
@@ -157,57 +158,90 @@ impl Core {
                 self.touch_locks_of(name);
             }
             if !self.locks.any_put(name) {
-                self.fleet.close(name, "it was made anew with other masters");
+                self.close_quorum(name, "it was made anew with other masters");
             }
-            self.touched_later.insert(name.to_owned());
+            self.due.later.insert(name.to_owned());
             return Ok(None);
         }
         let in_use = self.with_urls_in_use(name, &plan);
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.awaits_other = false;
         }
-        if let Some(running) = self.fleet.get_mut(name) {
-            let refused = |error: ConfigError| Problem::new(Reason::InvalidSpec, error.to_string());
-            running.rekey(access).map_err(refused)?;
-            running.adjust(&in_use);
-            self.start_reporter(name, &plan, now);
-            return match self.change_urls(name, &plan, now) {
+        if self.open.get(name).is_none() && self.open.is_closing(name) {
+            return Ok(None);
+        }
+        check(&in_use, &access, &self.me.cluster)
+            .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
+        if let Some(open) = self.open.get_mut(name) {
+            open.plan = in_use.clone();
+            let plan_in_use = in_use;
+            self.effects.push(Effect::AdjustQuorum {
+                plan: plan_in_use,
+                access,
+            });
+            self.start_reporter(name, &plan, at);
+            return match self.change_urls(name, &plan, at) {
                 Some(problem) => Err(problem),
                 None => Ok(Some(plan)),
             };
-        }
-        if self.fleet.is_closing(name) {
-            return Ok(None);
         }
         let status = self
             .quorums
             .get(name)
             .and_then(|entry| entry.object.status.as_ref());
         let stored = status.and_then(|status| QuorumId::parse(status.quorum_id.as_deref()?));
-        self.fleet
-            .open(&in_use, access, stored)
-            .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
-        self.start_reporter(name, &plan, now);
-        for key in self.locks.of_quorum(name) {
-            if let Some(entry) = self.locks.get(key) {
-                self.remember_token(&entry.object);
-            }
+        self.open.open(in_use.clone());
+        self.effects.push(Effect::OpenQuorum {
+            plan: in_use.clone(),
+            access,
+            stored,
+        });
+        self.start_reporter(name, &plan, at);
+        let objects = self.locks.of_quorum(name).filter_map(|key| self.locks.get(key));
+        let objects: Vec<_> = objects.map(|entry| entry.object.clone()).collect();
+        for object in &objects {
+            self.remember_token(object);
         }
         if in_use != plan {
-            self.touched_quorums.insert(name.to_owned());
+            self.due.quorums.insert(name.to_owned());
         }
         Ok(Some(in_use))
     }
 
     /// Also of a quorum that runs already: its object may have been made anew under its name.
-    fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, now: Moment) {
-        let (Some(running), Some(entry)) = (self.fleet.get(name), self.quorums.get_mut(name)) else {
+    fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, at: &World<'_>) {
+        let (Some(_), Some(entry)) = (self.open.get(name), self.quorums.get_mut(name)) else {
             return;
         };
         if entry.reporter.is_none() {
             let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            let me = (&self.cluster, &self.scope);
-            entry.reporter = Reporter::start(&running.elector, me, timeout, longest, now).ok();
+            let me = (&self.me.cluster, &self.me.scope);
+            entry.reporter = Reporter::new(me, timeout, longest, at.now).ok();
+            let locks = entry.reporter.iter().flat_map(Reporter::first_terms);
+            let put = locks.map(|(lock, terms)| Effect::PutInternal {
+                quorum: name.to_owned(),
+                lock,
+                terms,
+            });
+            self.effects.extend(put);
+        }
+    }
+
+    pub(super) fn on_quorum_closed(&mut self, name: String) {
+        self.open.closed(&name);
+        if self.quorums.get(&name).is_none() {
+            self.effects.push(Effect::ForgetQuorumMetrics(name.clone()));
+        }
+        self.due.quorums.insert(name);
+    }
+
+    /// What was checked before, and is not opened all the same: tried again when something changes.
+    pub(super) fn on_not_opened(&mut self, name: &str, error: String) {
+        self.open.remove(name);
+        if let Some(entry) = self.quorums.get_mut(name) {
+            (entry.plan, entry.in_force, entry.reporter) = (None, None, None);
+            entry.problem = Some(Problem::new(Reason::InvalidSpec, error));
+            self.touch_locks_of(name);
         }
     }
 

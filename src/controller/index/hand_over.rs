@@ -1,65 +1,70 @@
 //! The core's part in a hand-over that somebody asks for.
 
 use super::{
-    Core, Job,
+    Effect, Index, World,
     drain::{Drained, Purpose},
     targets::paused,
 };
 use crate::{
     api::hand_over::HandOverAnswer,
-    clock,
     controller::{
-        hand_over::{acceptance, answer, decide, refusal, request},
+        hand_over::{acceptance, decide, refusal, request},
         object::ObjectKey,
-        target_task::Command,
     },
 };
 
-impl Core {
+impl Index {
     /// Answers a request to pass a lock on, if this replica holds it; else it is for the one that does.
-    pub(super) fn answer_hand_over(&mut self, key: &ObjectKey) {
+    pub(super) fn answer_hand_over(&mut self, key: &ObjectKey, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
         let text = request(&entry.object.metadata).cloned();
         if let Some(draining) = &entry.draining {
-            if let (Purpose::Asked(asked), Some(warden)) = (draining, &entry.warden)
+            if let (Purpose::Asked(asked), Some(_)) = (draining, &entry.task)
                 && text.as_ref() != Some(asked)
             {
                 // It was withdrawn. Another one is looked at when this is over.
-                warden.send(Command::Resume);
+                self.effects.push(Effect::ResumeTargets(key.clone()));
             }
             return;
         }
         let Some(text) = text else { return };
-        if self.answering.get(key) == Some(&text) {
+        if self.in_flight.answering.get(key) == Some(&text) {
             return;
         }
-        let put = entry.put.as_ref();
-        let Some((plan, quorum)) = put.and_then(|plan| Some((plan, self.fleet.get(&plan.quorum)?))) else {
+        let standing = self.standing(key, at);
+        let authority = standing.and_then(|standing| standing.authority);
+        let (Some(plan), Some(authority)) = (entry.put.clone(), authority) else {
             return;
         };
-        let standing = quorum.elector.watch(&plan.lock_name);
-        let authority = standing.and_then(|standing| standing.borrow().authority_at(clock::now()));
-        let Some(authority) = authority else { return };
         let asked = (plan.as_ref(), paused(&entry.object));
-        let decision = decide(&text, authority.token, asked, &self.cluster, clock::unix_time());
+        let decision = decide(&text, authority.token, asked, &self.me.cluster, at.unix);
         let (to, reason) = (decision.to, decision.answer.message.clone());
         tracing::info!(object = %format!("LeaderLock {key}"), to = to.as_ref().map(ToString::to_string), reason,
             "hand-over asked for");
         match to {
             Some(to) if plan.switches() => {
                 let purpose = Purpose::Asked(text);
-                return self.drain(key, authority.token, to, purpose, decision.patience);
+                return self.drain(key, authority.token, to, purpose, decision.patience, at);
             }
-            Some(to) => quorum
-                .elector
-                .hand_over_lease(plan.lock_name.clone(), authority.token, to),
+            Some(to) => self.effects.push(Effect::HandOver {
+                quorum: plan.quorum.clone(),
+                lock: plan.lock_name.clone(),
+                token: authority.token,
+                to,
+            }),
             None => {}
         }
         self.reply(key, text, decision.answer);
     }
 
     /// What ran was stopped, and the lease is passed on by now; or it was not, and runs on.
-    pub(super) fn on_asked_drained(&mut self, key: &ObjectKey, text: String, drained: &Drained) {
+    pub(super) fn on_asked_drained(
+        &mut self,
+        key: &ObjectKey,
+        text: String,
+        drained: &Drained,
+        at: &World<'_>,
+    ) {
         let Some(entry) = self.locks.get(key) else { return };
         if drained.stopped {
             let answer = acceptance(&text, drained.token, &drained.to);
@@ -68,8 +73,8 @@ impl Core {
         if request(&entry.object.metadata) != Some(&text) {
             return;
         }
-        let holds = self.holds_lease(key, drained.token);
-        let trouble = entry.warden.as_ref().and_then(|warden| warden.last.as_ref());
+        let holds = self.holds_lease(key, drained.token, at);
+        let trouble = entry.task.as_ref().and_then(|warden| warden.last.as_ref());
         let trouble = trouble.and_then(|report| report.trouble.as_ref());
         let message = match trouble {
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),
@@ -86,16 +91,16 @@ impl Core {
         self.reply(key, text, answer);
     }
 
-    fn reply(&mut self, key: &ObjectKey, text: String, reply: HandOverAnswer) {
-        self.answering.insert(key.clone(), text.clone());
-        let (client, key) = (self.clients.urgent.clone(), key.clone());
-        self.jobs.start(Job::Answered(key.clone()), async move {
-            answer(client, key.clone(), text, reply).await;
-            Job::Answered(key)
+    fn reply(&mut self, key: &ObjectKey, text: String, answer: HandOverAnswer) {
+        self.in_flight.answering.insert(key.clone(), text.clone());
+        self.effects.push(Effect::AnswerHandOver {
+            key: key.clone(),
+            request: text,
+            answer,
         });
     }
 
     pub(super) fn on_answered(&mut self, key: &ObjectKey) {
-        self.answering.remove(key);
+        self.in_flight.answering.remove(key);
     }
 }

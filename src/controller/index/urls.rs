@@ -4,12 +4,16 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Core, Job};
+use super::{Effect, Index, World};
 use crate::{
     api::plan::QuorumPlan,
-    controller::problem::{Problem, Reason},
+    controller::{
+        problem::{Problem, Reason},
+        secrets::Found,
+    },
     lease::Moment,
     masters::{OldServer, RetireOutcome},
+    operator::quorum::check,
 };
 
 /// `NAME=OLD URL`, separated by commas: the server of this master behind this url is stopped for good. With the url, so
@@ -34,11 +38,11 @@ impl UrlChange {
     }
 }
 
-impl Core {
+impl Index {
     /// The plan with the urls that are in use: those of the running masters, or else those that the status remembers.
     pub(super) fn with_urls_in_use(&self, name: &str, plan: &QuorumPlan) -> QuorumPlan {
         let mut plan = plan.clone();
-        let running = self.fleet.get(name).map(|running| &running.plan);
+        let running = self.open.get(name).map(|running| &running.plan);
         let status = self
             .quorums
             .get(name)
@@ -64,8 +68,9 @@ impl Core {
     }
 
     /// Takes the next step towards these urls, if they are others. Returns why they are not in use yet.
-    pub(super) fn change_urls(&mut self, name: &str, wanted: &QuorumPlan, now: Moment) -> Option<Problem> {
-        let running = self.fleet.get(name)?;
+    pub(super) fn change_urls(&mut self, name: &str, wanted: &QuorumPlan, at: &World<'_>) -> Option<Problem> {
+        let now = at.now;
+        let running = self.open.get(name)?;
         let in_use = |master: &str| {
             running
                 .plan
@@ -94,25 +99,16 @@ impl Core {
         let change = &mut entry.url_change;
         if !change.asking && change.again_at.is_none_or(|at| at <= now) {
             change.asking = true;
-            let (masters, name, named) = (running.masters.clone(), name.to_owned(), master.clone());
-            let stated = if stated {
+            let old_server = if stated {
                 OldServer::Stated
             } else {
                 OldServer::MustAnswer
             };
-            let end = {
-                let (named, urls) = (named.clone(), (old.clone(), new.clone()));
-                move |outcome| Job::Retired {
-                    quorum: name.clone(),
-                    master: named.clone(),
-                    urls: urls.clone(),
-                    outcome,
-                }
-            };
-            let broken = end(Err("the check of the two servers broke off; retried".to_owned()));
-            self.jobs.start(broken, async move {
-                let outcome = masters.retire(&named, (&old, &new), stated).await;
-                end(outcome.map_err(|error| error.to_string()))
+            self.effects.push(Effect::RetireUrl {
+                quorum: name.to_owned(),
+                master: master.clone(),
+                urls: (old, new),
+                old: old_server,
             });
         }
         let waits = || {
@@ -130,14 +126,15 @@ impl Core {
         master: &str,
         (old, url): (&str, &str),
         outcome: Result<RetireOutcome, String>,
-        now: Moment,
+        at: &World<'_>,
     ) {
+        let now = at.now;
         let Some(entry) = self.quorums.get_mut(quorum) else {
             return;
         };
         entry.url_change.asking = false;
         entry.url_change.again_at = Some(now + AGAIN);
-        self.touched_quorums.insert(quorum.to_owned());
+        self.due.quorums.insert(quorum.to_owned());
         let allowed = outcome.as_ref().is_ok_and(RetireOutcome::allows_new_url);
         // The object may ask for another url by now.
         let wanted = entry
@@ -147,18 +144,38 @@ impl Core {
             .iter()
             .any(|m| m.name == master && m.url == url);
         if allowed && wanted {
-            entry.url_change = UrlChange::default();
-            if let Some(running) = self.fleet.get_mut(quorum) {
-                match running.replace_url(master, url) {
-                    Ok(()) => tracing::info!(quorum, master, url, ?outcome, "url of a master changed"),
-                    Err(error) => {
-                        entry.url_change.problem = Some(Problem::new(Reason::InvalidSpec, error.to_string()));
-                    }
-                }
+            tracing::info!(quorum, master, url, ?outcome, "url of a master changes");
+            let problem = self.replace_url(quorum, master, url, at);
+            if let Some(entry) = self.quorums.get_mut(quorum) {
+                entry.url_change = UrlChange {
+                    problem,
+                    ..UrlChange::default()
+                };
             }
             return;
         }
         entry.url_change.problem = Some(problem(master, (old, url), outcome));
+    }
+
+    /// Returns why it cannot be used.
+    fn replace_url(&mut self, quorum: &str, master: &str, url: &str, at: &World<'_>) -> Option<Problem> {
+        let open = self.open.get_mut(quorum)?;
+        let mut plan = open.plan.clone();
+        for known in plan.masters.iter_mut().filter(|known| known.name == master) {
+            url.clone_into(&mut known.url);
+        }
+        if let Found::Here(access) = at.views.access(&plan)
+            && let Err(error) = check(&plan, &access, &self.me.cluster)
+        {
+            return Some(Problem::new(Reason::InvalidSpec, error.to_string()));
+        }
+        open.plan = plan;
+        self.effects.push(Effect::ReplaceUrl {
+            quorum: quorum.to_owned(),
+            master: master.to_owned(),
+            url: url.to_owned(),
+        });
+        None
     }
 }
 

@@ -3,16 +3,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
-
-use super::{Core, Job, siblings::PATIENCE};
+use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, in_use},
-    clock,
     controller::{
         backoff::{self, Backoff},
         object::ObjectKey,
@@ -20,11 +13,8 @@ use crate::{
         said::{Asked, Round},
         writer::Item,
     },
-    lease::Moment,
-    targets::deepest,
 };
 
-const MANAGER: &str = "redlock-operator-finalizer";
 /// Siblings that still need a finalizer are asked again at the latest after this.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
 /// Locks that a message names.
@@ -39,7 +29,7 @@ pub(in crate::controller) struct Guard {
 
 /// How a write of it ended.
 #[derive(Debug)]
-pub(super) enum Guarded {
+pub(in crate::controller) enum Guarded {
     Written(Box<RedisQuorum>),
     Gone,
     /// Another writer was faster: the watch brings what it wrote.
@@ -120,9 +110,10 @@ fn text(locks: &[String], foreign: &[&str]) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("it is being deleted, and goes later: {}", reasons.join("; ")))
 }
 
-impl Core {
+impl Index {
     /// Adds the finalizer to the quorums that are used, and removes it from the others.
-    pub(super) fn look_at_uses(&mut self, now: Moment) {
+    pub(super) fn look_at_uses(&mut self, at: &World<'_>) {
+        let now = at.now;
         if self.ready.is_none() {
             return;
         }
@@ -140,10 +131,10 @@ impl Core {
             match self.change_of(&name) {
                 Change::Nothing => {}
                 Change::Add => {
-                    let own = self.in_use.own.clone();
+                    let own = self.me.in_use.own.clone();
                     self.set_guard(&name, true, |finalizers| finalizers.push(own));
                 }
-                Change::Remove | Change::RemoveStale => self.ask_for_uses(&name),
+                Change::Remove | Change::RemoveStale => self.ask_for_uses(&name, at),
             }
         }
     }
@@ -164,33 +155,29 @@ impl Core {
         let has = |wanted: &dyn Fn(&str) -> bool| metadata.finalizers.iter().flatten().any(|one| wanted(one));
         change(Use {
             used: self.locks.users_of(name).next().is_some(),
-            guarded: has(&|one| one == self.in_use.own),
-            stale: has(&|one| self.in_use.is_stale(one)),
+            guarded: has(&|one| one == self.me.in_use.own),
+            stale: has(&|one| self.me.in_use.is_stale(one)),
             deleted: metadata.deletion_timestamp.is_some(),
             unread: self.locks.any_unread(),
         })
     }
 
     /// A sibling may still stop what runs under a lock that this replica has left, or watch other namespaces.
-    fn ask_for_uses(&mut self, name: &str) {
+    fn ask_for_uses(&mut self, name: &str, at: &World<'_>) {
         let question = Asked::from([(name.to_owned(), BTreeSet::new())]);
-        if !self.siblings.are_followed() {
-            return self.on_uses(name, Some(&Round::default()));
+        if !self.me.follows_siblings {
+            return self.on_uses(name, Some(&Round::default()), at);
         }
-        let round = self.round(self.siblings.all(), question, PATIENCE);
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.guard.changing = true;
         }
-        let name = name.to_owned();
-        self.jobs.start(Job::Uses(name.clone(), None), async move {
-            Job::Uses(name, Some(round.await))
-        });
+        self.effects.push(Effect::AskUses(name.to_owned(), question));
     }
 
     /// Removes what neither this replica needs nor a sibling.
-    pub(super) fn on_uses(&mut self, name: &str, said: Option<&Round>) {
+    pub(super) fn on_uses(&mut self, name: &str, said: Option<&Round>, at: &World<'_>) {
         let change = self.change_of(name);
-        let finalizers = self.in_use.clone();
+        let finalizers = self.me.in_use.clone();
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -206,14 +193,11 @@ impl Core {
         if entry.object.metadata.finalizers.iter().flatten().any(goes) {
             self.set_guard(name, false, |finalizers| finalizers.retain(|one| !goes(one)));
         } else if matches!(change, Change::Remove | Change::RemoveStale) {
-            entry
-                .guard
-                .backoff
-                .fail(ASKED_AGAIN, clock::now(), fastrand::f64());
+            entry.guard.backoff.fail(ASKED_AGAIN, at.now, self.random.f64());
         }
     }
 
-    fn set_guard(&mut self, name: &str, present: bool, change: impl FnOnce(&mut Vec<String>)) {
+    fn set_guard(&mut self, name: &str, adds: bool, change: impl FnOnce(&mut Vec<String>)) {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -222,34 +206,16 @@ impl Core {
         let mut finalizers: Vec<String> = metadata.finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
         // With the version: neither another writer's finalizer is lost, nor that of an object made anew is written.
-        let patch = json!({
-            "metadata": { "resourceVersion": metadata.resource_version, "finalizers": finalizers },
-        });
-        let api = Api::<RedisQuorum>::all(self.clients.urgent.clone());
-        let (name, pace) = (name.to_owned(), self.pace.clone());
-        let broken = Job::Guarded(name.clone(), Guarded::Failed("the write broke off".to_owned()));
-        self.jobs.start(broken, async move {
-            if present {
-                pace.sent().await;
-            } else {
-                pace.count(1, clock::now());
-            }
-            let parameters = PatchParams {
-                field_manager: Some(MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            let end = match api.patch(&name, &parameters, &Patch::Merge(&patch)).await {
-                Ok(object) => Guarded::Written(Box::new(object)),
-                Err(kube::Error::Api(status)) if status.is_not_found() => Guarded::Gone,
-                Err(kube::Error::Api(status)) if status.is_conflict() => Guarded::Conflict,
-                Err(error) => Guarded::Failed(deepest(&error)),
-            };
-            Job::Guarded(name, end)
+        self.effects.push(Effect::SetQuorumFinalizers {
+            name: name.to_owned(),
+            version: metadata.resource_version.clone(),
+            finalizers,
+            adds,
         });
     }
 
-    pub(super) fn on_guarded(&mut self, name: &str, end: Guarded) {
-        let now = clock::now();
+    pub(super) fn on_guarded(&mut self, name: &str, end: Guarded, at: &World<'_>) {
+        let now = at.now;
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
@@ -266,10 +232,10 @@ impl Core {
             }
             Guarded::Conflict => {
                 entry.guard.backoff.reset();
-                entry.guard.backoff.fail(backoff::LONGEST, now, fastrand::f64());
+                entry.guard.backoff.fail(backoff::LONGEST, now, self.random.f64());
             }
             Guarded::Failed(reason) => {
-                entry.guard.backoff.fail(backoff::LONGEST, now, fastrand::f64());
+                entry.guard.backoff.fail(backoff::LONGEST, now, self.random.f64());
                 tracing::warn!(object = %format!("RedisQuorum {name}"), reason,
                     "the finalizer that keeps it while locks name it could not be changed; retried");
             }
@@ -283,7 +249,7 @@ impl Core {
         let locks: Vec<String> = self.locks.users_of(name).map(ObjectKey::to_string).collect();
         let others = metadata.finalizers.iter().flatten().map(String::as_str);
         let foreign: Vec<&str> = others
-            .filter(|one| in_use::is_one(one) && *one != self.in_use.own && !self.in_use.is_stale(one))
+            .filter(|one| in_use::is_one(one) && *one != self.me.in_use.own && !self.me.in_use.is_stale(one))
             .collect();
         text(&locks, &foreign)
     }

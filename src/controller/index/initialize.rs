@@ -6,17 +6,17 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Core, Job};
+use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
-    controller::{events::timestamp, quorums::Initializing, writer::Item},
-    masters::{self, Facts, InitError, InitReport, MasterStatus},
+    controller::{quorums::Initializing, writer::Item},
+    masters::{Facts, InitError, InitReport, MasterStatus},
 };
 
-impl Core {
+impl Index {
     /// Takes the next step, if there is one to take.
-    pub(super) fn initialize(&mut self, name: &str) {
-        let Some(running) = self.fleet.get(name) else {
+    pub(super) fn initialize(&mut self, name: &str, at: &World<'_>) {
+        let Some(status) = self.open.get(name).and_then(|_| at.views.masters(name)) else {
             return;
         };
         let Some(entry) = self.quorums.get_mut(name) else {
@@ -32,12 +32,11 @@ impl Core {
             .is_some_and(|status| status.initialized_time.is_some());
         match entry.initializing {
             Initializing::No if !remembered && entry.initialized.is_none() => {
-                let status = running.masters.status();
                 let used = status
                     .iter()
                     .any(|master| master.facts.as_ref().is_some_and(Facts::sealed));
                 if used || status.iter().all(is_new) {
-                    entry.initialized = Some(Time(timestamp()));
+                    entry.initialized = Some(Time(at.stamp()));
                     if !used {
                         entry.initializing = Initializing::Remembering;
                     }
@@ -46,13 +45,8 @@ impl Core {
             }
             Initializing::Allowed => {
                 entry.initializing = Initializing::Running;
-                let (masters, name) = (running.masters.clone(), name.to_owned());
                 tracing::info!(quorum = name, "first start: initialising the masters");
-                let broken = Job::Initialized(name.clone(), None);
-                self.jobs.start(broken, async move {
-                    let end = masters::init(&masters).await;
-                    Job::Initialized(name, Some(end))
-                });
+                self.effects.push(Effect::InitializeMasters(name.to_owned()));
             }
             Initializing::No | Initializing::Remembering | Initializing::Running => {}
         }

@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Core, siblings};
+use super::{Index, LockView, World, siblings};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     controller::{
-        events::timestamp,
         object::ObjectKey,
         problem::{Problem, Reason},
         said::Witness,
         status::{Author, HolderFacts, LockStanding, Sight, author, claims},
         writer::Item,
     },
-    elector::Standing,
-    lease::Moment,
 };
 
 /// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
@@ -30,14 +27,15 @@ const CONNECTED: Duration = Duration::from_secs(1);
 pub(super) struct Asked<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) before: &'a LeaderLockStatus,
-    pub(super) standing: Option<&'a Standing>,
+    pub(super) standing: Option<&'a LockView>,
     pub(super) holder: Option<&'a HolderFacts>,
     pub(super) refused: Option<&'a Problem>,
 }
 
-impl Core {
-    pub(super) fn author_of(&mut self, asked: &Asked<'_>, now: Moment) -> Option<Author> {
-        let who = author(&self.lock_standing(asked, now)?);
+impl Index {
+    pub(super) fn author_of(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<Author> {
+        let now = at.now;
+        let who = author(&self.lock_standing(asked, at)?);
         let (key, entry) = (asked.key, self.locks.get(asked.key)?);
         let visited = asked
             .before
@@ -51,7 +49,7 @@ impl Core {
             }
             return who;
         };
-        let reported = self.is_reported(&entry.object.spec.quorum_ref.name, now);
+        let reported = self.is_reported(&entry.object.spec.quorum_ref.name, at);
         match who {
             // Of a replica that has just started. Whatever the status says was more.
             _ if problem.reason == Reason::Opening && visited => None,
@@ -74,21 +72,22 @@ impl Core {
     }
 
     /// By the status of the quorum, unless no sibling sees a majority: the replica that reported is gone, or sees none.
-    fn is_reported(&self, quorum: &str, now: Moment) -> bool {
+    fn is_reported(&self, quorum: &str, at: &World<'_>) -> bool {
         let Some(entry) = self.quorums.get(quorum) else {
             return false;
         };
-        entry.is_reported(&self.cluster, timestamp())
-            && self.witness_of_quorum(quorum, now) != Some(Witness::Absent)
+        entry.is_reported(&self.me.cluster, at.stamp())
+            && self.witness_of_quorum(quorum, at) != Some(Witness::Absent)
     }
 
     /// What the siblings say of a quorum of which this replica sees no majority.
-    pub(super) fn witness_of_quorum(&self, quorum: &str, now: Moment) -> Option<Witness> {
+    pub(super) fn witness_of_quorum(&self, quorum: &str, at: &World<'_>) -> Option<Witness> {
         let since = self.quorums.get(quorum)?.blind_since?;
-        Some(self.witness((quorum, None), None, since + CONNECTED, now))
+        Some(self.witness((quorum, None), None, since + CONNECTED, at))
     }
 
-    fn lock_standing(&mut self, asked: &Asked<'_>, now: Moment) -> Option<LockStanding> {
+    fn lock_standing(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<LockStanding> {
+        let now = at.now;
         let entry = self.locks.get(asked.key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let agents = entry
@@ -100,7 +99,7 @@ impl Core {
         let first_seen = entry.first_seen;
         let held_here = asked
             .standing
-            .is_some_and(|standing| standing.authority_at(now).is_some());
+            .is_some_and(|standing| standing.authority.is_some());
         let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
         let standing = LockStanding {
             held_here,
@@ -118,13 +117,14 @@ impl Core {
             return Some(standing);
         }
         Some(LockStanding {
-            sight: self.sight(asked, now),
+            sight: self.sight(asked, at),
             ..standing
         })
     }
 
     /// Of a replica without a majority of the masters.
-    fn sight(&mut self, asked: &Asked<'_>, now: Moment) -> Sight {
+    fn sight(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Sight {
+        let now = at.now;
         let unknown = Sight::Blind {
             former: false,
             witness: Witness::Silent,
@@ -146,8 +146,8 @@ impl Core {
         } else {
             blind.map_or(now, |since| since + CONNECTED).max(entry.seen)
         };
-        let waits = entry.warden.is_some() || claims(asked.before);
-        let witness = self.witness((&quorum, Some(&lock)), last_held, since, now);
+        let waits = entry.task.is_some() || claims(asked.before);
+        let witness = self.witness((&quorum, Some(&lock)), last_held, since, at);
         if waits && (matches!(witness, Witness::Awaited | Witness::Silent) || asked.holder.is_some()) {
             self.await_siblings(asked.key, &quorum, &lock);
         }
@@ -156,7 +156,8 @@ impl Core {
 
     /// A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
     /// milliseconds: neither is a transition.
-    pub(super) fn awaits_next_holder(&mut self, asked: &Asked<'_>, who: Author, now: Moment) -> bool {
+    pub(super) fn awaits_next_holder(&mut self, asked: &Asked<'_>, who: Author, at: &World<'_>) -> bool {
+        let now = at.now;
         let Some(entry) = self.locks.get_mut(asked.key) else {
             return true;
         };

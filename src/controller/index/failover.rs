@@ -6,12 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
-use tokio::time;
+use kube::Resource;
 
 use super::{
-    Core, Job,
+    Effect, Index, World,
     drain::{Drained, Purpose},
     targets::paused,
 };
@@ -25,41 +23,34 @@ use crate::{
         reporters,
     },
     controller::{
-        events::{EventReason, EventRecord, timestamp},
+        events::{EventReason, EventRecord},
         object::ObjectKey,
     },
     lease::{ClusterId, FencingToken},
-    targets::deepest,
 };
-
-/// An API server that takes longer is not relied upon for the rest either.
-const PATIENCE: Duration = Duration::from_secs(5);
-const MANAGER: &str = "redlock-operator-abstain";
 
 /// One that was begun.
 #[derive(Clone, Debug)]
-pub(super) struct Failover {
+pub(in crate::controller) struct Failover {
     token: FencingToken,
     to: ClusterId,
 }
 
-impl Core {
+impl Index {
     /// Passes on what has been unready for too long. Where no other cluster is alive, it stays.
-    pub(super) fn look_at_unready(&mut self) {
+    pub(super) fn look_at_unready(&mut self, at: &World<'_>) {
         let unready = self.locks.with_targets().filter(|(_, entry, warden)| {
             let unready = warden.last.as_ref().is_some_and(|report| report.unready);
             unready && entry.draining.is_none() && entry.leaving.is_none()
         });
         let unready: Vec<ObjectKey> = unready.map(|(key, ..)| key.clone()).collect();
         for key in unready {
-            self.fail_over(&key);
+            self.fail_over(&key, at);
         }
     }
 
-    fn fail_over(&mut self, key: &ObjectKey) {
-        let now = timestamp();
-        let authority = self.standing(key);
-        let authority = authority.and_then(|standing| standing.borrow().authority_at(crate::clock::now()));
+    fn fail_over(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let authority = self.standing(key, at).and_then(|standing| standing.authority);
         let Some(entry) = self.locks.get(key) else { return };
         let (Some(plan), Some(authority)) = (&entry.put, authority) else {
             return;
@@ -74,26 +65,19 @@ impl Core {
         let next = Abstention::next(
             abstention(&entry.object).as_ref(),
             plan.takeover_delay,
-            now,
+            at.stamp(),
             bound,
         );
-        let write = write(
-            Api::namespaced(self.clients.urgent.clone(), &key.namespace),
-            entry.object.clone(),
-            Some(next),
-        );
-        let (key, token) = (key.clone(), authority.token);
-        if let Some(entry) = self.locks.get_mut(&key) {
+        let token = authority.token;
+        self.effects.push(Effect::Abstain {
+            key: key.clone(),
+            object: Box::new(entry.object.clone()),
+            abstention: next,
+            failover: Failover { token, to },
+        });
+        if let Some(entry) = self.locks.get_mut(key) {
             entry.draining = Some(Purpose::Unready);
         }
-        let failover = Box::new(Failover { token, to });
-        let broken = Err("the write broke off".to_owned());
-        let broken = Job::Abstains(key.clone(), failover.clone(), broken);
-        self.jobs.start(broken, async move {
-            let end = time::timeout(PATIENCE, write).await;
-            let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
-            Job::Abstains(key, failover, end)
-        });
     }
 
     /// From here on this cluster does not take the lock again.
@@ -102,6 +86,7 @@ impl Core {
         key: &ObjectKey,
         failover: Failover,
         end: Result<Box<LeaderLock>, String>,
+        at: &World<'_>,
     ) {
         if let Some(entry) = self.locks.get_mut(key) {
             entry.draining = None;
@@ -109,7 +94,7 @@ impl Core {
         match end {
             Ok(mut object) => {
                 crate::controller::object::trim(&mut object.metadata);
-                self.see_answer(object, crate::clock::now());
+                self.see_answer(object, at);
             }
             Err(reason) => {
                 tracing::debug!(object = %format!("LeaderLock {key}"), reason, "cannot abstain yet");
@@ -126,7 +111,7 @@ impl Core {
             EventReason::Unready,
             format!("targets have not been ready for {after} s: stops them and passes the lock on to {to}"),
         );
-        self.drain(key, token, to, Purpose::Unready, Duration::MAX);
+        self.drain(key, token, to, Purpose::Unready, Duration::MAX, at);
     }
 
     pub(super) fn on_unready_drained(&mut self, key: &ObjectKey, drained: &Drained) {
@@ -137,7 +122,7 @@ impl Core {
             );
             return self.warn(key, EventReason::FailedOver, text);
         }
-        let report = self.locks.get(key).and_then(|entry| entry.warden.as_ref());
+        let report = self.locks.get(key).and_then(|entry| entry.task.as_ref());
         let trouble = report.and_then(|warden| warden.last.as_ref()?.trouble.clone());
         let why = trouble.map_or_else(String::new, |trouble| format!(": {}", trouble.message));
         self.warn(
@@ -150,28 +135,28 @@ impl Core {
         );
         // It keeps the lock: nothing to abstain from.
         if let Some(entry) = self.locks.get(key) {
-            let api = Api::namespaced(self.clients.urgent.clone(), &key.namespace);
-            let write = write(api, entry.object.clone(), None);
-            let key = key.clone();
-            self.jobs.start(Job::Over, async move {
-                if let Ok(Err(reason)) = time::timeout(PATIENCE, write).await {
-                    tracing::debug!(object = %format!("LeaderLock {key}"), reason, "abstains for nothing");
-                }
-                Job::Over
+            self.effects.push(Effect::EndAbstention {
+                key: key.clone(),
+                object: Box::new(entry.object.clone()),
             });
         }
     }
 
     /// As it is put while this cluster leaves it to others, of which one is alive.
-    pub(super) fn with_abstention(&mut self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
+    pub(super) fn with_abstention(
+        &mut self,
+        key: &ObjectKey,
+        plan: Arc<LockPlan>,
+        at: &World<'_>,
+    ) -> Arc<LockPlan> {
         let Some(entry) = self.locks.get(key) else {
             return plan;
         };
-        let holds = abstention(&entry.object).is_some_and(|abstention| abstention.holds(timestamp()));
+        let holds = abstention(&entry.object).is_some_and(|abstention| abstention.holds(at.stamp()));
         if !holds {
             return plan;
         }
-        self.abstaining.insert(key.clone());
+        self.due.abstaining.insert(key.clone());
         if self.others(&plan.quorum).is_empty() {
             return plan;
         }
@@ -190,15 +175,15 @@ impl Core {
         let seen = status.map_or_else(Vec::new, |status| reporters::seen(&status.reporters));
         let others = seen
             .into_iter()
-            .filter(|seen| seen.alive && seen.cluster.uid() != self.cluster.uid());
+            .filter(|seen| seen.alive && seen.cluster.uid() != self.me.cluster.uid());
         others.map(|seen| seen.cluster).collect()
     }
 
-    fn warn(&self, key: &ObjectKey, reason: EventReason, note: String) {
+    fn warn(&mut self, key: &ObjectKey, reason: EventReason, note: String) {
         tracing::warn!(object = %format!("LeaderLock {key}"), note, "{}", reason.name());
         if let Some(entry) = self.locks.get(key) {
-            let object = kube::Resource::object_ref(&entry.object, &());
-            self.events.emit(EventRecord { reason, object, note });
+            let object = entry.object.object_ref(&());
+            self.record(EventRecord { reason, object, note });
         }
     }
 }
@@ -222,31 +207,6 @@ fn choose(others: &[ClusterId], plan: &LockPlan) -> Option<ClusterId> {
         (place.unwrap_or(listed.len()), cluster.to_string())
     };
     others.iter().min_by_key(|cluster| rank(cluster)).cloned()
-}
-
-/// On the version that was looked at.
-async fn write(
-    api: Api<LeaderLock>,
-    object: LeaderLock,
-    abstention: Option<Abstention>,
-) -> Result<Box<LeaderLock>, String> {
-    let text = match &abstention {
-        Some(abstention) => Some(serde_json::to_string(abstention).map_err(|error| error.to_string())?),
-        None => None,
-    };
-    let patch = json!({
-        "metadata": {
-            "resourceVersion": object.metadata.resource_version,
-            "annotations": { ABSTAIN: text },
-        },
-    });
-    let parameters = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let name = object.metadata.name.unwrap_or_default();
-    let end = api.patch(&name, &parameters, &Patch::Merge(&patch)).await;
-    end.map(Box::new).map_err(|error| deepest(&error))
 }
 
 #[cfg(test)]

@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use kube::Resource;
 
-use super::{Core, locks::holder_facts};
+use super::{Index, LockView, World, locks::holder_facts};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
-    clock,
     controller::{
         events::{EventReason, EventRecord},
         locks::LockEntry,
         object::ObjectKey,
         status::{HolderFacts, taken},
     },
-    elector::Standing,
     lease::{ClusterId, EndReason, Holder, Moment},
 };
 
@@ -39,18 +37,24 @@ impl SeenEnd {
     }
 }
 
-impl Core {
+impl Index {
     /// Another holder, or none any more.
-    pub(super) fn tell_lease(&mut self, key: &ObjectKey, standing: &Standing, ended: Option<EndReason>) {
+    pub(super) fn tell_lease(
+        &mut self,
+        key: &ObjectKey,
+        standing: &LockView,
+        ended: Option<EndReason>,
+        at: &World<'_>,
+    ) {
         let Some(entry) = self.locks.get(key) else { return };
         let happened = if is_of_agents(entry) {
-            self.seen(key, standing, clock::now())
+            self.seen(key, standing, at)
         } else {
             self.happened(entry, standing, ended)
         };
         if let (Some((reason, note)), Some(entry)) = (happened, self.locks.get(key)) {
             let object = entry.object.object_ref(&());
-            self.events.emit(EventRecord { reason, object, note });
+            self.record(EventRecord { reason, object, note });
         }
     }
 
@@ -58,12 +62,11 @@ impl Core {
     fn happened(
         &self,
         entry: &LockEntry,
-        standing: &Standing,
+        standing: &LockView,
         ended: Option<EndReason>,
     ) -> Option<(EventReason, String)> {
-        let now = clock::now();
-        let token = standing.last_token().map_or(0, |token| token.0);
-        let me = format!("{}/{}", self.cluster.name(), self.identity);
+        let token = standing.last_token.map_or(0, |token| token.0);
+        let me = format!("{}/{}", self.me.cluster.name(), self.me.identity);
         if let Some(reason) = ended {
             return Some(match reason {
                 EndReason::Released => (
@@ -95,8 +98,8 @@ impl Core {
                 ),
             });
         }
-        standing.authority_at(now)?;
-        let holder = holder_facts(standing, &self.cluster, &self.identity, now)?;
+        standing.authority?;
+        let holder = holder_facts(standing, &self.me.cluster, &self.me.identity)?;
         let note = taken(&holder, &entry.object.status.clone().unwrap_or_default());
         let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
         Some((
@@ -110,10 +113,16 @@ impl Core {
     }
 
     /// The same of the lease of an agent of this cluster; told by the replica that reports, so once.
-    fn seen(&mut self, key: &ObjectKey, standing: &Standing, now: Moment) -> Option<(EventReason, String)> {
+    fn seen(
+        &mut self,
+        key: &ObjectKey,
+        standing: &LockView,
+        at: &World<'_>,
+    ) -> Option<(EventReason, String)> {
+        let now = at.now;
         let entry = self.locks.get_mut(key)?;
         let ended_before = entry.seen_to_end;
-        entry.seen_to_end = match standing.holder_at(now) {
+        entry.seen_to_end = match &standing.holder {
             Some(_) => None,
             None => standing.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
         };
@@ -123,10 +132,10 @@ impl Core {
             return None;
         }
         let status = entry.object.status.clone().unwrap_or_default();
-        let holder = holder_facts(standing, &self.cluster, &self.identity, now);
+        let holder = holder_facts(standing, &self.me.cluster, &self.me.identity);
         match (holder, entry.seen_to_end) {
             (Some(holder), _) => begun(&holder, standing, ended_before, &status, now),
-            (None, Some(end)) => over(standing.last_holder.as_ref()?, end, &self.cluster),
+            (None, Some(end)) => over(standing.last_holder.as_ref()?, end, &self.me.cluster),
             (None, None) => None,
         }
     }
@@ -139,7 +148,7 @@ fn is_of_agents(entry: &LockEntry) -> bool {
 
 fn begun(
     holder: &HolderFacts,
-    standing: &Standing,
+    standing: &LockView,
     ended_before: Option<SeenEnd>,
     status: &LeaderLockStatus,
     now: Moment,

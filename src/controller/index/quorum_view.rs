@@ -5,25 +5,23 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::Resource;
 
-use super::{Core, Job};
+use super::{Effect, Index, World};
 use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::{
-        events::{EventReason, EventRecord, timestamp},
+        events::{EventReason, EventRecord},
         problem::Reason,
         quorums::Initializing,
         reporter::Reporter,
         status::{Health, QuorumFacts, has_silent, heard, quorum_status, replicas_status, reported},
         writer::{self, Item},
     },
-    lease::{ClusterId, Moment},
+    lease::ClusterId,
     masters::Reporters,
 };
 
 /// The only write in the steady state.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// The walk through the keys of a master: some hundred thousand of them.
-const WALK: Duration = Duration::from_secs(2);
 /// Between two looks at the status of a quorum that cannot be opened.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Who begins to report later than this after a majority came back says nothing of it: another replica has.
@@ -31,17 +29,19 @@ const RESTORED: Duration = Duration::from_secs(60);
 /// A cluster that was not heard of for so long is not listed any more.
 const FORGOTTEN: i64 = 600;
 
-impl Core {
+impl Index {
     /// What changes with time alone.
-    pub(super) fn look_at_quorum(&mut self, name: &str, now: Moment) {
+    pub(super) fn look_at_quorum(&mut self, name: &str, at: &World<'_>) {
+        let now = at.now;
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        let Some(running) = self.fleet.get(name) else {
+        let masters = self.open.get(name).and_then(|_| at.views.masters(name));
+        let Some(masters) = masters else {
             entry.blind_since.get_or_insert(now);
             return;
         };
-        let health = Health::of(&running.masters.status());
+        let health = Health::of(&masters);
         if health.has_majority() {
             entry.blind_since = None;
         } else {
@@ -50,7 +50,13 @@ impl Core {
         let Some(reporter) = entry.reporter.as_mut() else {
             return;
         };
-        let turn = reporter.look(&running.elector, now);
+        let turn = reporter.look(&|lock| at.views.lock(name, lock, now), now);
+        let put = turn.put.map(|(lock, terms)| Effect::PutInternal {
+            quorum: name.to_owned(),
+            lock,
+            terms,
+        });
+        self.effects.extend(put);
         let clash = reporter.clash().cloned();
         let mine = reporter.reports_quorum();
         if reporter.quorum_unreported(now).is_none() {
@@ -74,7 +80,7 @@ impl Core {
         let why = health.no_majority();
         let crossed = entry.look(health);
         if turn.name {
-            self.touched_quorums.insert(name.to_owned());
+            self.due.quorums.insert(name.to_owned());
         }
         let beat = mine && entry.ask_at.is_none_or(|at| at <= now);
         if beat {
@@ -87,7 +93,7 @@ impl Core {
             self.touch_locks_of(name);
         }
         let entry = self.quorums.get(name);
-        let silent = entry.is_some_and(|entry| has_silent(entry.not_ready_replicas(), timestamp()));
+        let silent = entry.is_some_and(|entry| has_silent(entry.not_ready_replicas(), at.stamp()));
         let reporter = entry.and_then(|entry| entry.reporter.as_ref());
         let absent = reporter.and_then(|reporter| reporter.quorum_unreported(now));
         let locks_absent = reporter.and_then(|reporter| reporter.locks_unreported(now));
@@ -107,28 +113,23 @@ impl Core {
             entry.lost = Some(now);
         }
         if mine {
-            self.tell_quorum(name, majority, why, quarantined, now);
+            self.tell_quorum(name, majority, why, quarantined, at);
         }
-        self.initialize(name);
+        self.initialize(name, at);
         if self
             .quorums
             .get(name)
             .is_some_and(|entry| entry.url_change.is_due(now))
         {
-            self.touched_quorums.insert(name.to_owned());
+            self.due.quorums.insert(name.to_owned());
         }
     }
 
     /// Which clusters are alive belongs to the heartbeat, and is asked for before it.
     fn ask_for_clusters(&mut self, name: &str) {
-        let Some(running) = self.fleet.get(name) else {
-            return;
-        };
-        let (masters, name) = (running.masters.clone(), name.to_owned());
-        self.jobs.start(Job::Over, async move {
-            let reporters = masters.clusters(WALK).await;
-            Job::Clusters(name, reporters)
-        });
+        if self.open.get(name).is_some() {
+            self.effects.push(Effect::AskClusters(name.to_owned()));
+        }
     }
 
     pub(super) fn on_clusters(&mut self, name: &str, reporters: &Reporters) {
@@ -160,16 +161,18 @@ impl Core {
         majority: (bool, bool),
         why: Option<String>,
         quarantined: Vec<String>,
-        now: Moment,
+        at: &World<'_>,
     ) {
+        let now = at.now;
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
         let lost = entry.lost.take_if(|_| majority.1);
         let lost = lost.is_some_and(|lost| now.since(lost) < RESTORED);
-        let emit = |reason, note| {
+        let mut emit = |reason, note| {
             let object = entry.object.object_ref(&());
-            self.events.emit(EventRecord { reason, object, note });
+            self.effects
+                .push(Effect::Record(EventRecord { reason, object, note }));
         };
         if majority == (true, false) {
             emit(EventReason::QuorumLost, why.unwrap_or_default());
@@ -196,14 +199,12 @@ impl Core {
     }
 
     /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
-    pub(super) fn write_quorum(&mut self, name: &str) {
-        let (now, stamp) = (crate::clock::now(), timestamp());
-        let readiness = self.own_readiness(name, now);
-        let own = self.identity.to_string();
-        let witness = self.witness_of_quorum(name, now);
-        let Some(entry) = self.quorums.get_mut(name) else {
-            return;
-        };
+    pub(super) fn write_quorum(&mut self, name: &str, at: &World<'_>) -> Option<Effect> {
+        let (now, stamp) = (at.now, at.stamp());
+        let readiness = self.own_readiness(name, at);
+        let own = self.me.identity.to_string();
+        let witness = self.witness_of_quorum(name, at);
+        let entry = self.quorums.get_mut(name)?;
         let before = entry.object.status.clone().unwrap_or_default();
         if before.initialized_time.is_some() && entry.initializing == Initializing::Remembering {
             // Somebody else was quicker to remember it, and goes on.
@@ -215,7 +216,7 @@ impl Core {
             && before
                 .observed_generation
                 .is_some_and(|generation| generation >= 0);
-        let may = entry.may_write(&self.cluster, witness, now, stamp);
+        let may = entry.may_write(&self.me.cluster, witness, now, stamp);
         let all = may && !newcomer;
         let list = &before.not_ready_replicas;
         let mine = readiness.is_due(list, &own, (entry.told_not_ready, now));
@@ -224,7 +225,7 @@ impl Core {
             list = reported(&list, &own, &readiness, stamp);
         }
         let status = if all {
-            self.whole_status(name, &before, list, stamp)
+            self.whole_status(name, &before, list, at)
         } else if mine {
             let generation = entry.object.metadata.generation.unwrap_or_default();
             Some(replicas_status(&before, list, generation, stamp))
@@ -232,12 +233,14 @@ impl Core {
             None
         };
         if let Some(status) = status {
-            self.start_write(name, &before, &status, mine, now);
-        } else if !may && !newcomer && self.fleet.get(name).is_none() {
+            return self.start_write(name, &before, &status, mine, at);
+        }
+        if !may && !newcomer && self.open.get(name).is_none() {
             // Not opened: looked at again when its siblings have answered, or its reporter is missed.
             let item = Item::Quorum(name.to_owned());
             self.writer.push_later(item, now + AGAIN);
         }
+        None
     }
 
     /// The status of a quorum for which this replica reports; `None` where it would say nothing new.
@@ -246,17 +249,19 @@ impl Core {
         name: &str,
         before: &RedisQuorumStatus,
         not_ready: Vec<NotReadyReplica>,
-        stamp: Timestamp,
+        at: &World<'_>,
     ) -> Option<RedisQuorumStatus> {
-        let running = self.fleet.get(name);
-        let masters = running.map(|running| running.masters.status());
-        let quorum_id = running.and_then(|running| Some(running.masters.quorum_id()?.to_string()));
+        let stamp = at.stamp();
+        let open = self.open.get(name);
+        let masters = open.and_then(|_| at.views.masters(name));
+        let quorum_id = open.and_then(|_| at.views.quorum_id(name));
+        let quorum_id = quorum_id.map(|id| id.to_string());
         let kept_by = self.kept_by(name);
         let entry = self.quorums.get_mut(name)?;
         let mine = entry.reporter.as_ref().is_some_and(Reporter::reports_quorum);
         let beat = mine && entry.heartbeat_due;
         let reporters = if beat {
-            heard_of(&before.reporters, &entry.clusters, &self.cluster, stamp)
+            heard_of(&before.reporters, &entry.clusters, &self.me.cluster, stamp)
         } else {
             before.reporters.clone()
         };
@@ -292,21 +297,19 @@ impl Core {
         before: &RedisQuorumStatus,
         status: &RedisQuorumStatus,
         own_readiness: bool,
-        now: Moment,
-    ) {
-        let Some(entry) = self.quorums.get_mut(name) else {
-            return;
-        };
-        let Some(status) = writer::replacement(before, status) else {
-            return;
-        };
+        at: &World<'_>,
+    ) -> Option<Effect> {
+        let entry = self.quorums.get_mut(name)?;
+        let status = writer::replacement(before, status)?;
         if own_readiness {
-            entry.told_not_ready = Some(now);
+            entry.told_not_ready = Some(at.now);
         }
         let version = entry.object.metadata.resource_version.clone().unwrap_or_default();
-        let write = writer::write_quorum(self.clients.urgent.clone(), name.to_owned(), version, status);
-        self.pace.tell(now);
-        self.writer.start(Item::Quorum(name.to_owned()), write);
+        Some(Effect::WriteQuorum {
+            name: name.to_owned(),
+            version,
+            status,
+        })
     }
 }
 

@@ -1,0 +1,292 @@
+//! One call or one task for each effect.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::oneshot, time};
+
+use super::{Executor, Incoming};
+use crate::{
+    clock,
+    controller::{
+        index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart},
+        object::ObjectKey,
+        said::Round,
+        target_task::{self, Command, Config, StopRequest},
+    },
+    elector::Elector,
+    lease::LockName,
+    lease::Terms,
+    masters::{self, Masters},
+    operator::state::InUse,
+};
+
+/// The walk through the keys of a master: some hundred thousand of them.
+const WALK: Duration = Duration::from_secs(2);
+
+impl Executor {
+    /// Returns the end of what ends at once.
+    pub(super) fn execute(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::WriteLock { .. } | Effect::WriteQuorum { .. } => self.write(effect),
+            Effect::SetFinalizer { .. }
+            | Effect::SetQuorumFinalizers { .. }
+            | Effect::Abstain { .. }
+            | Effect::EndAbstention { .. }
+            | Effect::AnswerHandOver { .. }
+            | Effect::ReadDeleted { .. } => self.request(effect),
+            Effect::Record(happening) => self.kubernetes.events.emit(happening),
+            Effect::StartTargetTask(start) => return self.start_target_task(*start),
+            Effect::UpdateTargetTask { key, plan, hands } => self.order(&key, Command::Plan(plan, hands)),
+            Effect::StopTargets { key, halt, after } => self.stop_targets(key, halt, after),
+            Effect::ResumeTargets(key) => self.order(&key, Command::Resume),
+            Effect::EndTargetTask(key) => drop(self.tasks.targets.remove(&key)),
+            Effect::FollowTemplate(key, reference) => {
+                let (reader, inbox) = (&self.kubernetes.reader, self.inbox.clone());
+                let (of, what) = (key.clone(), reference.clone());
+                let start = |hurry| reader.start(of, what, hurry, inbox, Incoming::Template);
+                self.tasks.readings.begin(key, reference, start);
+            }
+            Effect::UnfollowTemplate(key, reference) => self.tasks.readings.end(key, reference),
+            Effect::HurryTemplate(key, reference) => self.tasks.readings.hurry(key, reference),
+            Effect::FollowSecrets(plans) => {
+                let client = &self.kubernetes.clients.work;
+                self.secrets
+                    .follow(plans.iter(), client, &self.inbox, Incoming::Secret);
+            }
+            Effect::AskSiblings(quorums) => {
+                let round = self.round(self.siblings.all(), quorums, PATIENCE);
+                let broken = Input::Said(Round::default());
+                self.tasks
+                    .jobs
+                    .start(broken, async move { Input::Said(round.await) });
+            }
+            Effect::AskUses(name, quorums) => {
+                let round = self.round(self.siblings.all(), quorums, PATIENCE);
+                let broken = Input::Uses(name.clone(), None);
+                self.tasks
+                    .jobs
+                    .start(broken, async move { Input::Uses(name, Some(round.await)) });
+            }
+            Effect::QuorumGone(name) => {
+                if let Some(gone) = &self.gone {
+                    // Nobody listens any more when the process ends.
+                    let _ = gone.send(name);
+                }
+            }
+            Effect::Publish(shown) => self.publish(*shown),
+            effect => return self.change_quorum(effect),
+        }
+        None
+    }
+
+    /// What concerns the masters and the elector of one quorum.
+    fn change_quorum(&mut self, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::OpenQuorum { plan, access, stored } => {
+                let opened = self.fleet.open(&plan, access, stored);
+                return opened.err().map(|error| {
+                    tracing::error!(quorum = plan.name, %error, "quorum could not be opened");
+                    Input::NotOpened(plan.name, error.to_string())
+                });
+            }
+            Effect::CloseQuorum { name, why } => self.fleet.close(&name, why),
+            Effect::AdjustQuorum { plan, access } => {
+                if let Some(running) = self.fleet.get_mut(&plan.name) {
+                    if let Err(error) = running.rekey(access) {
+                        tracing::error!(quorum = plan.name, %error, "credentials were not replaced");
+                    }
+                    running.adjust(&plan);
+                }
+            }
+            Effect::ReplaceUrl { quorum, master, url } => {
+                let running = self.fleet.get_mut(&quorum);
+                if let Some(Err(error)) = running.map(|running| running.replace_url(&master, &url)) {
+                    tracing::error!(quorum, master, %error, "the url of a master was not replaced");
+                }
+            }
+            Effect::RememberToken { quorum, token } => {
+                if let Some(masters) = self.masters_of(&quorum) {
+                    // One from too far in the future is not taken; its holder says so.
+                    let _ = masters.remember_token(token);
+                }
+            }
+            Effect::ForgetQuorumMetrics(name) => self.state.telemetry.forget_quorum(&name),
+            Effect::PutLock(plan) => {
+                if let Some(running) = self.fleet.get_mut(&plan.quorum) {
+                    running.put_lock(&plan, &self.cluster);
+                }
+            }
+            Effect::RemoveLock {
+                quorum,
+                lock,
+                farewell,
+            } => {
+                if let Some(running) = self.fleet.get_mut(&quorum) {
+                    running.remove_lock(&lock, farewell);
+                }
+            }
+            Effect::PutInternal { quorum, lock, terms } => self.put_internal(&quorum, lock, terms),
+            Effect::HandOver {
+                quorum,
+                lock,
+                token,
+                to,
+            } => {
+                if let Some(running) = self.fleet.get(&quorum) {
+                    running.elector.hand_over_lease(lock, token, to);
+                }
+            }
+            effect => self.ask_masters(effect),
+        }
+        None
+    }
+
+    fn put_internal(&self, quorum: &str, lock: LockName, terms: Terms) {
+        if let Some(running) = self.fleet.get(quorum) {
+            running.elector.put(lock, terms);
+        }
+    }
+
+    fn masters_of(&self, quorum: &str) -> Option<Masters> {
+        Some(self.fleet.get(quorum)?.masters.clone())
+    }
+
+    /// Questions to the masters, each a task.
+    fn ask_masters(&mut self, effect: Effect) {
+        match effect {
+            Effect::InitializeMasters(name) => {
+                let Some(masters) = self.masters_of(&name) else {
+                    return;
+                };
+                let broken = Input::Initialized(name.clone(), None);
+                self.tasks.jobs.start(broken, async move {
+                    let end = masters::init(&masters).await;
+                    Input::Initialized(name, Some(end))
+                });
+            }
+            Effect::AskClusters(name) => {
+                let Some(masters) = self.masters_of(&name) else {
+                    return;
+                };
+                self.tasks.jobs.start(Input::Nothing, async move {
+                    let reporters = masters.clusters(WALK).await;
+                    Input::Clusters(name, reporters)
+                });
+            }
+            Effect::AskCounter { key, quorum, written } => {
+                let Some(masters) = self.masters_of(&quorum) else {
+                    return;
+                };
+                let broken = Input::Counter(key.clone(), written, None);
+                self.tasks.jobs.start(broken, async move {
+                    let largest = masters.largest_counter().await;
+                    Input::Counter(key, written, largest)
+                });
+            }
+            Effect::RetireUrl {
+                quorum,
+                master,
+                urls,
+                old,
+            } => {
+                let Some(masters) = self.masters_of(&quorum) else {
+                    return;
+                };
+                let end = {
+                    let (master, urls) = (master.clone(), urls.clone());
+                    move |outcome| Input::Retired {
+                        quorum,
+                        master,
+                        urls,
+                        outcome,
+                    }
+                };
+                let broken = end.clone()(Err("the check of the two servers broke off; retried".to_owned()));
+                self.tasks.jobs.start(broken, async move {
+                    let outcome = masters.retire(&master, (&urls.0, &urls.1), old).await;
+                    end(outcome.map_err(|error| error.to_string()))
+                });
+            }
+            // Every other effect is carried out before.
+            _ => {}
+        }
+    }
+
+    fn start_target_task(&mut self, start: TargetTaskStart) -> Option<Input> {
+        let TargetTaskStart {
+            key,
+            plan,
+            hands,
+            detached,
+            own_tokens,
+        } = start;
+        let (elector, masters, standing, unknown) = if detached {
+            let (elector, unknown) = Elector::detached();
+            (elector, None, unknown.subscribe(), Some(unknown))
+        } else {
+            let running = self.fleet.get(&plan.quorum);
+            let found = running.and_then(|running| Some((running, running.elector.watch(&plan.lock_name)?)));
+            let Some((running, standing)) = found else {
+                return Some(Input::TargetTaskEnded(key));
+            };
+            let masters = Some(running.masters.clone());
+            (running.elector.clone(), masters, standing, None)
+        };
+        let kubernetes = &self.kubernetes;
+        let config = Config {
+            key: key.clone(),
+            plan,
+            permissions: hands,
+            cluster: self.cluster.clone(),
+            client: kubernetes.clients.urgent.clone(),
+            shared: kubernetes.shared.clone(),
+            pace: kubernetes.pace.clone(),
+            elector,
+            telemetry: self.state.telemetry.clone(),
+            standing,
+            masters,
+            said: self.said.subscribe(),
+            lost: kubernetes.clients.lost.clone(),
+            own_tokens,
+        };
+        let mut task = target_task::start(config, self.inbox.clone(), Incoming::Report);
+        task.detached = unknown;
+        self.tasks.targets.insert(key, task);
+        None
+    }
+
+    pub(super) fn order(&self, key: &ObjectKey, order: Command) {
+        if let Some(task) = self.tasks.targets.get(key) {
+            task.send(order);
+        }
+    }
+
+    fn stop_targets(&mut self, key: ObjectKey, halt: StopRequest, after: AfterStop) {
+        let (done, stopped) = oneshot::channel();
+        self.order(&key, Command::Stop(halt, done));
+        match after {
+            AfterStop::TakenAway(until) => {
+                let left = until.left(clock::now());
+                let broken = Input::Stopped(key.clone(), false);
+                self.tasks.jobs.start(broken, async move {
+                    let end = time::timeout(left, stopped).await;
+                    Input::Stopped(key, matches!(end, Ok(Ok(_))))
+                });
+            }
+            AfterStop::Drained(purpose, drained) => {
+                let broken = Input::Drained(key.clone(), purpose.clone(), drained.clone());
+                // By the task's time, which knows best whether it can still be taken back.
+                self.tasks.jobs.start(broken, async move {
+                    let mut drained = drained;
+                    drained.stopped = stopped.await.is_ok();
+                    Input::Drained(key, purpose, drained)
+                });
+            }
+        }
+    }
+
+    fn publish(&self, shown: InUse) {
+        let quorums = self.fleet.in_use();
+        self.state.in_use.store(Arc::new(InUse { quorums, ..shown }));
+    }
+}

@@ -1,0 +1,163 @@
+//! Requests to the API server that are neither statuses nor events.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::time;
+
+use crate::{
+    api::{
+        API_VERSION, FINALIZER, LeaderLock, RedisQuorum,
+        abstention::{ABSTAIN, Abstention},
+    },
+    clock,
+    controller::{
+        index::{Guarded, has_finalizer},
+        object::ObjectKey,
+        pace::Pace,
+    },
+    targets::deepest,
+};
+
+const FINALIZER_MANAGER: &str = "redlock-operator-finalizer";
+const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
+/// Between two tries to read what is being deleted.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Adds or removes the finalizer of the object with this UID. `None` if there is no object any more.
+pub(super) async fn set_finalizer(
+    client: Client,
+    pace: &Pace,
+    key: &ObjectKey,
+    uid: Option<String>,
+    present: bool,
+) -> Result<Option<Box<LeaderLock>>, String> {
+    let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
+    let finalizers = if present { json!([FINALIZER]) } else { json!([]) };
+    let patch = json!({
+        "apiVersion": API_VERSION,
+        "kind": "LeaderLock",
+        // Of this object, not of one that was made anew under its name.
+        "metadata": { "name": key.name, "uid": uid, "finalizers": finalizers },
+    });
+    // One is needed before each start. What goes does not wait: the last replica of a cluster takes it along.
+    if present {
+        pace.sent().await;
+    } else {
+        pace.count(1, clock::now());
+    }
+    let parameters = PatchParams::apply(FINALIZER_MANAGER).force();
+    let mut end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
+    if let Ok(object) = &end
+        && !present
+        && has_finalizer(object)
+    {
+        // Somebody else owns it as well, such as whoever restored a backup: it would keep the object for ever.
+        let patch = Patch::Merge(without(object));
+        end = api.patch(&key.name, &PatchParams::default(), &patch).await;
+    }
+    match end {
+        Ok(object) => Ok(Some(Box::new(object))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        // It was written, and this version cannot read what it is a part of.
+        Err(kube::Error::SerdeError(_)) if !present => drop_finalizer(&api, &key.name).await.map(|()| None),
+        Err(error) => Err(deepest(&error)),
+    }
+}
+
+/// The same object, as it was looked at, without the finalizer.
+fn without(object: &LeaderLock) -> Value {
+    let finalizers = object.metadata.finalizers.iter().flatten();
+    let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
+    json!({ "metadata": { "resourceVersion": object.metadata.resource_version, "finalizers": rest } })
+}
+
+/// Takes the finalizer off an object whose answers cannot be read.
+async fn drop_finalizer(api: &Api<LeaderLock>, name: &str) -> Result<(), String> {
+    let found = match api.get_metadata_opt(name).await {
+        Ok(Some(found)) => found.metadata,
+        Ok(None) => return Ok(()),
+        Err(error) => return Err(deepest(&error)),
+    };
+    let all = found.finalizers.unwrap_or_default();
+    let rest: Vec<&String> = all.iter().filter(|one| *one != FINALIZER).collect();
+    if rest.len() == all.len() {
+        return Ok(());
+    }
+    let patch = json!({ "metadata": { "resourceVersion": found.resource_version, "finalizers": rest } });
+    let end = api
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    end.map(drop).map_err(|error| deepest(&error))
+}
+
+/// With the version: neither another writer's finalizer is lost, nor that of an object made anew is written.
+pub(super) async fn set_quorum_finalizers(
+    client: Client,
+    name: &str,
+    version: Option<String>,
+    finalizers: &[String],
+) -> Guarded {
+    let api = Api::<RedisQuorum>::all(client);
+    let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } });
+    let parameters = PatchParams {
+        field_manager: Some(FINALIZER_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    match api.patch(name, &parameters, &Patch::Merge(&patch)).await {
+        Ok(object) => Guarded::Written(Box::new(object)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Guarded::Gone,
+        Err(kube::Error::Api(status)) if status.is_conflict() => Guarded::Conflict,
+        Err(error) => Guarded::Failed(deepest(&error)),
+    }
+}
+
+/// Writes that this cluster abstains, or that it does not, on the version that was looked at.
+pub(super) async fn abstain(
+    client: Client,
+    object: LeaderLock,
+    abstention: Option<&Abstention>,
+) -> Result<Box<LeaderLock>, String> {
+    let api = Api::<LeaderLock>::namespaced(client, object.namespace().as_deref().unwrap_or_default());
+    let text = match abstention {
+        Some(abstention) => Some(serde_json::to_string(abstention).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": object.metadata.resource_version,
+            "annotations": { ABSTAIN: text },
+        },
+    });
+    let parameters = PatchParams {
+        field_manager: Some(ABSTAIN_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = object.metadata.name.unwrap_or_default();
+    let end = api.patch(&name, &parameters, &Patch::Merge(&patch)).await;
+    end.map(Box::new).map_err(|error| deepest(&error))
+}
+
+/// Reads an object that this version cannot read, until the API server answers. `None` if there is none any more.
+pub(super) async fn read_deleted(client: Client, pace: &Pace, key: &ObjectKey) -> Option<Box<Value>> {
+    let resource = ApiResource::erase::<LeaderLock>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client, &key.namespace, &resource);
+    loop {
+        pace.sent().await;
+        match api.get_opt(&key.name).await {
+            Ok(found) => {
+                let object = found.and_then(|object| serde_json::to_value(object).ok());
+                return object.map(Box::new);
+            }
+            Err(error) => {
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason = deepest(&error),
+                    "an object that is being deleted could not be read; tried again");
+            }
+        }
+        time::sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,48 @@
+//! The read-only views of the handles for the index.
+
+use super::Executor;
+use crate::{
+    api::plan::QuorumPlan,
+    controller::{
+        index::{LockView, Unready, Views},
+        secrets::Found,
+    },
+    lease::{LockName, Moment},
+    masters::{MasterStatus, QuorumId},
+};
+
+impl Views for Executor {
+    fn lock(&self, quorum: &str, lock: &LockName, now: Moment) -> Option<LockView> {
+        let standing = self.fleet.get(quorum)?.elector.watch(lock)?;
+        let standing = standing.borrow();
+        Some(LockView::of(&standing, now))
+    }
+
+    fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>> {
+        Some(self.fleet.get(quorum)?.masters.status())
+    }
+
+    fn has_majority(&self, quorum: &str) -> bool {
+        let running = self.fleet.get(quorum);
+        running.is_some_and(|running| running.masters.voters() >= running.masters.size().majority())
+    }
+
+    fn quorum_id(&self, quorum: &str) -> Option<QuorumId> {
+        self.fleet.get(quorum)?.masters.quorum_id()
+    }
+
+    fn unready(&self) -> Option<Unready> {
+        if self.state.was_ready() {
+            return None;
+        }
+        let readiness = self.state.readiness();
+        (!readiness.ready).then_some(Unready {
+            message: readiness.message,
+            unseen: readiness.unseen,
+        })
+    }
+
+    fn access(&self, plan: &QuorumPlan) -> Found {
+        self.secrets.access(plan)
+    }
+}

@@ -1,0 +1,123 @@
+//! Effects that send requests to the API server. Each request is a task.
+
+use std::time::Duration;
+
+use futures_util::future::Either;
+use tokio::time;
+
+use super::{Executor, requests};
+use crate::{
+    clock,
+    controller::{
+        hand_over::answer,
+        index::{Effect, Guarded, Input},
+        writer::{self, Item, Written},
+    },
+};
+
+/// An API server that takes longer is not relied upon for the rest of a failover either.
+const ABSTAINS: Duration = Duration::from_secs(5);
+
+impl Executor {
+    /// Writes a status, within its time.
+    pub(super) fn write(&mut self, effect: Effect) {
+        let client = self.kubernetes.clients.urgent.clone();
+        let (item, write) = match effect {
+            Effect::WriteLock { key, version, status } => {
+                let write = writer::write_lock(client, key.clone(), version, status);
+                (Item::Lock(key), Either::Left(write))
+            }
+            Effect::WriteQuorum {
+                name,
+                version,
+                status,
+            } => {
+                let write = writer::write_quorum(client, name.clone(), version, status);
+                (Item::Quorum(name), Either::Right(write))
+            }
+            _ => return,
+        };
+        // Not a failure of the server, which would hold up the writes of all other objects.
+        let broken = Written::Refused("the write broke off".into());
+        let broken = Input::Written(item.clone(), broken);
+        self.tasks.writes.start(broken, async move {
+            let end = time::timeout(writer::PATIENCE, write).await;
+            let end = end.unwrap_or_else(|_| Written::Failed("no answer in time".into()));
+            Input::Written(item, end)
+        });
+    }
+
+    /// Other requests to the API server.
+    pub(super) fn request(&mut self, effect: Effect) {
+        let (clients, pace) = (&self.kubernetes.clients, self.kubernetes.pace.clone());
+        let urgent = clients.urgent.clone();
+        let jobs = &mut self.tasks.jobs;
+        match effect {
+            Effect::SetFinalizer { key, uid, present } => {
+                let broken = Input::Finalizer(key.clone(), Err("the write broke off".to_owned()));
+                jobs.start(broken, async move {
+                    let end = requests::set_finalizer(urgent, &pace, &key, uid, present).await;
+                    Input::Finalizer(key, end)
+                });
+            }
+            Effect::SetQuorumFinalizers {
+                name,
+                version,
+                finalizers,
+                adds,
+            } => {
+                let broken = Guarded::Failed("the write broke off".to_owned());
+                let broken = Input::QuorumFinalizers(name.clone(), broken);
+                jobs.start(broken, async move {
+                    if adds {
+                        pace.sent().await;
+                    } else {
+                        pace.count(1, clock::now());
+                    }
+                    let end = requests::set_quorum_finalizers(urgent, &name, version, &finalizers).await;
+                    Input::QuorumFinalizers(name, end)
+                });
+            }
+            Effect::Abstain {
+                key,
+                object,
+                abstention,
+                failover,
+            } => {
+                let broken = Err("the write broke off".to_owned());
+                let broken = Input::Abstains(key.clone(), failover.clone(), broken);
+                jobs.start(broken, async move {
+                    let write = requests::abstain(urgent, *object, Some(&abstention));
+                    let end = time::timeout(ABSTAINS, write).await;
+                    let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
+                    Input::Abstains(key, failover, end)
+                });
+            }
+            Effect::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
+                let write = requests::abstain(urgent, *object, None);
+                if let Ok(Err(reason)) = time::timeout(ABSTAINS, write).await {
+                    tracing::debug!(object = %format!("LeaderLock {key}"), reason, "abstains for nothing");
+                }
+                Input::Nothing
+            }),
+            Effect::AnswerHandOver {
+                key,
+                request,
+                answer: reply,
+            } => jobs.start(Input::HandOverAnswered(key.clone()), async move {
+                answer(urgent, key.clone(), request, reply).await;
+                Input::HandOverAnswered(key)
+            }),
+            Effect::ReadDeleted { key, metadata, pause } => {
+                let client = clients.work.clone();
+                let broken = Input::Salvaged(key.clone(), Err(metadata));
+                jobs.start(broken, async move {
+                    time::sleep(pause).await;
+                    let object = requests::read_deleted(client, &pace, &key).await;
+                    Input::Salvaged(key, Ok(object))
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The state of the operator and all of its decisions. Observations, changes of leases and results of requests are
+//! [`Input`]s; requests, orders and events are [`Effect`]s.
+//!
+//! Pure: no task, no client, no channel, no clock. The same inputs in the same [`World`] have the same effects.
+
+mod author;
+mod departure;
+mod drain;
+mod effect;
+mod ended;
+mod failover;
+mod hand_over;
+mod happened;
+mod in_use;
+mod initialize;
+mod input;
+mod leases;
+mod leftover;
+mod lock_status;
+mod locks;
+mod not_ready;
+mod open;
+mod place;
+mod planted;
+mod quorum_view;
+mod quorums;
+mod shutdown;
+mod siblings;
+#[cfg(test)]
+mod simulation;
+mod take_away;
+
+mod targets;
+mod templates;
+mod unreadable;
+mod urls;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt;
+
+use open::OpenQuorums;
+use planted::Planted;
+
+pub(super) use drain::Purpose;
+pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
+pub(super) use ended::LastStatus;
+pub(super) use happened::{Settled, intention};
+pub(super) use in_use::{Guard, Guarded};
+pub(super) use input::Input;
+pub(super) use leases::SeenEnd;
+pub(super) use place::Leaving;
+pub(super) use shutdown::{Handed, LastStop};
+pub(super) use siblings::{LAST_PATIENCE, PATIENCE};
+pub(super) use targets::has_finalizer;
+pub(super) use urls::UrlChange;
+pub(super) use world::{LockView, Unready, Views, World};
+
+use super::{
+    events::EventRecord,
+    locks::Locks,
+    object::{ObjectKey, trim},
+    quorums::Quorums,
+    reporter::Scope,
+    roll::Origin,
+    status::claims,
+    writer::{Item, Queue, Written},
+};
+use crate::{
+    api::{LeaderLock, in_use::InUseFinalizer},
+    lease::{ClusterId, HolderIdentity, Moment},
+    operator::state::{InUse, ReadinessRule},
+    telemetry::Unreadable,
+};
+
+/// The identity of this replica.
+#[derive(Debug)]
+pub(super) struct Replica {
+    pub(super) identity: HolderIdentity,
+    pub(super) cluster: ClusterId,
+    pub(super) scope: Scope,
+    /// The finalizer of the quorums that locks of this scope name.
+    pub(super) in_use: InUseFinalizer,
+    /// It knows where the other replicas are.
+    pub(super) follows_siblings: bool,
+}
+
+/// Objects that have to be processed again.
+#[derive(Debug, Default)]
+struct Due {
+    /// Objects to be judged and applied again.
+    locks: BTreeSet<ObjectKey>,
+    quorums: BTreeSet<String>,
+    /// The same, with the next tick.
+    later: BTreeSet<String>,
+    /// Locks whose place or target task, and those whose finalizer, could not be seen to yet.
+    tasks: BTreeSet<ObjectKey>,
+    finalizers: BTreeSet<ObjectKey>,
+    /// Locks that this cluster leaves to the others for a time.
+    abstaining: BTreeSet<ObjectKey>,
+}
+
+/// Requests under way for single objects.
+#[derive(Debug, Default)]
+struct InFlight {
+    /// The requests for a hand-over that are being answered.
+    answering: BTreeMap<ObjectKey, String>,
+    /// Unreadable objects that are being deleted, and are being read as far as they can be.
+    salvaging: BTreeSet<ObjectKey>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Index {
+    me: Replica,
+    locks: Locks,
+    quorums: Quorums,
+    open: OpenQuorums,
+    writer: Queue,
+    due: Due,
+    in_flight: InFlight,
+    asking: siblings::Asking,
+    /// Since when the caches are filled, and what they hold is applied.
+    ready: Option<Moment>,
+    random: fastrand::Rng,
+    effects: Vec<Effect>,
+    /// A mistake, to prove that the simulation sees it.
+    #[cfg(test)]
+    planted: Option<Planted>,
+}
+
+impl Index {
+    /// Of objects that are followed by a watch for each of these scopes. `seed`: of the jitter of waits.
+    pub(super) fn new(me: Replica, scopes: &[String], seed: u64) -> Self {
+        Self {
+            me,
+            locks: Locks::new(scopes),
+            quorums: Quorums::default(),
+            open: OpenQuorums::default(),
+            writer: Queue::default(),
+            due: Due::default(),
+            in_flight: InFlight::default(),
+            asking: siblings::Asking::default(),
+            ready: None,
+            random: fastrand::Rng::with_seed(seed),
+            effects: Vec::new(),
+            #[cfg(test)]
+            planted: None,
+        }
+    }
+
+    /// Handles one input. Call [`Self::settle`] after the last input of a batch.
+    pub(super) fn handle(&mut self, input: Input, at: &World<'_>) {
+        match input {
+            Input::Lock(scope, observation) => self.on_lock(&scope, observation, at),
+            Input::Quorum(observation) => self.on_quorum(observation),
+            Input::SecretsChanged => self.due.quorums.extend(self.quorums.names()),
+            Input::Template(read) => self.on_template(&read),
+            Input::Lease(change) => self.on_change(&change, at),
+            Input::Report(report) => self.on_report(report, at),
+            Input::TargetTaskEnded(key) => self.on_target_task_ended(key),
+            Input::Tick => self.tick(at),
+            Input::Written(item, written) => self.on_written(item, written, at),
+            Input::Finalizer(key, end) => self.on_finalizer(&key, end, at),
+            Input::QuorumFinalizers(name, end) => self.on_guarded(&name, end, at),
+            Input::Abstains(key, failover, end) => self.on_abstains(&key, failover, end, at),
+            Input::HandOverAnswered(key) => self.on_answered(&key),
+            Input::Salvaged(key, object) => self.on_salvaged(&key, object, at),
+            Input::Stopped(key, stopped) => self.on_stopped(&key, stopped, at),
+            Input::Drained(key, purpose, drained) => self.on_drained(&key, purpose, &drained, at),
+            Input::QuorumClosed(name) => self.on_quorum_closed(name),
+            Input::NotOpened(name, error) => self.on_not_opened(&name, error),
+            Input::Initialized(quorum, end) => self.on_initialized(&quorum, end),
+            Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
+            Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
+            Input::Retired {
+                quorum,
+                master,
+                urls: (old, new),
+                outcome,
+            } => self.on_retired(&quorum, &master, (&old, &new), outcome, at),
+            Input::Said(round) => self.on_said(round),
+            Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),
+            Input::Nothing => {}
+        }
+    }
+
+    /// Applies what changed.
+    pub(super) fn settle(&mut self, at: &World<'_>) {
+        // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
+        // not missing, and the oldest of two with one name may come last.
+        let touched = !self.due.quorums.is_empty() || !self.due.locks.is_empty();
+        if self.synced() && (touched || self.ready.is_none()) {
+            self.ready.get_or_insert(at.now);
+            self.apply(at);
+        }
+    }
+
+    /// Decides on the statuses that are due until one has to be written. Returns whether there is one. The executor calls
+    /// this while its rate limit allows a request; the rest waits for the next tick.
+    pub(super) fn write_next(&mut self, at: &World<'_>) -> bool {
+        // Before the first lists are complete, a status of another replica is better than one of this replica.
+        while self.ready.is_some()
+            && let Some(item) = self.writer.next(at.now)
+        {
+            let written = match &item {
+                Item::Lock(key) => self.write_lock(key, at),
+                Item::Quorum(name) => self.write_quorum(name, at),
+            };
+            if let Some(effect) = written {
+                self.writer.start(item);
+                self.effects.push(effect);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the effects since the last call, in the order in which they must be performed.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn record(&mut self, happening: EventRecord) {
+        self.effects.push(Effect::Record(happening));
+    }
+
+    fn apply(&mut self, at: &World<'_>) {
+        while let Some(name) = self.due.quorums.pop_first() {
+            self.apply_quorum(&name, at);
+        }
+        while let Some(key) = self.due.locks.pop_first() {
+            self.apply_lock(&key, at);
+        }
+        self.publish(false);
+    }
+
+    fn synced(&self) -> bool {
+        self.locks.synced() && self.quorums.roll.synced()
+    }
+
+    fn on_written(&mut self, item: Item, written: Written, at: &World<'_>) {
+        if let (Item::Quorum(name), Written::Conflict | Written::Failed(_)) = (&item, &written) {
+            self.beat_again(name);
+        }
+        self.writer.settle(item, &written, at.now);
+        match written {
+            Written::Lock(mut object) => {
+                trim(&mut object.metadata);
+                let key = ObjectKey::of(object.as_ref());
+                let unknown = is_unknown(&object);
+                self.see_answer(object, at);
+                if let Some(entry) = self.locks.get_mut(&key) {
+                    entry.said_unknown = unknown;
+                    let news = std::mem::take(&mut entry.news);
+                    let news = EventRecord::all(&entry.object, news).map(Effect::Record);
+                    self.effects.extend(news);
+                }
+            }
+            Written::Quorum(mut object) => {
+                trim(&mut object.metadata);
+                self.remembered(&object);
+                // It may have been deleted meanwhile: its answer must not bring it back.
+                let known = self.quorums.get(&object.name_any());
+                if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
+                    self.see_quorum(*object, Origin::Answer);
+                }
+            }
+            Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}
+        }
+    }
+
+    /// Somebody who knows more has written since: this replica says no more what it only infers.
+    fn heed_others(&mut self, object: &LeaderLock) {
+        let key = ObjectKey::of(object);
+        let said = self.locks.get(&key).is_some_and(|entry| entry.said_unknown);
+        if said
+            && !is_unknown(object)
+            && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
+        {
+            entry.contradicted = true;
+        }
+    }
+
+    /// What only time changes.
+    fn tick(&mut self, at: &World<'_>) {
+        for name in self.quorums.names() {
+            self.look_at_quorum(&name, at);
+        }
+        self.look_at_targets(at);
+        if self.plants(Planted::StatusEachTick) {
+            let all: Vec<ObjectKey> = self.locks.known().cloned().collect();
+            all.into_iter().for_each(|key| self.writer.push(Item::Lock(key)));
+        }
+        self.look_at_uses(at);
+        self.ask_siblings(at);
+        self.look_at_own_readiness(at);
+        self.tell_not_ready(at);
+        self.due.quorums.append(&mut self.due.later);
+        self.close_quorums();
+    }
+
+    /// What the HTTP side shows from here on.
+    fn publish(&mut self, stopping: bool) {
+        let closing = self.quorums.names().into_iter();
+        let unreadable = |kind, (namespace, name): (&str, &str)| Unreadable {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let locks = self.locks.unreadable.keys();
+        let locks = locks.map(|key| unreadable("LeaderLock", (&key.namespace, &key.name)));
+        let quorums = self.quorums.unreadable.keys();
+        let quorums = quorums.map(|name| unreadable("RedisQuorum", ("", name)));
+        let shown = InUse {
+            quorums: Vec::new(),
+            opening: closing.filter(|name| self.open.is_closing(name)).collect(),
+            problems: self.quorum_problems(),
+            unreadable: locks.chain(quorums).collect(),
+            readiness_rule: ReadinessRule::Once(self.needed_quorums()),
+            awaited: Vec::new(),
+            stopping,
+            finalizer: self.me.in_use.own.clone(),
+            named: self.named_quorums(),
+        };
+        self.effects.push(Effect::Publish(Box::new(shown)));
+    }
+}
+
+fn is_unknown(object: &LeaderLock) -> bool {
+    object.status.as_ref().is_some_and(|status| !claims(status))
+}

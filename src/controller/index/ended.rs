@@ -1,0 +1,126 @@
+//! The last statuses of a replica that ends and finds no sibling to write the next ones.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value;
+
+use super::{Index, World};
+use crate::{
+    api::{
+        RedisQuorum, leader_lock::Candidates, lock_status::LeaderLockStatus, quorum_status::RedisQuorumStatus,
+    },
+    controller::{
+        object::ObjectKey,
+        said::Round,
+        status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
+        writer,
+    },
+};
+
+/// What is left to write, once everything is given back.
+#[derive(Debug)]
+pub(in crate::controller) enum LastStatus {
+    Lock {
+        key: ObjectKey,
+        version: String,
+        before: Box<LeaderLockStatus>,
+        status: Value,
+        /// Also over a status that was written since about the same lease.
+        again: bool,
+    },
+    Quorum {
+        name: String,
+        version: String,
+        status: Value,
+    },
+}
+
+impl Index {
+    /// The locks that this replica holds.
+    pub(in crate::controller) fn held_at_end(&self, at: &World<'_>) -> HashSet<ObjectKey> {
+        let held = self.locks.known().filter(|key| self.holds(key, at));
+        held.cloned().collect()
+    }
+
+    /// Of what no sibling sees. Without knowledge of the siblings only of the locks that this replica held.
+    pub(in crate::controller) fn last_statuses(
+        &self,
+        held: &HashSet<ObjectKey>,
+        kept: &HashSet<ObjectKey>,
+        successors: &Round,
+        at: &World<'_>,
+    ) -> Vec<LastStatus> {
+        // A ready sibling that does not answer may hold locks, and write.
+        let alone = !successors.is_silent();
+        let seen_by_siblings = &successors.seen_by_siblings();
+        let locks = self.locks.known().filter_map(|key| {
+            let had = match (held.contains(key), kept.contains(key)) {
+                (_, true) => HeldUntilEnd::LeftToRunOut,
+                (true, false) => HeldUntilEnd::Released,
+                (false, false) if alone => HeldUntilEnd::No,
+                (false, false) => return None,
+            };
+            self.last_of_lock(key, had, seen_by_siblings, at)
+        });
+        let quorums = self.quorums.names().into_iter().filter(|_| alone);
+        let quorums = quorums.filter(|name| !seen_by_siblings.contains(name));
+        let quorums = quorums.filter_map(|name| self.last_of_quorum(&name, at));
+        locks.chain(quorums).collect()
+    }
+
+    fn last_of_lock(
+        &self,
+        key: &ObjectKey,
+        held: HeldUntilEnd,
+        seen_by_siblings: &BTreeSet<String>,
+        at: &World<'_>,
+    ) -> Option<LastStatus> {
+        let entry = self.locks.get(key)?;
+        let object = &entry.object;
+        let before = object.status.clone().unwrap_or_default();
+        let left = self.locks.unreadable.contains_key(key)
+            || object.metadata.deletion_timestamp.is_some()
+            || seen_by_siblings.contains(&object.spec.quorum_ref.name);
+        if left || !claims(&before) {
+            return None;
+        }
+        let plan = entry.put.as_ref();
+        let status = ended_status(&EndedFacts {
+            before: &before,
+            generation: object.metadata.generation.unwrap_or_default(),
+            replica: &format!("{}/{}", self.me.cluster.name(), self.me.identity),
+            held,
+            agents: plan.is_some_and(|plan| plan.candidates == Candidates::Agents),
+            targets: entry.task.as_ref().and_then(|task| task.last.as_ref()),
+            now: at.stamp(),
+        });
+        Some(LastStatus::Lock {
+            key: key.clone(),
+            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            status: writer::replacement(&before, &status)?,
+            before: Box::new(before),
+            again: !matches!(held, HeldUntilEnd::No),
+        })
+    }
+
+    fn last_of_quorum(&self, name: &str, at: &World<'_>) -> Option<LastStatus> {
+        let entry = self.quorums.get(name)?;
+        let object: &RedisQuorum = &entry.object;
+        let before = object.status.clone().unwrap_or_default();
+        if object.metadata.deletion_timestamp.is_some() || before == RedisQuorumStatus::default() {
+            return None;
+        }
+        let generation = object.metadata.generation.unwrap_or_default();
+        let replica = format!("{}/{}", self.me.cluster.name(), self.me.identity);
+        let status = ended_quorum(
+            &before,
+            (generation, &replica, &self.me.cluster.to_string()),
+            at.stamp(),
+        );
+        Some(LastStatus::Quorum {
+            name: name.to_owned(),
+            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            status: writer::replacement(&before, &status)?,
+        })
+    }
+}

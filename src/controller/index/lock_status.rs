@@ -1,0 +1,144 @@
+//! The status of a lock: whether this replica writes it, and what is new in it.
+
+use super::{
+    Effect, Index, LockView, Planted, World,
+    author::Asked,
+    failover::abstains_until,
+    locks::holder_facts,
+    targets::{off, paused},
+};
+use crate::{
+    api::{LeaderLock, lock_status::LeaderLockStatus},
+    controller::{
+        locks::LockEntry,
+        object::ObjectKey,
+        status::{Author, Health, LockFacts, adds, lock_status, rests_until, surge_news},
+        writer::{self, Item},
+    },
+    lease::{Authority, FencingToken},
+};
+
+impl Index {
+    /// Writes the status of a lock, if it is for this replica to write and something new is to be said.
+    pub(super) fn write_lock(&mut self, key: &ObjectKey, at: &World<'_>) -> Option<Effect> {
+        if self.locks.unreadable.contains_key(key) {
+            // What is known of it is an earlier version: a write would conflict, or take away what this version does
+            // not understand.
+            return None;
+        }
+        let object = self.locks.get(key)?.object.clone();
+        let verdict = self.locks.verdict(key)?;
+        let before = object.status.clone().unwrap_or_default();
+        let standing = self.standing_of_status(key, at);
+        let holder = standing
+            .as_ref()
+            .and_then(|standing| holder_facts(standing, &self.me.cluster, &self.me.identity));
+        let authority = standing.as_ref().and_then(|standing| standing.authority);
+        if let (Some(authority), Some(entry)) = (authority, self.locks.get_mut(key)) {
+            entry.last_held = Some(authority.token);
+        }
+        let asked = Asked {
+            key,
+            before: &before,
+            standing: standing.as_ref(),
+            holder: holder.as_ref(),
+            refused: verdict.as_ref().err(),
+        };
+        let mine = standing.as_ref().and_then(|standing| standing.last_token);
+        let who = self.may_write_lock(&asked, mine, at)?;
+        let entry = self.locks.get(key)?;
+        let health = self.health_of(entry);
+        let status = lock_status(&LockFacts {
+            before: &before,
+            generation: object.metadata.generation.unwrap_or_default(),
+            plan: verdict.as_deref(),
+            author: who,
+            implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
+            holder,
+            masters: health.map_or(0, |health| health.masters),
+            no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
+            paused: paused(&object),
+            abstains: abstains_until(&object, entry.put.as_deref()),
+            targets: entry.task.as_ref().and_then(|task| task.last.as_ref()),
+            surges: &entry.templates.surges(),
+            now: at.stamp(),
+        });
+        let same = status == before && !self.plants(Planted::StatusEachTick);
+        if same || (who == Author::Anybody && !adds(&before, &status)) {
+            return None;
+        }
+        self.replace_status(key, &object, status, who, at)
+    }
+
+    fn standing_of_status(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockView> {
+        let mut standing = self.standing(key, at)?;
+        if self.plants(Planted::ClaimsWithoutAuthority) {
+            standing.authority = standing.last_token.map(|token| Authority {
+                token,
+                valid_until: at.now,
+            });
+        }
+        Some(standing)
+    }
+
+    fn health_of(&self, entry: &LockEntry) -> Option<&Health> {
+        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        quorum.and_then(|quorum| quorum.health.as_ref())
+    }
+
+    fn may_write_lock(
+        &mut self,
+        asked: &Asked<'_>,
+        mine: Option<FencingToken>,
+        at: &World<'_>,
+    ) -> Option<Author> {
+        let who = self.author_of(asked, at)?;
+        if self.awaits_next_holder(asked, who, at) {
+            return None;
+        }
+        let written = asked.before.fencing_token;
+        match who {
+            Author::Holder if self.is_later(asked.key, written, mine) => return None,
+            // Nobody holds it who would object to a token that no master gave.
+            Author::Reporter if asked.refused.is_none() => {
+                self.is_later(asked.key, written, Some(mine.unwrap_or_default()));
+            }
+            _ => {}
+        }
+        Some(who)
+    }
+
+    /// Writes this status of the object, unless a status that a blind replica wrote rests.
+    fn replace_status(
+        &mut self,
+        key: &ObjectKey,
+        object: &LeaderLock,
+        told: LeaderLockStatus,
+        who: Author,
+        at: &World<'_>,
+    ) -> Option<Effect> {
+        let before = object.status.clone().unwrap_or_default();
+        let entry = self.locks.get(key)?;
+        let blind = who != Author::Holder && !self.health_of(entry).is_some_and(Health::has_majority);
+        if blind && let Some(until) = rests_until(entry.blind.as_ref(), &before, at.now) {
+            self.writer.push_later(Item::Lock(key.clone()), until);
+            return None;
+        }
+        tracing::debug!(lock = %key, author = ?who, status = ?told, "status to be written");
+        let status = writer::replacement(&before, &told)?;
+        let entry = self.locks.get_mut(key)?;
+        let switched = off(object, entry.put.as_deref()).is_none();
+        entry.news = if switched {
+            entry.settled.news(&told)
+        } else {
+            Vec::new()
+        };
+        entry.news.extend(surge_news(&before, &told));
+        entry.blind = blind.then_some((at.now, told));
+        Some(Effect::WriteLock {
+            key: key.clone(),
+            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            status,
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! The objects of locks, and how the locks stand.
+
+use std::time::Duration;
+
+use super::{Effect, Index, LockView, Planted, World};
+use crate::{
+    api::LeaderLock,
+    controller::{
+        events::{EventReason, EventRecord, timestamp_at},
+        object::ObjectKey,
+        observe::Observation,
+        roll::Origin,
+        status::HolderFacts,
+        writer::Item,
+    },
+    lease::{FencingToken, LockName},
+    operator::metrics_watcher::Change,
+};
+use kube::Resource;
+
+impl Index {
+    pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, at: &World<'_>) {
+        for key in self.locks.call(scope, &observation) {
+            self.forget_lock(&key);
+        }
+        let key = observation.key();
+        match (observation, key) {
+            (Observation::Seen(object), _) => self.see_lock(object, Origin::Watch, at),
+            (Observation::Malformed(metadata, error), Some(key)) => {
+                self.on_unreadable(key, &metadata, error);
+            }
+            (Observation::Synced, _) => self
+                .due
+                .locks
+                .extend(self.locks.known().cloned().collect::<Vec<_>>()),
+            _ => {}
+        }
+    }
+
+    /// The answer to a write. The object may have been deleted meanwhile: its answer must not bring it back.
+    pub(super) fn see_answer(&mut self, object: Box<LeaderLock>, at: &World<'_>) {
+        let known = self.locks.get(&ObjectKey::of(object.as_ref()));
+        let there = known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid);
+        if there || self.plants(Planted::AnswerBringsBack) {
+            self.see_lock(object, Origin::Answer, at);
+        }
+    }
+
+    /// An object as it is now.
+    fn see_lock(&mut self, object: Box<LeaderLock>, origin: Origin, at: &World<'_>) {
+        let key = ObjectKey::of(object.as_ref());
+        self.locks.unreadable.remove(&key);
+        self.remember_token(&object);
+        let token = self.own_token(&object);
+        if !self.locks.is_news(&key, &object, origin) {
+            if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
+                entry.own_tokens.remember(token);
+            }
+            return;
+        }
+        self.heed_others(&object);
+        let before = self.locks.get(&key).map(|entry| content(&entry.object));
+        let anew = before != Some(content(&object));
+        if self.locks.see(&key, *object, at.now) {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
+        }
+        if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {
+            entry.own_tokens.remember(token);
+        }
+        if anew {
+            self.due.locks.insert(key.clone());
+        }
+        self.writer.push(Item::Lock(key));
+    }
+
+    /// The token in the status of a lock that this cluster holds or held.
+    fn own_token(&self, object: &LeaderLock) -> Option<u64> {
+        let status = object.status.as_ref()?;
+        let own = status.holder_cluster.as_deref() == Some(self.me.cluster.name());
+        u64::try_from(status.fencing_token.filter(|_| own)?).ok()
+    }
+
+    /// How a lock stands that is contended for.
+    pub(super) fn standing(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockView> {
+        let plan = self.locks.get(key)?.put.as_ref()?;
+        self.view(&plan.quorum, &plan.lock_name, at)
+    }
+
+    /// The same on an open quorum.
+    pub(super) fn view(&self, quorum: &str, lock: &LockName, at: &World<'_>) -> Option<LockView> {
+        self.open.get(quorum)?;
+        at.views.lock(quorum, lock, at.now)
+    }
+
+    /// Another holder, or none any more.
+    pub(super) fn on_change(&mut self, change: &Change, at: &World<'_>) {
+        let quorum = self.open.get(&change.quorum);
+        let Some(key) = quorum.and_then(|quorum| quorum.names.get(&change.lock)).cloned() else {
+            return;
+        };
+        let standing = self.view(&change.quorum, &change.lock, at);
+        self.writer.push(Item::Lock(key.clone()));
+        self.answer_hand_over(&key, at);
+        if let Some(standing) = standing {
+            self.tell_lease(&key, &standing, change.ended, at);
+        }
+    }
+
+    /// A token in the status that is larger than mine is a later holder's, who writes; unless no master ever gave it.
+    /// A token that was granted before it was seen is not above the largest counter that is asked for afterwards.
+    pub(super) fn is_later(
+        &mut self,
+        key: &ObjectKey,
+        written: Option<i64>,
+        mine: Option<FencingToken>,
+    ) -> bool {
+        let (Some(written), Some(mine)) = (written, mine) else {
+            return false;
+        };
+        if u64::try_from(written).is_ok_and(|written| written <= mine.0) {
+            return false;
+        }
+        let Some(entry) = self.locks.get_mut(key) else {
+            return false;
+        };
+        if entry.implausible == Some(written) {
+            return false;
+        }
+        if entry.plausible == Some(written) {
+            return true;
+        }
+        if let Some(plan) = &entry.put
+            && self.open.get(&plan.quorum).is_some()
+        {
+            self.effects.push(Effect::AskCounter {
+                key: key.clone(),
+                quorum: plan.quorum.clone(),
+                written,
+            });
+        }
+        true
+    }
+
+    pub(super) fn on_counter(
+        &mut self,
+        key: &ObjectKey,
+        written: i64,
+        largest: Option<FencingToken>,
+        at: &World<'_>,
+    ) {
+        let now = at.now;
+        let item = Item::Lock(key.clone());
+        let Some(largest) = largest else {
+            self.writer.push_later(item, now + Duration::from_secs(1));
+            return;
+        };
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if u64::try_from(written).is_ok_and(|written| written <= largest.0) {
+            entry.plausible = Some(written);
+            return;
+        }
+        entry.implausible = Some(written);
+        let note = format!(
+            "status.fencingToken {written} is larger than every counter of the masters ({}): no master gave it; \
+             overwritten",
+            largest.0
+        );
+        tracing::warn!(object = %format!("LeaderLock {key}"), reason = note, "TokenImplausible");
+        let object = entry.object.object_ref(&());
+        self.record(EventRecord {
+            reason: EventReason::TokenImplausible,
+            object,
+            note,
+        });
+        self.writer.push(item);
+    }
+
+    /// Of a token that a status remembers, no master may know any more after a total loss.
+    pub(super) fn remember_token(&mut self, object: &LeaderLock) {
+        let token = object.status.as_ref().and_then(|status| status.fencing_token);
+        let quorum = &object.spec.quorum_ref.name;
+        if let Some(token) = token.and_then(|token| u64::try_from(token).ok())
+            && self.open.get(quorum).is_some()
+        {
+            self.effects.push(Effect::RememberToken {
+                quorum: quorum.clone(),
+                token: FencingToken(token),
+            });
+        }
+    }
+}
+
+/// What makes a lock be judged anew.
+fn content(object: &LeaderLock) -> impl PartialEq + use<> {
+    let metadata = &object.metadata;
+    (
+        metadata.uid.clone(),
+        metadata.generation,
+        metadata.deletion_timestamp.is_some(),
+        metadata.annotations.clone(),
+        metadata.finalizers.clone(),
+    )
+}
+
+/// Who holds the lock, in the words of a status.
+pub(super) fn holder_facts(
+    standing: &LockView,
+    cluster: &crate::lease::ClusterId,
+    identity: &crate::lease::HolderIdentity,
+) -> Option<HolderFacts> {
+    if let Some(authority) = standing.authority {
+        return Some(HolderFacts {
+            identity: identity.to_string(),
+            cluster: cluster.name().to_owned(),
+            own_cluster: true,
+            token: Some(authority.token.0),
+            acquired: standing.acquired.map(timestamp_at),
+            takeover: standing
+                .takeover_gap
+                .map(|gap| (gap, standing.takeover.is_some_and(|t| t.released))),
+        });
+    }
+    let holder = standing.holder.as_ref()?;
+    let own_cluster = holder.cluster.uid() == cluster.uid();
+    // An agent that was told the name of this cluster, and not its UID, is not taken for one of it.
+    let namesake = holder.cluster.name() == cluster.name() && !own_cluster;
+    Some(HolderFacts {
+        identity: holder.identity.clone(),
+        cluster: if namesake {
+            holder.cluster.to_string()
+        } else {
+            holder.cluster.name().to_owned()
+        },
+        own_cluster,
+        token: standing.last_token.map(|token| token.0),
+        acquired: None,
+        takeover: None,
+    })
+}

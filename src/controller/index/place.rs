@@ -1,0 +1,272 @@
+//! Whether a lock is contended for: put, left as it is, or taken away.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Effect, Index, Planted, World};
+use crate::{
+    api::{
+        leader_lock::{Candidates, LockState},
+        plan::LockPlan,
+    },
+    controller::{
+        locks::{LockEntry, TargetTask},
+        object::ObjectKey,
+        problem::{Problem, Reason},
+        switched::switched,
+        writer::Item,
+    },
+    lease::Moment,
+};
+
+/// A lock that is being taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Leaving {
+    /// The targets are being stopped. The lock is given up at this time at the latest.
+    Stopping { until: Moment },
+    /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
+    Left,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Move {
+    Put(Arc<LockPlan>),
+    Keep,
+    TakeAway,
+    /// It cannot be put: what it may have left running is stopped.
+    StopRemains,
+}
+
+/// What is known of a lock when its place is decided.
+struct Facts<'a> {
+    put: Option<&'a LockPlan>,
+    /// What it may have left running is being stopped.
+    stops_remains: bool,
+    /// Something that is put is another object's by now.
+    overtaken: bool,
+    wanted: &'a Result<Arc<LockPlan>, Problem>,
+    /// No other cluster has our name on the quorum.
+    confirmed: bool,
+    /// The quorum in which it is put is still declared, and not another one under its name.
+    declared: bool,
+    deleted: bool,
+    /// Something of it may run in this cluster: its finalizer is there.
+    guarded: bool,
+    /// It is for this replica to stop what nobody of this cluster is known to hold.
+    in_charge: bool,
+}
+
+/// So long an operator that was started waits for its quorum before it minds what it cannot contend for. The first
+/// round of the warden comes after it.
+pub(super) const UNCONFIRMED: Duration = Duration::from_secs(1);
+/// And so long for what may come by itself: a Secret, or the quorum, that is applied in the same moment.
+const MAY_COME: Duration = Duration::from_secs(3);
+
+/// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
+/// Only what the object clearly asks for takes it away.
+fn place(facts: &Facts<'_>) -> Move {
+    let Some(put) = facts.put else {
+        return match facts.wanted {
+            Ok(plan) if facts.confirmed && !facts.deleted => Move::Put(plan.clone()),
+            // An operator before this one left it running. It is looked at, never taken: that stops what runs, unless a
+            // sibling holds the lock.
+            Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
+                Move::Put(only_looked_at(plan))
+            }
+            _ if facts.stops_remains && facts.deleted => Move::TakeAway,
+            Err(_) if facts.stops_remains => Move::Keep,
+            Err(_) if facts.guarded && facts.in_charge => Move::StopRemains,
+            _ => Move::Keep,
+        };
+    };
+    // The name, or the lock, is somebody else's.
+    let lost = |problem: &Problem| {
+        [Reason::ClusterNameNotUnique, Reason::DuplicateLockName].contains(&problem.reason)
+    };
+    match facts.wanted {
+        _ if facts.deleted || !facts.declared => Move::TakeAway,
+        Err(problem) if lost(problem) => Move::TakeAway,
+        Err(_) if facts.overtaken => Move::TakeAway,
+        Err(_) => Move::Keep,
+        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
+        // It gives the lock back at once: what runs must be stopped before.
+        Ok(plan) if gives_up(plan) && !gives_up(put) && (put.guards() || !put.targets.is_empty()) => {
+            Move::TakeAway
+        }
+        Ok(plan) if facts.confirmed => Move::Put(plan.clone()),
+        Ok(_) => Move::Keep,
+    }
+}
+
+pub(super) fn runs(task: &TargetTask) -> bool {
+    task.last.as_ref().is_none_or(|report| report.runs)
+}
+
+fn gives_up(plan: &LockPlan) -> bool {
+    plan.state == LockState::SteppedDown || plan.candidates == Candidates::Agents
+}
+
+pub(super) fn only_looked_at(plan: &LockPlan) -> Arc<LockPlan> {
+    Arc::new(LockPlan {
+        state: LockState::SteppedDown,
+        ..plan.clone()
+    })
+}
+
+impl Index {
+    /// Contends for a lock as its object asks, or not at all.
+    pub(super) fn apply_lock(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let quorum = self
+            .locks
+            .get(key)
+            .map(|entry| entry.object.spec.quorum_ref.name.clone());
+        self.follow_templates(key);
+        let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
+        let others = self.locks.judge(key, view);
+        self.hurry_templates(key);
+        self.due.locks.extend(others);
+        let (Some(wanted), Some(entry)) = (self.locks.verdict(key), self.locks.get(key)) else {
+            return;
+        };
+        if entry.leaving.is_none() {
+            let next = self.decide(key, entry, &wanted, at);
+            self.carry_out(key, next, &wanted, at);
+        }
+        self.writer.push(Item::Lock(key.clone()));
+        self.answer_hand_over(key, at);
+    }
+
+    fn decide(
+        &self,
+        key: &ObjectKey,
+        entry: &LockEntry,
+        wanted: &Result<Arc<LockPlan>, Problem>,
+        at: &World<'_>,
+    ) -> Move {
+        let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
+        let guarded = super::targets::has_finalizer(&entry.object);
+        let declared = |plan: &Arc<LockPlan>| {
+            let quorum = self.quorums.get(&plan.quorum);
+            quorum.is_some_and(|quorum| !quorum.awaits_other)
+        };
+        let patience = match wanted {
+            Err(problem) if problem.reason.may_pass() => MAY_COME,
+            _ => UNCONFIRMED,
+        };
+        // The lock may be usable once its templates are read; a read that hangs or fails is soon taken for an answer.
+        let opening = |problem: &Problem| problem.reason == Reason::Opening;
+        let awaited = wanted.as_ref().is_err_and(opening) && entry.templates.awaited();
+        let overtaken = |plan: &Arc<LockPlan>| {
+            let mut all = switched(plan).into_iter();
+            all.any(|what| self.locks.taken(key, &what).is_some())
+        };
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        place(&Facts {
+            put: entry.put.as_deref(),
+            stops_remains: entry.remains.is_some(),
+            overtaken: wanted.is_err() && entry.put.as_ref().is_some_and(overtaken),
+            wanted,
+            confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
+            declared: entry.put.as_ref().is_some_and(declared),
+            deleted: deleted && !self.plants(Planted::ContendsWhileDeleted),
+            guarded,
+            in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
+        })
+    }
+
+    fn carry_out(
+        &mut self,
+        key: &ObjectKey,
+        next: Move,
+        wanted: &Result<Arc<LockPlan>, Problem>,
+        at: &World<'_>,
+    ) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let guarded = super::targets::has_finalizer(&entry.object);
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let minded = entry.remains.is_some() && !deleted;
+        if guarded && entry.put.is_none() && !minded {
+            // It may be for this replica later; and what is deleted is taken away once it is looked at.
+            self.due.tasks.insert(key.clone());
+        }
+        match next {
+            Move::Put(plan) => self.put(key, plan, at),
+            Move::Keep => {}
+            Move::TakeAway => self.take_away(key, at),
+            Move::StopRemains => self.stop_remains(key, wanted, at),
+        }
+        if !guarded {
+            self.forget_remains(key);
+        }
+        self.apply_targets(key, at);
+    }
+
+    /// Whether it is for this replica to stop what may run: unless a sibling with a majority of the masters has the lock in
+    /// hand.
+    fn in_charge(&self, key: &ObjectKey, entry: &LockEntry, patience: Duration, at: &World<'_>) -> bool {
+        // Nothing was looked at before the caches were filled.
+        let since = self
+            .ready
+            .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
+        let now = at.now;
+        now.since(since) >= patience && self.asked_since(since, at) && !self.sibling_is_responsible(key, at)
+    }
+
+    pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>, at: &World<'_>) {
+        let plan = self.with_abstention(key, plan, at);
+        let plan = self.with_remains(key, plan);
+        let Some(quorum) = self.open.get_mut(&plan.quorum) else {
+            return;
+        };
+        quorum.names.insert(plan.lock_name.clone(), key.clone());
+        self.effects.push(Effect::PutLock(plan.clone()));
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.put = Some(plan);
+            entry.put_since.get_or_insert(at.now);
+            if entry.remains.take().is_some() {
+                // It did not know how the lock stands.
+                self.end_target_task(key);
+            }
+        }
+    }
+
+    /// What was taken out of the spec and may run still is guarded until it is stopped.
+    fn with_remains(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
+        let guarded = self
+            .locks
+            .get(key)
+            .is_some_and(|entry| super::targets::has_finalizer(&entry.object));
+        if !guarded || plan.guards() {
+            return plan;
+        }
+        Arc::new(LockPlan {
+            remains: true,
+            ..plan.as_ref().clone()
+        })
+    }
+
+    pub(super) fn close_quorum(&mut self, name: &str, why: &'static str) {
+        if self.open.close(name) {
+            let name = name.to_owned();
+            self.effects.push(Effect::CloseQuorum { name, why });
+        }
+    }
+
+    /// Closes quorums that are not declared any more, once no lock needs them.
+    pub(super) fn close_quorums(&mut self) {
+        let gone: Vec<String> = self
+            .open
+            .names()
+            .filter(|name| self.quorums.get(name).is_none() && !self.locks.any_put(name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.close_quorum(&name, "its object was deleted");
+            // Its servers may be another quorum's now.
+            self.due.quorums.extend(self.quorums.names());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! What becomes of every lock when the process ends: passed on to a sibling, or stopped first, or released.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Index, World};
+use crate::{
+    api::{
+        leader_lock::{Candidates, Enforcement},
+        plan::LockPlan,
+    },
+    controller::{
+        object::ObjectKey,
+        said::Round,
+        target_task::{StopRequest, TargetReport},
+    },
+    lease::LockName,
+};
+
+/// The locks that are given up to siblings only, by quorum.
+pub(in crate::controller) type Reserve = HashMap<String, HashSet<LockName>>;
+
+/// How the locks are given up.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Handed {
+    pub(in crate::controller) reserve: Reserve,
+    /// What no sibling can take is stopped first.
+    pub(in crate::controller) stops: Vec<LastStop>,
+}
+
+#[derive(Debug)]
+pub(in crate::controller) struct LastStop {
+    pub(in crate::controller) key: ObjectKey,
+    pub(in crate::controller) plan: LockPlan,
+    pub(in crate::controller) halt: StopRequest,
+}
+
+impl Handed {
+    pub(in crate::controller) fn keep(&mut self, plan: &LockPlan) {
+        let locks = self.reserve.entry(plan.quorum.clone()).or_default();
+        locks.insert(plan.lock_name.clone());
+    }
+}
+
+impl Index {
+    /// Siblings are told from here on that this replica takes nothing any more.
+    pub(in crate::controller) fn begin_stop(&mut self) {
+        self.publish(true);
+    }
+
+    /// To siblings where targets run and one of them sees a majority of the masters and contends, else stopped first;
+    /// the others are released.
+    pub(in crate::controller) fn hand_out(&self, successors: &Round, at: &World<'_>) -> Handed {
+        let mut handed = Handed::default();
+        // A sibling of another version may have started targets that this one cannot read.
+        let unreadable = self.locks.unreadable.keys();
+        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.put.as_deref());
+        unreadable.for_each(|plan| handed.keep(plan));
+        for (key, entry, _) in self.locks.with_targets() {
+            let Some(plan) = &entry.put else { continue };
+            // What an agent has is looked after by every replica: the last one takes it back.
+            let looks_after = plan.candidates == Candidates::Agents || self.holds(key, at);
+            if !looks_after || plan.enforcement == Enforcement::Observe {
+                continue;
+            }
+            let observed = plan.candidates == Candidates::Agents;
+            if successors.has_successor(&plan.quorum, &plan.lock_name, observed) {
+                handed.keep(plan);
+                continue;
+            }
+            let bound = plan.timings.stop + plan.timings.lease_duration;
+            let halt = StopRequest {
+                by: at.now + bound,
+                lease: None,
+            };
+            handed.stops.push(LastStop {
+                key: key.clone(),
+                plan: plan.as_ref().clone(),
+                halt,
+            });
+        }
+        handed
+    }
+
+    /// The last replica takes the finalizers of what is stopped along: nobody would be there to remove them.
+    pub(in crate::controller) fn remove_last_finalizers(&mut self, stopped: &[ObjectKey], at: &World<'_>) {
+        for key in stopped {
+            if let Some(entry) = self.locks.get_mut(key) {
+                // This is the last try.
+                entry.guard_backoff.reset();
+            }
+            self.set_finalizer(key, false, at);
+        }
+    }
+
+    /// Keeps what a target task reports at the end, and decides nothing.
+    pub(in crate::controller) fn keep_report(&mut self, report: TargetReport) {
+        let entry = self.locks.get_mut(&report.key);
+        if let Some(task) = entry.and_then(|entry| entry.task.as_mut()) {
+            task.last = Some(report);
+        }
+    }
+
+    /// Nothing is switched from here on.
+    pub(in crate::controller) fn dismiss_target_tasks(&mut self) {
+        self.locks.dismiss_target_tasks();
+    }
+}

@@ -1,0 +1,181 @@
+//! The masters: who holds each lock in truth, and what this replica sees of it.
+
+use std::time::Duration;
+
+use super::{LEASE, Outside, Owner, SIBLING};
+use crate::{
+    api::plan::QuorumPlan,
+    controller::{
+        index::{Input, LockView, Unready, Views},
+        secrets::Found,
+    },
+    lease::{Authority, EndReason, FencingToken, Holder, LockName, Moment, Nonce},
+    masters::{MasterStatus, QuorumId, Unknown},
+    operator::{access::Access, metrics_watcher::Change},
+};
+
+impl Outside {
+    /// The lease of this replica on every lock is renewed, or has ended; so are those of the others.
+    pub(super) fn renew(&mut self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        let now = self.now;
+        for (name, quorum) in &mut self.quorums {
+            let sees = quorum.voting >= 2;
+            for (lock, stand) in &mut quorum.locks {
+                let Some((owner, token, until)) = stand.owner else {
+                    continue;
+                };
+                let renews = match owner {
+                    Owner::Me => sees,
+                    Owner::Sibling => self.sibling_sees,
+                    Owner::Elsewhere => true,
+                };
+                if renews && until > now {
+                    stand.owner = Some((owner, token, now + LEASE));
+                } else if until <= now {
+                    stand.owner = None;
+                    let ended = (owner == Owner::Me).then_some(EndReason::QuorumLost);
+                    inputs.push(change(name, lock, ended));
+                }
+            }
+        }
+        self.look();
+        inputs
+    }
+
+    /// What this replica sees of the holders.
+    pub(super) fn look(&mut self) {
+        let cluster = self.cluster.clone();
+        for quorum in self.quorums.values_mut().filter(|quorum| quorum.voting >= 2) {
+            for stand in quorum.locks.values_mut() {
+                stand.seen = stand.owner.and_then(|(owner, token, ends)| {
+                    let (cluster, identity) = match owner {
+                        Owner::Me => return None,
+                        Owner::Sibling => (cluster.clone(), SIBLING.to_owned()),
+                        Owner::Elsewhere => ("us-1/other".parse().unwrap(), "other".to_owned()),
+                    };
+                    Some(Holder {
+                        cluster,
+                        identity,
+                        nonce: Nonce(token.into()),
+                        token: FencingToken(token),
+                        ends,
+                    })
+                });
+                if stand.seen.is_some() {
+                    stand.last.clone_from(&stand.seen);
+                }
+            }
+        }
+    }
+
+    /// A lock that is free gets a holder; one that is held is given back now and then.
+    pub(super) fn elect(&mut self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        let now = self.now;
+        for (name, quorum) in &mut self.quorums {
+            let sees = quorum.voting >= 2;
+            for (lock, stand) in &mut quorum.locks {
+                let internal = lock.is_internal();
+                if let Some((owner, ..)) = stand.owner {
+                    let gives_back = !self.calm && self.random.u8(..8) == 0;
+                    let withdrawn = owner == Owner::Me && stand.contends != Some(true);
+                    if (gives_back && (owner != Owner::Me || sees)) || withdrawn {
+                        stand.owner = None;
+                        let ended = (owner == Owner::Me).then_some(EndReason::Released);
+                        inputs.push(change(name, lock, ended));
+                    }
+                    continue;
+                }
+                let mine = sees && stand.contends == Some(true);
+                let owner = match self.random.u8(..4) {
+                    0 | 1 if mine => Owner::Me,
+                    2 if self.sibling_sees => Owner::Sibling,
+                    // Our name is ours, as a rule.
+                    3 if !internal || (!self.calm && self.random.u8(..20) == 0) => Owner::Elsewhere,
+                    _ if mine => Owner::Me,
+                    _ => continue,
+                };
+                stand.token += 1;
+                stand.owner = Some((owner, stand.token, now + LEASE));
+                inputs.push(change(name, lock, None));
+            }
+        }
+        self.look();
+        inputs
+    }
+
+    pub(super) fn put(&mut self, quorum: &str, lock: LockName, contends: bool) {
+        if let Some(quorum) = self.quorums.get_mut(quorum) {
+            quorum.locks.entry(lock).or_default().contends = Some(contends);
+        }
+    }
+}
+
+fn change(quorum: &str, lock: &LockName, ended: Option<EndReason>) -> Input {
+    Input::Lease(Change {
+        quorum: quorum.into(),
+        lock: lock.clone(),
+        ended,
+    })
+}
+
+impl Views for Outside {
+    fn lock(&self, quorum: &str, lock: &LockName, now: Moment) -> Option<LockView> {
+        let stand = self.quorums.get(quorum)?.locks.get(lock)?;
+        stand.contends?;
+        let own = stand
+            .owner
+            .filter(|(owner, _, until)| *owner == Owner::Me && *until > now);
+        Some(LockView {
+            authority: own.map(|(_, token, valid_until)| Authority {
+                token: FencingToken(token),
+                valid_until,
+            }),
+            holder: stand
+                .seen
+                .clone()
+                .filter(|holder| holder.ends > now && own.is_none()),
+            last_token: Some(FencingToken(stand.token)).filter(|token| token.0 > 0),
+            acquired: own.map(|_| self.unix),
+            last_holder: stand.last.clone(),
+            ..LockView::default()
+        })
+    }
+
+    fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>> {
+        let voting = self.quorums.get(quorum)?.voting;
+        let master = |index: usize| MasterStatus {
+            name: format!("m{index}"),
+            url: format!("redis://m{index}"),
+            connected: index < voting,
+            facts: None,
+            ineligible: None,
+            trouble: None,
+            not_permitted: None,
+            not_renewed: None,
+            sealing_left: None,
+            seal_blocked: None,
+            latency: Duration::ZERO,
+            clock_offset_seconds: None,
+            no_vote: (index >= voting).then_some(Unknown::Silent),
+        };
+        Some((0..3).map(master).collect())
+    }
+
+    fn has_majority(&self, quorum: &str) -> bool {
+        self.quorums.get(quorum).is_some_and(|quorum| quorum.voting >= 2)
+    }
+
+    fn quorum_id(&self, _: &str) -> Option<QuorumId> {
+        None
+    }
+
+    fn unready(&self) -> Option<Unready> {
+        None
+    }
+
+    fn access(&self, _: &QuorumPlan) -> Found {
+        Found::Here(Access::default())
+    }
+}

@@ -1,0 +1,314 @@
+//! The objects, as an API server keeps them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::LazyLock,
+};
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use crate::{
+    api::{FINALIZER, LeaderLock, RedisQuorum},
+    controller::{
+        index::{Guarded, Input},
+        object::ObjectKey,
+        observe::{Observation, Trouble},
+        writer::Written,
+    },
+};
+
+/// The one of [`LOCKS`] that is orphaned when it is deleted.
+pub(super) const ORPHANED: usize = 7;
+
+/// What users write. With and without targets; of a quorum that is there, another one, and none.
+static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
+    let target = "targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
+    let other = "targets: [{name: t, action: Suspend, stopSeconds: 5, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
+    [
+        "quorumRef: {name: q}".to_owned(),
+        format!("quorumRef: {{name: q}}, {target}"),
+        format!("quorumRef: {{name: q}}, lockName: shared, {other}"),
+        "quorumRef: {name: q}, lockName: shared".to_owned(),
+        format!("quorumRef: {{name: r}}, {target}"),
+        "quorumRef: {name: missing}".to_owned(),
+        format!("quorumRef: {{name: q}}, state: SteppedDown, reason: a test, {target}"),
+        format!("quorumRef: {{name: q}}, deletionPolicy: Orphan, {target}"),
+        format!("quorumRef: {{name: q}}, enforcement: Observe, {other}"),
+        format!("quorumRef: {{name: q}}, leaseDurationSeconds: 1, {target}"),
+    ]
+    .iter()
+    .map(|spec| {
+        let text = format!(
+            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, spec: {{{spec}}}}}"
+        );
+        serde_yaml::from_str(&text).unwrap()
+    })
+    .collect()
+});
+
+static QUORUMS: LazyLock<Vec<RedisQuorum>> = LazyLock::new(|| {
+    ["a", "b"]
+        .map(|host| {
+            let text = format!(
+                "{{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {{name: q}}, spec: {{masters: [\
+                 {{name: a, url: 'redis://{host}1'}}, {{name: b, url: 'redis://{host}2'}}, \
+                 {{name: c, url: 'redis://{host}3'}}]}}}}"
+            );
+            serde_yaml::from_str(&text).unwrap()
+        })
+        .into()
+});
+
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    version: u64,
+    pub(super) locks: BTreeMap<ObjectKey, LeaderLock>,
+    pub(super) quorums: BTreeMap<String, RedisQuorum>,
+    /// Requests are answered.
+    pub(super) down: bool,
+    /// The watches do not work.
+    pub(super) unwatched: bool,
+    /// The definitions are not there: every request is answered with 404.
+    pub(super) unserved: bool,
+    pub(super) events: VecDeque<Input>,
+}
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey {
+        namespace: "n".into(),
+        name: name.into(),
+    }
+}
+
+impl Server {
+    /// Lists everything, as a watch that begins.
+    pub(super) fn list(&mut self) {
+        let all = String::new;
+        self.events.push_back(Input::Lock(all(), Observation::Restarted));
+        for object in self.locks.values() {
+            let seen = Observation::Seen(Box::new(object.clone()));
+            self.events.push_back(Input::Lock(all(), seen));
+        }
+        self.events.push_back(Input::Lock(all(), Observation::Synced));
+        self.events.push_back(Input::Quorum(Observation::Restarted));
+        for object in self.quorums.values() {
+            let seen = Observation::Seen(Box::new(object.clone()));
+            self.events.push_back(Input::Quorum(seen));
+        }
+        self.events.push_back(Input::Quorum(Observation::Synced));
+    }
+
+    pub(super) fn break_watch(&mut self) {
+        self.unwatched = true;
+        let trouble = Trouble {
+            forbidden: false,
+            text: "away".into(),
+        };
+        let failed = Observation::Failed(trouble.clone());
+        self.events.push_back(Input::Lock(String::new(), failed));
+        self.events.push_back(Input::Quorum(Observation::Failed(trouble)));
+    }
+
+    pub(super) fn watch_again(&mut self) {
+        if std::mem::take(&mut self.unwatched) {
+            self.list();
+        }
+    }
+
+    fn store(&mut self, mut object: LeaderLock) -> LeaderLock {
+        self.version += 1;
+        object.metadata.resource_version = Some(self.version.to_string());
+        let key = ObjectKey::of(&object);
+        let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
+        let observation = if goes {
+            self.locks.remove(&key);
+            Observation::Gone(key)
+        } else {
+            self.locks.insert(key, object.clone());
+            Observation::Seen(Box::new(object.clone()))
+        };
+        if !self.unwatched {
+            self.events.push_back(Input::Lock(String::new(), observation));
+        }
+        object
+    }
+
+    fn store_quorum(&mut self, mut object: RedisQuorum) -> RedisQuorum {
+        self.version += 1;
+        object.metadata.resource_version = Some(self.version.to_string());
+        let name = object.name_any();
+        let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
+        let observation = if goes {
+            self.quorums.remove(&name);
+            let namespace = String::new();
+            Observation::Gone(ObjectKey { namespace, name })
+        } else {
+            self.quorums.insert(name, object.clone());
+            Observation::Seen(Box::new(object.clone()))
+        };
+        if !self.unwatched {
+            self.events.push_back(Input::Quorum(observation));
+        }
+        object
+    }
+
+    /// Creates a lock, or changes the spec of the one that is there.
+    pub(super) fn apply(&mut self, name: &str, random: &mut fastrand::Rng, now: Timestamp) {
+        let spec = random.usize(..LOCKS.len());
+        let Some(known) = self.locks.get(&key(name)) else {
+            // With a finalizer: of an operator before, or restored from a backup.
+            return self.create_with(name, spec, now, random.bool());
+        };
+        let mut object = LOCKS[spec].clone();
+        object.metadata = known.metadata.clone();
+        object.metadata.generation = known.metadata.generation.map(|generation| generation + 1);
+        object.status.clone_from(&known.status);
+        self.store(object);
+    }
+
+    pub(super) fn create(&mut self, name: &str, spec: usize, now: Timestamp) {
+        self.create_with(name, spec, now, true);
+    }
+
+    fn create_with(&mut self, name: &str, spec: usize, now: Timestamp, guarded: bool) {
+        let mut object = LOCKS[spec].clone();
+        self.version += 1;
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.uid = Some(format!("uid-{}", self.version));
+        object.metadata.generation = Some(1);
+        object.metadata.creation_timestamp = Some(Time(now));
+        object.metadata.finalizers = guarded.then(|| vec![FINALIZER.to_owned()]);
+        self.store(object);
+    }
+
+    pub(super) fn annotate(&mut self, name: &str, annotation: &str, value: Option<String>) {
+        if let Some(mut object) = self.locks.get(&key(name)).cloned() {
+            let all = object.metadata.annotations.get_or_insert_default();
+            match value {
+                Some(value) => all.insert(annotation.to_owned(), value),
+                None => all.remove(annotation),
+            };
+            self.store(object);
+        }
+    }
+
+    pub(super) fn delete(&mut self, name: &str, now: Timestamp) {
+        if let Some(mut object) = self.locks.get(&key(name)).cloned() {
+            object.metadata.deletion_timestamp.get_or_insert(Time(now));
+            self.store(object);
+        }
+    }
+
+    pub(super) fn apply_quorum(&mut self, name: &str, random: &mut fastrand::Rng, now: Timestamp) {
+        if self.quorums.contains_key(name) {
+            return;
+        }
+        // With other masters than the other one, or the same.
+        let index = if name == "q" {
+            0
+        } else {
+            random.usize(..QUORUMS.len())
+        };
+        let mut object = QUORUMS[index].clone();
+        self.version += 1;
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.uid = Some(format!("uid-{}", self.version));
+        object.metadata.generation = Some(1);
+        object.metadata.creation_timestamp = Some(Time(now));
+        self.store_quorum(object);
+    }
+
+    pub(super) fn delete_quorum(&mut self, name: &str, now: Timestamp) {
+        if let Some(mut object) = self.quorums.get(name).cloned() {
+            object.metadata.deletion_timestamp.get_or_insert(Time(now));
+            self.store_quorum(object);
+        }
+    }
+
+    pub(super) fn write_lock(&mut self, key: &ObjectKey, version: &str, status: &Value) -> Written {
+        let Some(mut object) = self.locks.get(key).filter(|_| !self.unserved).cloned() else {
+            return Written::Gone;
+        };
+        if object.metadata.resource_version.as_deref() != Some(version) {
+            return Written::Conflict;
+        }
+        let merged = merged(&object.status, status);
+        if object.status == merged {
+            return Written::Lock(Box::new(object));
+        }
+        object.status = merged;
+        Written::Lock(Box::new(self.store(object)))
+    }
+
+    pub(super) fn write_quorum(&mut self, name: &str, version: &str, status: &Value) -> Written {
+        let Some(mut object) = self.quorums.get(name).filter(|_| !self.unserved).cloned() else {
+            return Written::Gone;
+        };
+        if object.metadata.resource_version.as_deref() != Some(version) {
+            return Written::Conflict;
+        }
+        object.status = merged(&object.status, status);
+        Written::Quorum(Box::new(self.store_quorum(object)))
+    }
+
+    pub(super) fn set_finalizer(
+        &mut self,
+        key: &ObjectKey,
+        uid: Option<&str>,
+        present: bool,
+    ) -> Result<Option<Box<LeaderLock>>, String> {
+        let Some(mut object) = self.locks.get(key).filter(|_| !self.unserved).cloned() else {
+            return Ok(None);
+        };
+        if object.metadata.uid.as_deref() != uid {
+            return Err("the UID is another one".into());
+        }
+        if present && object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty() {
+            return Err("no finalizer can be added".into());
+        }
+        object.metadata.finalizers = present.then(|| vec![FINALIZER.to_owned()]);
+        Ok(Some(Box::new(self.store(object))))
+    }
+
+    pub(super) fn set_quorum_finalizers(
+        &mut self,
+        name: &str,
+        version: Option<&str>,
+        finalizers: Vec<String>,
+    ) -> Guarded {
+        let Some(mut object) = self.quorums.get(name).filter(|_| !self.unserved).cloned() else {
+            return Guarded::Gone;
+        };
+        if object.metadata.resource_version.as_deref() != version {
+            return Guarded::Conflict;
+        }
+        object.metadata.finalizers = Some(finalizers);
+        Guarded::Written(Box::new(self.store_quorum(object)))
+    }
+}
+
+/// A JSON merge patch of a status.
+fn merged<T: serde::Serialize + serde::de::DeserializeOwned>(before: &Option<T>, patch: &Value) -> Option<T> {
+    let mut status = serde_json::to_value(before).unwrap();
+    if !status.is_object() {
+        status = Value::Object(Default::default());
+    }
+    merge(&mut status, patch);
+    Some(serde_json::from_value(status).unwrap())
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    let (Value::Object(fields), Value::Object(patch)) = (&mut *into, patch) else {
+        into.clone_from(patch);
+        return;
+    };
+    for (name, value) in patch {
+        if value.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

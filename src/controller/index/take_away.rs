@@ -1,0 +1,165 @@
+//! A lock is taken away: what runs is stopped first, then the lock is given up.
+
+use std::time::Duration;
+
+use super::{
+    AfterStop, Effect, Index, Planted, World,
+    departure::{Departing, Departure, departure},
+    place::{Leaving, UNCONFIRMED, runs},
+};
+use crate::{
+    api::{
+        leader_lock::{Candidates, DeletionPolicy, Enforcement},
+        plan::LockPlan,
+    },
+    controller::{locks::LockEntry, object::ObjectKey, target_task::StopRequest},
+    lease::Farewell,
+};
+
+impl Index {
+    /// The targets are stopped, then the lock is released. That takes no longer than stop + lease, whatever the masters
+    /// say; after that the lease is left to run out.
+    pub(super) fn take_away(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let now = at.now;
+        let Some(departing) = self.departing(key, at) else {
+            return;
+        };
+        let departure = departure(departing);
+        if departure == Departure::Wait {
+            self.due.tasks.insert(key.clone());
+            return;
+        }
+        let unbounded = self.plants(Planted::StopsWithoutBound);
+        let more = Duration::from_secs(if unbounded { 3_600 } else { 0 });
+        // The warden must know whether it may call the end clean before it is ordered to stop.
+        self.apply_targets(key, at);
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let Some(put) = entry.put.as_ref().or(entry.remains.as_ref()) else {
+            return;
+        };
+        let until = now + put.timings.stop + put.timings.lease_duration + more;
+        entry.leaving = Some(Leaving::Stopping { until });
+        match (departure, &entry.task) {
+            (Departure::Stop, Some(_)) => {
+                let halt = StopRequest {
+                    by: until,
+                    lease: None,
+                };
+                self.effects.push(Effect::StopTargets {
+                    key: key.clone(),
+                    halt,
+                    after: AfterStop::TakenAway(until),
+                });
+            }
+            (departure, _) => self.on_stopped(key, departure == Departure::Leave { stopped: true }, at),
+        }
+    }
+
+    /// What is known of a lock that is to be taken away; `None` if it is not contended for.
+    fn departing(&self, key: &ObjectKey, at: &World<'_>) -> Option<Departing> {
+        let now = at.now;
+        let entry = self.locks.get(key)?;
+        let put = entry.put.as_ref().or(entry.remains.as_ref())?;
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let guarded = super::targets::has_finalizer(&entry.object);
+        // The first look at the masters, and the first answers of the siblings, come a moment after the lock is put.
+        let looked = entry.put_since.is_none_or(|since| {
+            now.since(since) >= UNCONFIRMED
+                && self.asked_since(since, at)
+                && !self.sibling_is_responsible(key, at)
+        });
+        let held_by_sibling = self.held_by_us(key, at) && !self.holds(key, at);
+        let looked = looked || self.plants(Planted::StopsDespiteSibling);
+        Some(Departing {
+            deleted,
+            orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
+            guarded,
+            unreadable: self.locks.unreadable.contains_key(key),
+            enforced: put.enforcement == Enforcement::Enforce,
+            targets: !put.targets.is_empty(),
+            runs: entry.task.as_ref().map(runs),
+            for_sibling: put.candidates == Candidates::Operator && (held_by_sibling || (guarded && !looked)),
+        })
+    }
+
+    pub(super) fn on_stopped(&mut self, key: &ObjectKey, stopped: bool, at: &World<'_>) {
+        let releases = stopped || self.plants(Planted::ReleasesUnstopped);
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if !matches!(entry.leaving, Some(Leaving::Stopping { .. })) {
+            return;
+        }
+        if !stopped {
+            tracing::warn!(object = %format!("LeaderLock {key}"),
+                "targets were not stopped; the lock goes, its lease runs out");
+        }
+        (entry.remains, entry.put_since) = (None, None);
+        let farewell = if releases {
+            Farewell::Release
+        } else {
+            Farewell::Abandon
+        };
+        let put = entry.put.take();
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        entry.leaving = deleted.then_some(Leaving::Left);
+        self.end_target_task(key);
+        // Also for others that wait for its targets.
+        self.due.locks.insert(key.clone());
+        if let Some(plan) = put {
+            self.withdraw(key, &plan, farewell);
+        }
+        // An object that stays guards what was not stopped; one that is deleted does not wait for longer.
+        let done = |entry: &LockEntry| {
+            let deleted = entry.object.metadata.deletion_timestamp.is_some();
+            (stopped || deleted) && super::targets::has_finalizer(&entry.object)
+        };
+        if self.locks.get(key).is_some_and(done) {
+            self.set_finalizer(key, false, at);
+        }
+    }
+
+    /// The object is gone, whatever kept it.
+    pub(super) fn forget_lock(&mut self, key: &ObjectKey) {
+        // A name or quorum that another object waits for may be free now.
+        self.due.locks.insert(key.clone());
+        let unreadable = self.locks.unreadable.contains_key(key);
+        let Some(entry) = self.locks.forget(key) else {
+            return;
+        };
+        // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
+        let farewell = if unreadable || entry.task.as_ref().is_some_and(runs) {
+            Farewell::Abandon
+        } else {
+            Farewell::Release
+        };
+        for reference in entry.templates.references() {
+            let effect = Effect::UnfollowTemplate(key.clone(), reference.clone());
+            self.effects.push(effect);
+        }
+        if entry.task.is_some() {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
+        }
+        if let Some(plan) = entry.put {
+            self.withdraw(key, &plan, farewell);
+        }
+    }
+
+    /// Gives up what was contended for on behalf of an object; unless another one has the name by now.
+    fn withdraw(&mut self, key: &ObjectKey, plan: &LockPlan, farewell: Farewell) {
+        let Some(quorum) = self.open.get_mut(&plan.quorum) else {
+            return;
+        };
+        let named = quorum.names.get(&plan.lock_name);
+        if named.is_none_or(|named| named == key) {
+            quorum.names.remove(&plan.lock_name);
+            self.effects.push(Effect::RemoveLock {
+                quorum: plan.quorum.clone(),
+                lock: plan.lock_name.clone(),
+                farewell,
+            });
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The core's work on locks with targets: their wardens, and the finalizer that keeps an object until what runs is
+//! stopped.
+
+use super::{
+    Effect, Index, Leaving, Planted, TargetTaskStart, World,
+    happened::{Off, happened},
+};
+use crate::{
+    api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
+    controller::{
+        backoff,
+        events::EventRecord,
+        locks::TargetTask,
+        object::ObjectKey,
+        target_task::{Permissions, TargetReport},
+        writer::Item,
+    },
+    lease::Holder,
+};
+
+/// The annotation that takes the operator's hands off a lock's targets.
+const PAUSED: &str = "redlock.dev/paused";
+
+impl Index {
+    /// Starts, changes or dismisses the warden of a lock that is contended for.
+    pub(super) fn apply_targets(&mut self, key: &ObjectKey, at: &World<'_>) {
+        let unreadable = self.locks.unreadable.contains_key(key);
+        let starts_anyway = self.plants(Planted::StartsWithoutFinalizer);
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        // The warden of a lock whose last target was taken out of its spec stays until that is stopped.
+        let runs = |warden: &TargetTask| warden.last.as_ref().is_none_or(|report| report.runs);
+        let runs = entry.task.as_ref().is_some_and(runs);
+        let plan = entry.put.clone().or_else(|| entry.remains.clone());
+        let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
+        let Some(plan) = plan else {
+            self.end_target_task(key);
+            return;
+        };
+        let mut hands = hands(&entry.object, &plan);
+        hands.unreadable = unreadable;
+        hands.guarded |= starts_anyway;
+        let key = key.clone();
+        if entry.task.as_ref().is_some_and(|task| !task.broken) {
+            self.effects.push(Effect::UpdateTargetTask { key, plan, hands });
+            return;
+        }
+        let detached = entry.put.is_none();
+        let own_tokens = entry.own_tokens.clone();
+        if !detached {
+            if self.open.get(&plan.quorum).is_none() {
+                return;
+            }
+            if at.views.lock(&plan.quorum, &plan.lock_name, at.now).is_none() {
+                // Put a moment ago; the elector shows it with the next look.
+                self.due.tasks.insert(key);
+                return;
+            }
+        }
+        entry.task = Some(TargetTask::default());
+        self.effects
+            .push(Effect::StartTargetTask(Box::new(TargetTaskStart {
+                key,
+                plan,
+                hands,
+                detached,
+                own_tokens,
+            })));
+    }
+
+    /// Nothing is switched for this lock from here on.
+    pub(super) fn end_target_task(&mut self, key: &ObjectKey) {
+        let entry = self.locks.get_mut(key);
+        if entry.is_some_and(|entry| entry.task.take().is_some()) {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
+        }
+    }
+
+    pub(super) fn on_target_task_ended(&mut self, key: ObjectKey) {
+        if let Some(task) = self.locks.get_mut(&key).and_then(|entry| entry.task.as_mut()) {
+            tracing::error!(object = %format!("LeaderLock {key}"), "what switches the targets broke; started anew");
+            task.broken = true;
+            self.due.locks.insert(key);
+        }
+    }
+
+    /// How the targets of a lock are now.
+    pub(super) fn on_report(&mut self, mut report: TargetReport, at: &World<'_>) {
+        let key = report.key.clone();
+        let now = at.now;
+        let held = self.held_by_us(&key, at);
+        let Some(entry) = self.locks.get_mut(&key) else {
+            return;
+        };
+        let Some(warden) = &mut entry.task else { return };
+        let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
+        let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
+        let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
+        if let Some(trouble) = &report.trouble
+            && warden
+                .last
+                .as_ref()
+                .is_none_or(|last| last.trouble != report.trouble)
+        {
+            tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
+        }
+        let off = off(&entry.object, entry.put.as_deref());
+        let mut happened = happened(warden.last.as_ref(), &report, off);
+        if unwritten && off.is_none() {
+            happened.extend(entry.settled.stopped_unwritten(&report));
+        }
+        // Each note is emitted once: the report is kept, and looked at again, without them.
+        let notes = std::mem::take(&mut report.notes).into_iter();
+        happened.extend(notes.map(|note| (note.reason, note.text)));
+        if warden.last.as_ref().is_none_or(|last| last.has != report.has) {
+            // Others may wait for what it has no more.
+            self.due.locks.insert(key.clone());
+        }
+        warden.last = Some(report);
+        let happened = EventRecord::all(&entry.object, happened).map(Effect::Record);
+        self.effects.extend(happened);
+        self.adjust_finalizer(&key, held, at);
+        self.writer.push(Item::Lock(key));
+    }
+
+    /// Adds or removes the finalizer, as the last report on the targets of a lock asks.
+    fn adjust_finalizer(&mut self, key: &ObjectKey, held: bool, at: &World<'_>) {
+        let Some(entry) = self.locks.get(key) else { return };
+        let Some(report) = entry.task.as_ref().and_then(|warden| warden.last.as_ref()) else {
+            return;
+        };
+        let guarded = has_finalizer(&entry.object);
+        let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
+        if entry.object.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        if report.wants_guard && !guarded {
+            self.set_finalizer(key, true, at);
+        } else if guarded && !report.runs && (!held || none) && !self.sibling_is_responsible(key, at) {
+            // Else the sibling that sees who holds the lock may be about to start it.
+            self.set_finalizer(key, false, at);
+        }
+    }
+
+    /// This replica holds the lock.
+    pub(super) fn holds(&self, key: &ObjectKey, at: &World<'_>) -> bool {
+        let standing = self.standing(key, at);
+        standing.is_some_and(|standing| standing.authority.is_some())
+    }
+
+    /// A replica of this cluster holds the lock, as far as this one sees, or a sibling proves.
+    pub(super) fn held_by_us(&self, key: &ObjectKey, at: &World<'_>) -> bool {
+        let seen = self.standing(key, at).is_some_and(|standing| {
+            let own = |holder: &Holder| holder.cluster.uid() == self.me.cluster.uid();
+            standing.authority.is_some() || standing.holder.as_ref().is_some_and(own)
+        });
+        seen || self.is_proven_held(key, at)
+    }
+
+    pub(super) fn set_finalizer(&mut self, key: &ObjectKey, present: bool, at: &World<'_>) {
+        if !present && self.plants(Planted::FinalizerStays) {
+            return;
+        }
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if entry.changing_finalizer || !entry.guard_backoff.is_over(at.now) {
+            // What is wanted then is looked at again.
+            return;
+        }
+        entry.changing_finalizer = true;
+        self.effects.push(Effect::SetFinalizer {
+            key: key.clone(),
+            uid: entry.object.metadata.uid.clone(),
+            present,
+        });
+    }
+
+    pub(super) fn on_finalizer(
+        &mut self,
+        key: &ObjectKey,
+        end: Result<Option<Box<LeaderLock>>, String>,
+        at: &World<'_>,
+    ) {
+        let now = at.now;
+        if let Some(entry) = self.locks.get_mut(key) {
+            entry.changing_finalizer = false;
+            match &end {
+                Ok(Some(_)) => entry.guard_backoff.reset(),
+                Ok(None) | Err(_) => {
+                    entry.guard_backoff.fail(backoff::LONGEST, now, self.random.f64());
+                }
+            }
+        }
+        match end {
+            Ok(Some(mut object)) => {
+                crate::controller::object::trim(&mut object.metadata);
+                self.see_answer(object, at);
+                // What was wanted meanwhile had to wait.
+                self.due.finalizers.insert(key.clone());
+            }
+            // The object is gone, and the watch reports that; or its definition is not served for a while.
+            Ok(None) => {
+                self.due.finalizers.insert(key.clone());
+            }
+            Err(reason) => {
+                tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; retried");
+                self.due.finalizers.insert(key.clone());
+            }
+        }
+    }
+
+    /// What could not be done before.
+    pub(super) fn look_at_targets(&mut self, at: &World<'_>) {
+        self.due.locks.append(&mut self.due.tasks);
+        // For the end of it.
+        self.due.locks.append(&mut self.due.abstaining);
+        self.look_at_unready(at);
+        self.look_at_finalizers(at);
+    }
+}
+
+impl Index {
+    /// Tries again what failed, once its back-off is over, and does what was wanted while a write was under way.
+    fn look_at_finalizers(&mut self, at: &World<'_>) {
+        let now = at.now;
+        for key in std::mem::take(&mut self.due.finalizers) {
+            let Some(entry) = self.locks.get(&key) else {
+                continue;
+            };
+            if !entry.guard_backoff.is_over(now) {
+                self.due.finalizers.insert(key);
+            } else if entry.leaving == Some(Leaving::Left) {
+                if has_finalizer(&entry.object) {
+                    self.set_finalizer(&key, false, at);
+                }
+            } else {
+                let held = self.held_by_us(&key, at);
+                self.adjust_finalizer(&key, held, at);
+            }
+        }
+    }
+}
+
+/// What the paused annotation says.
+pub(super) fn paused(object: &LeaderLock) -> Option<&str> {
+    let annotations = object.metadata.annotations.as_ref()?;
+    annotations.get(PAUSED).map(String::as_str)
+}
+
+/// Why nothing of it is switched, if so.
+pub(super) fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
+    if paused(object).is_some() {
+        return Some(Off::Paused);
+    }
+    plan.is_some_and(|plan| plan.enforcement == Enforcement::Observe)
+        .then_some(Off::Observed)
+}
+
+pub(in crate::controller) fn has_finalizer(object: &LeaderLock) -> bool {
+    let finalizers = object.metadata.finalizers.as_ref();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
+}
+
+fn hands(object: &LeaderLock, plan: &LockPlan) -> Permissions {
+    Permissions {
+        off: off(object, Some(plan)).is_some(),
+        guarded: has_finalizer(object),
+        unreadable: false,
+    }
+}

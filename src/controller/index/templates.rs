@@ -1,0 +1,41 @@
+//! What pod templates say: a lock is judged again when one was read.
+
+use super::{Effect, Index};
+use crate::controller::{object::ObjectKey, problem::Reason, templates::Read};
+
+impl Index {
+    /// Has the templates read that stop times of this lock come from.
+    pub(super) fn follow_templates(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        let (begun, ended) = entry.templates.follow(&entry.object);
+        let begun = begun
+            .into_iter()
+            .map(|one| Effect::FollowTemplate(key.clone(), one));
+        let ended = ended
+            .into_iter()
+            .map(|one| Effect::UnfollowTemplate(key.clone(), one));
+        self.effects.extend(ended.chain(begun));
+    }
+
+    /// A lock that cannot be used before its templates are read does not wait for its turn.
+    pub(super) fn hurry_templates(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.locks.get(key) else { return };
+        if entry
+            .problem()
+            .is_some_and(|problem| problem.reason == Reason::Opening)
+        {
+            let hurried = entry.templates.unread();
+            let hurried = hurried.map(|one| Effect::HurryTemplate(key.clone(), one.clone()));
+            self.effects.extend(hurried);
+        }
+    }
+
+    pub(super) fn on_template(&mut self, read: &Read) {
+        let entry = self.locks.get_mut(&read.key);
+        if entry.is_some_and(|entry| entry.templates.take(read)) {
+            self.due.locks.insert(read.key.clone());
+        }
+    }
+}
