@@ -2,6 +2,8 @@
 //!
 //! Decides nothing but what a completion means that no caller takes.
 
+mod call;
+
 use std::{
     collections::HashMap,
     future::{Future, poll_fn},
@@ -16,9 +18,11 @@ use redlock_core::{
     Command, Completion, Input, LeaseAttempt, LockKeys, Moment, Operation, Output, Reply, Request, RequestId,
     Transmit, TransmitId, Unknown,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::call::Call;
+pub(crate) use self::call::ReplyTo;
 use super::{
     link::{Link, Notice},
     shared::Shared,
@@ -32,82 +36,6 @@ const AT_ONCE: usize = 512;
 /// Receives every script call: which master, what, the votes (granted, refused, unknown), how long it took.
 pub trait Meter: Send + Sync + std::fmt::Debug {
     fn exchanged(&self, master: usize, operation: Operation, votes: [u64; 3], took: Duration);
-}
-
-/// One lock's command, on its way to the engine.
-#[derive(Debug)]
-pub struct Call {
-    pub(crate) lock: Arc<LockKeys>,
-    pub(crate) command: Command,
-    pub(crate) reply_to: ReplyTo,
-}
-
-impl Call {
-    /// `sender` gets whether a majority did it.
-    pub(crate) const fn answering(
-        lock: Arc<LockKeys>,
-        command: Command,
-        sender: oneshot::Sender<bool>,
-    ) -> Self {
-        Self {
-            lock,
-            command,
-            reply_to: ReplyTo::Majority(sender),
-        }
-    }
-
-    /// `sender` gets the completion.
-    pub(crate) const fn asking(
-        lock: Arc<LockKeys>,
-        command: Command,
-        sender: oneshot::Sender<Completion>,
-    ) -> Self {
-        Self {
-            lock,
-            command,
-            reply_to: ReplyTo::One(sender),
-        }
-    }
-
-    /// The completion goes to `sender`, marked with `tag`.
-    #[must_use]
-    pub const fn tagged(
-        lock: Arc<LockKeys>,
-        command: Command,
-        tag: u64,
-        sender: mpsc::UnboundedSender<(u64, Completion)>,
-    ) -> Self {
-        Self {
-            lock,
-            command,
-            reply_to: ReplyTo::Many(tag, sender),
-        }
-    }
-}
-
-/// Where a completion goes.
-#[derive(Debug)]
-pub(crate) enum ReplyTo {
-    One(oneshot::Sender<Completion>),
-    Many(u64, mpsc::UnboundedSender<(u64, Completion)>),
-    /// Only whether a majority did it.
-    Majority(oneshot::Sender<bool>),
-    Nobody,
-}
-
-impl ReplyTo {
-    /// False if the caller is gone.
-    fn deliver(self, completion: Completion) -> bool {
-        match self {
-            Self::One(sender) => sender.send(completion).is_ok(),
-            Self::Many(tag, sender) => sender.send((tag, completion)).is_ok(),
-            Self::Majority(sender) => {
-                let done = matches!(completion, Completion::Done { majority: true, .. });
-                sender.send(done).is_ok()
-            }
-            Self::Nobody => false,
-        }
-    }
 }
 
 type Replied = (TransmitId, Result<Reply, Unknown>, Moment);

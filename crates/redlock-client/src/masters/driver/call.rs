@@ -1,0 +1,82 @@
+//! One lock's command on its way to the engine, and the way back of its completion.
+
+use std::sync::Arc;
+
+use redlock_core::{Command, Completion, LockKeys};
+use tokio::sync::{mpsc, oneshot};
+
+/// One lock's command, on its way to the engine.
+#[derive(Debug)]
+pub struct Call {
+    pub(crate) lock: Arc<LockKeys>,
+    pub(crate) command: Command,
+    pub(crate) reply_to: ReplyTo,
+}
+
+impl Call {
+    /// `sender` gets whether a majority did it.
+    pub(crate) const fn answering(
+        lock: Arc<LockKeys>,
+        command: Command,
+        sender: oneshot::Sender<bool>,
+    ) -> Self {
+        Self {
+            lock,
+            command,
+            reply_to: ReplyTo::Majority(sender),
+        }
+    }
+
+    /// `sender` gets the completion.
+    pub(crate) const fn asking(
+        lock: Arc<LockKeys>,
+        command: Command,
+        sender: oneshot::Sender<Completion>,
+    ) -> Self {
+        Self {
+            lock,
+            command,
+            reply_to: ReplyTo::One(sender),
+        }
+    }
+
+    /// The completion goes to `sender`, marked with `tag`.
+    #[must_use]
+    pub const fn tagged(
+        lock: Arc<LockKeys>,
+        command: Command,
+        tag: u64,
+        sender: mpsc::UnboundedSender<(u64, Completion)>,
+    ) -> Self {
+        Self {
+            lock,
+            command,
+            reply_to: ReplyTo::Many(tag, sender),
+        }
+    }
+}
+
+/// Where a completion goes.
+#[derive(Debug)]
+pub(crate) enum ReplyTo {
+    One(oneshot::Sender<Completion>),
+    Many(u64, mpsc::UnboundedSender<(u64, Completion)>),
+    /// Only whether a majority did it.
+    Majority(oneshot::Sender<bool>),
+    Nobody,
+}
+
+impl ReplyTo {
+    /// False if the caller is gone.
+    pub(super) fn deliver(self, completion: Completion) -> bool {
+        match self {
+            Self::One(sender) => sender.send(completion).is_ok(),
+            Self::Many(tag, sender) => sender.send((tag, completion)).is_ok(),
+            Self::Majority(sender) => {
+                let done = matches!(completion, Completion::Done { majority: true, .. });
+                sender.send(done).is_ok()
+            }
+            Self::Nobody => false,
+        }
+    }
+}
