@@ -65,7 +65,8 @@ impl Turns {
         self.bell.task.register(cx.waker());
         let mut inner = Context::from_waker(&self.waker);
         for _ in 0..IN_A_ROW {
-            self.bell.state.store(POLLED, SeqCst);
+            // Reads the state, too: what happened before a wake that is overwritten here is visible to the turn.
+            self.bell.state.swap(POLLED, SeqCst);
             if let Poll::Ready(output) = turn(&mut inner) {
                 return Poll::Ready(output);
             }
