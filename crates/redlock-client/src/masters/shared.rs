@@ -22,34 +22,38 @@ pub(crate) struct Shared {
     local_steps: watch::Sender<u64>,
     /// Of the driver, for when the engine has something for it.
     wake: AtomicWaker,
-    /// To the driver. Without one nothing is carried out.
-    connections: Option<mpsc::UnboundedSender<Carried>>,
+    /// Whether the driver carries out what this engine returns. Otherwise nothing is carried out.
+    driven: bool,
+    /// To the driver of the quorum.
+    connections: mpsc::UnboundedSender<Carried>,
 }
 
 impl Shared {
     /// For a driver that carries these connections.
     pub(crate) fn new(config: Config, connections: mpsc::UnboundedSender<Carried>) -> Self {
-        Self::with(config, Some(connections))
+        Self::with(config, true, connections)
     }
 
-    fn with(config: Config, connections: Option<mpsc::UnboundedSender<Carried>>) -> Self {
+    fn with(config: Config, driven: bool, connections: mpsc::UnboundedSender<Carried>) -> Self {
         Self {
             engine: Mutex::new(Recorded::<Engine>::new(config.clone(), trace::current())),
             config,
             local_steps: watch::Sender::new(0),
             wake: AtomicWaker::new(),
+            driven,
             connections,
         }
     }
 
-    /// An engine for a connection of its own, of which nothing counts for the quorum.
+    /// An engine for a connection of its own, of which nothing counts for the quorum. The driver carries the connection,
+    /// which may take the place of one of the quorum.
     pub(crate) fn apart(&self) -> Self {
         let config = Config {
             quorum: self.read(|engine, _| engine.identity().id().cloned()),
             command_timeout: self.command_timeout(),
             ..self.config.clone()
         };
-        Self::with(config, None)
+        Self::with(config, false, self.connections.clone())
     }
 
     /// The lock is a leaf: no other lock is taken under it.
@@ -64,7 +68,7 @@ impl Shared {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
         self.publish_steps(&engine);
-        if self.connections.is_none() {
+        if !self.driven {
             while engine.poll(clock::now()).is_some() {}
         } else if engine.has_output() {
             self.wake.wake();
@@ -101,12 +105,9 @@ impl Shared {
         self.wake.wake();
     }
 
-    /// Gives a connection to the driver, or back where there is none.
+    /// Gives a connection to the driver, or back after the driver ended.
     pub(super) fn carry(&self, connection: Carried) -> Result<(), Carried> {
-        match &self.connections {
-            Some(driver) => driver.send(connection).map_err(|refused| refused.0),
-            None => Err(connection),
-        }
+        self.connections.send(connection).map_err(|refused| refused.0)
     }
 
     pub(crate) fn command_timeout(&self) -> Duration {
@@ -119,5 +120,51 @@ impl Shared {
 
     pub(crate) fn watch_clock(&self) -> watch::Receiver<u64> {
         self.local_steps.subscribe()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::future::ready;
+
+    use redlock_core::{ClusterId, Command, Keyspace, LockName, QuorumSize, Request, RequestId};
+
+    use super::*;
+
+    pub(in crate::masters) fn config() -> Config {
+        Config {
+            size: QuorumSize::new(3).unwrap(),
+            fingerprint: "f".into(),
+            quorum: None,
+            keys: Keyspace::new("p"),
+            cluster: ClusterId::new("a", "b").unwrap(),
+            longest_lease: Duration::from_secs(60),
+            acquire_limit: Duration::from_secs(2),
+            command_timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn the_driver_carries_a_connection_beside_but_not_what_its_engine_returns() {
+        let (connections, mut to_carry) = mpsc::unbounded_channel();
+        let quorum = Shared::new(config(), connections);
+        let beside = quorum.apart();
+        assert!(beside.carry(Box::pin(ready(()))).is_ok());
+        assert!(to_carry.try_recv().is_ok());
+
+        let request = || {
+            Input::Request(Request {
+                id: RequestId(1),
+                lock: Keyspace::new("p").lock(&LockName::internal("test", "lock").unwrap()),
+                command: Command::Observe,
+            })
+        };
+        beside.handle(request());
+        quorum.handle(request());
+        let outputs = |shared: &Shared| shared.drive(|engine, now| engine.poll(now).is_some());
+        assert_eq!((outputs(&beside), outputs(&quorum)), (false, true));
+
+        drop(to_carry);
+        assert!(beside.carry(Box::pin(ready(()))).is_err());
     }
 }
