@@ -68,20 +68,7 @@ pub(crate) struct Ended {
 impl Driver {
     /// Runs until the callers are gone; then finishes what is under way.
     pub(crate) async fn run(self) -> Ended {
-        let mut running = Running {
-            callers: HashMap::new(),
-            next_request: 0,
-            connections: FuturesUnordered::new(),
-            transmits: FuturesUnordered::new(),
-            batch: Vec::with_capacity(AT_ONCE),
-            let_in: false,
-            replied: Vec::new(),
-            outputs: Vec::new(),
-            timer: Box::pin(clock::sleep_until(Moment::NEVER)),
-            armed: Moment::NEVER,
-            open: true,
-            driver: self,
-        };
+        let mut running = Running::new(self);
         let turns = Turns::new();
         loop {
             match poll_fn(|cx| turns.poll(cx, |cx| running.turn(cx))).await {
@@ -124,36 +111,55 @@ struct Running {
 }
 
 impl Running {
-    /// Takes what has happened and carries out what follows from it.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
-        // Before the engine is polled: what it is fed with after that wakes the driver.
-        self.driver.shared.register(cx.waker());
-        loop {
-            self.exchange(cx);
-            if self.receive_calls(cx) {
-                return Poll::Ready(Turn::LetIn);
-            }
-            let (next, idle) = self.feed();
-            if self.outputs.is_empty() {
-                if !self.open && idle {
-                    let left = self.driver.shared.read(|engine, _| engine.repeats_left());
-                    return Poll::Ready(Turn::Over(left));
-                }
-                if self.set_timer(cx, next) {
-                    continue;
-                }
-                return Poll::Pending;
-            }
-            let mut outputs = std::mem::take(&mut self.outputs);
-            for output in outputs.drain(..) {
-                self.carry_out(output);
-            }
-            self.outputs = outputs;
+    fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            callers: HashMap::new(),
+            next_request: 0,
+            connections: FuturesUnordered::new(),
+            transmits: FuturesUnordered::new(),
+            batch: Vec::with_capacity(AT_ONCE),
+            let_in: false,
+            replied: Vec::new(),
+            outputs: Vec::new(),
+            timer: Box::pin(clock::sleep_until(Moment::NEVER)),
+            armed: Moment::NEVER,
+            open: true,
         }
     }
 
-    /// Writes what was queued and reads what has arrived. Every reply that is there counts before a deadline does,
-    /// however late this task was woken.
+    /// Takes what has happened, and carries out what follows from it, once. Wakes its task where that may lead to more:
+    /// [`Turns`] bounds the turns in a row.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        // Before the engine is polled: what it is fed with after that wakes the driver.
+        self.driver.shared.register(cx.waker());
+        self.exchange(cx);
+        if self.receive_calls(cx) {
+            return Poll::Ready(Turn::LetIn);
+        }
+        // The channel does not wake the task for a call that a full batch left there.
+        let calls_left = self.batch.len() == AT_ONCE;
+        let (next, idle) = self.feed();
+        let again = if self.outputs.is_empty() {
+            if !self.open && idle {
+                let left = self.driver.shared.read(|engine, _| engine.repeats_left());
+                return Poll::Ready(Turn::Over(left));
+            }
+            calls_left || self.set_timer(cx, next)
+        } else {
+            let mut outputs = std::mem::take(&mut self.outputs);
+            outputs.drain(..).for_each(|output| self.carry_out(output));
+            self.outputs = outputs;
+            true
+        };
+        if again {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Writes what was queued and reads what has arrived, as much as one poll of a connection may. Every reply that was
+    /// read counts before a deadline does, however late this task was woken.
     fn exchange(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(connection)) = self.driver.connections.poll_recv(cx) {
             self.connections.push(connection);
@@ -324,3 +330,6 @@ impl Running {
         let _ = self.driver.notices.send(Notice::VotersChanged);
     }
 }
+
+#[cfg(test)]
+mod tests;
