@@ -2,11 +2,16 @@
 //! another task.
 
 use std::{
+    any::Any,
     collections::BTreeSet,
+    future::Future,
+    io,
+    net::SocketAddr,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
 };
 
-use futures_util::future::{AbortHandle, Abortable, select_ok};
+use futures_util::future::{AbortHandle, Abortable, FutureExt, select_ok};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, RedisResult, aio::MultiplexedConnection};
 use redlock_core::ConnectionId;
 use tokio::net::{TcpStream, lookup_host};
@@ -63,6 +68,7 @@ impl Drop for Carrier {
 pub(super) async fn connect(
     client: &Client,
     config: AsyncConnectionConfig,
+    master: &str,
     shared: &Shared,
 ) -> RedisResult<(MultiplexedConnection, Option<Carrier>)> {
     let info = client.get_connection_info();
@@ -70,18 +76,88 @@ pub(super) async fn connect(
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         return Ok((connection.await?, None));
     };
-    // Not an empty list: that is an error.
-    let addresses = lookup_host((&**host, *port)).await?;
-    let (stream, _) = select_ok(addresses.map(|address| Box::pin(TcpStream::connect(address)))).await?;
+    let stream = reach(host, lookup_host((&**host, *port)).await?).await?;
     stream.set_nodelay(info.tcp_settings().nodelay())?;
     let (connection, carried) =
         MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await?;
     let (handle, registration) = AbortHandle::new_pair();
     let carried = Abortable::new(carried, registration);
-    let carried = async { _ = carried.await };
+    let carried = contained(master.to_owned(), carried.map(drop));
     if let Err(carried) = shared.carry(Box::pin(carried)) {
         // Ends with its carrier.
         tokio::spawn(carried);
     }
     Ok((connection, Some(Carrier(handle))))
+}
+
+/// The first address that answers.
+async fn reach(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let tries: Vec<_> = addresses
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if tries.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no address found for host {host}"),
+        ));
+    }
+    let (stream, _) = select_ok(tries).await?;
+    Ok(stream)
+}
+
+/// A panic ends this connection as if it were lost. The driver carries the connections of all masters.
+async fn contained(master: String, carried: impl Future<Output = ()>) {
+    if let Err(panic) = AssertUnwindSafe(carried).catch_unwind().await {
+        let error = message(&*panic);
+        tracing::error!(master, error, "connection to the master ended by a panic");
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{poll_fn, ready},
+        task::Poll,
+    };
+
+    use futures_util::stream::{FuturesUnordered, StreamExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_one_connection_ends_no_other() {
+        // As the driver holds them.
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        let panics = poll_fn(move |_| -> Poll<()> {
+            let _held = &ended;
+            panic!("a reply that the library cannot read");
+        });
+        let connections = FuturesUnordered::new();
+        connections.push(contained("m0".into(), panics.boxed()));
+        connections.push(contained("m1".into(), ready(()).boxed()));
+        let ends: Vec<()> = connections.collect().await;
+        assert_eq!(ends.len(), 2);
+        // The library learns of the end of a connection by the end of the future.
+        assert!(end.await.is_err());
+    }
+
+    #[test]
+    fn the_message_of_a_panic_is_reported() {
+        let message = |panic: Box<dyn Any + Send>| message(&*panic).to_owned();
+        assert_eq!(message(Box::new("fixed")), "fixed");
+        assert_eq!(message(Box::new("made".to_owned())), "made");
+        assert_eq!(message(Box::new(7)), "a panic without a message");
+    }
+
+    #[tokio::test]
+    async fn a_host_without_an_address_is_an_error() {
+        let error = reach("redis.invalid", std::iter::empty()).await.unwrap_err();
+        assert_eq!(error.to_string(), "no address found for host redis.invalid");
+    }
 }
