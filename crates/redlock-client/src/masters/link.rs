@@ -6,6 +6,7 @@
 mod connect;
 mod convert;
 mod keep;
+mod paced;
 mod renew;
 
 use std::{

@@ -17,6 +17,7 @@ use redlock_core::ConnectionId;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_util::sync::CancellationToken;
 
+use super::paced::{Paced, Reads};
 use crate::masters::shared::Shared;
 
 /// A connection to a master.
@@ -78,10 +79,15 @@ pub(super) async fn connect(
     };
     let stream = reach(host, lookup_host((&**host, *port)).await?).await?;
     stream.set_nodelay(info.tcp_settings().nodelay())?;
-    let (connection, carried) =
-        MultiplexedConnection::new_with_config(info.redis_settings(), stream, config).await?;
+    let reads = Reads::default();
+    let stream = Paced {
+        stream,
+        reads: reads.clone(),
+    };
+    let opening = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
+    let (connection, carried) = reads.clone().renewed_for(opening).await?;
     let (handle, registration) = AbortHandle::new_pair();
-    let carried = Abortable::new(carried, registration);
+    let carried = Abortable::new(reads.renewed_for(carried), registration);
     let carried = contained(master.to_owned(), carried.map(drop));
     if let Err(carried) = shared.carry(Box::pin(carried)) {
         // Ends with its carrier.
