@@ -128,7 +128,7 @@ impl Running {
         }
     }
 
-    /// Takes what has happened, and carries out what follows from it, once. Wakes its task where that may lead to more:
+    /// Takes replies and calls, and carries out the outputs of the engine, once. Wakes its task where more may follow:
     /// [`Turns`] bounds the turns in a row.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         // Before the engine is polled: what it is fed with after that wakes the driver.
@@ -158,8 +158,8 @@ impl Running {
         Poll::Pending
     }
 
-    /// Writes what was queued and reads what has arrived, as much as one poll of a connection may. Every reply that was
-    /// read counts before a deadline does, however late this task was woken.
+    /// Writes queued calls and reads replies, as many as one poll of a connection may. Every reply that was read counts
+    /// before a deadline does, however late this task was woken.
     fn exchange(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(connection)) = self.driver.connections.poll_recv(cx) {
             self.connections.push(connection);

@@ -65,7 +65,7 @@ impl Turns {
         self.bell.task.register(cx.waker());
         let mut inner = Context::from_waker(&self.waker);
         for _ in 0..IN_A_ROW {
-            // Reads the state, too: what happened before a wake that is overwritten here is visible to the turn.
+            // A swap and no store: changes before a wake that is overwritten here are visible to the turn.
             self.bell.state.swap(POLLED, SeqCst);
             if let Poll::Ready(output) = turn(&mut inner) {
                 return Poll::Ready(output);
