@@ -207,7 +207,7 @@ impl Locks {
         roll.map_or(!older, |(_, roll)| roll.replaces(key, origin, older))
     }
 
-    /// Locks with targets. Whether they run is for their wardens to say: a report may be on its way.
+    /// Locks with targets. Whether they run is for their target tasks to say: a report may be on its way.
     pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, entry)| Some((key, entry, entry.task.as_ref()?)))

@@ -258,7 +258,7 @@ impl Operator {
             process,
             ..
         } = self;
-        // Nobody decides on what comes in any more, but a warden that waits for its report to be taken stops nothing.
+        // Nobody decides on what comes in any more, but a target task that waits for its report to be taken stops nothing.
         let (reports, mut kept) = mpsc::unbounded_channel();
         let taking = async {
             while let Some(seen) = seen.recv().await {

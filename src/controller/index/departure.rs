@@ -13,7 +13,7 @@ pub(super) struct Departing {
     pub(super) enforced: bool,
     /// Targets are declared.
     pub(super) targets: bool,
-    /// Something runs, or may run, by the last report of the warden. `None` without a warden.
+    /// Something runs, or may run, by the last report of the target task. `None` without a target task.
     pub(super) runs: Option<bool>,
     /// A sibling holds the lock, or may hold it.
     pub(super) for_sibling: bool,
@@ -44,7 +44,7 @@ pub(super) fn departure(lock: Departing) -> Departure {
         return Departure::Wait;
     }
     match lock.runs {
-        // The warden starts a moment after the lock is put.
+        // The target task starts a moment after the lock is put.
         None if stops => Departure::Wait,
         Some(_) if stops => Departure::Stop,
         runs => Departure::Leave {
@@ -125,7 +125,7 @@ mod tests {
                 Departure::Stop,
             ),
             (
-                "declared, without a warden",
+                "declared, without a target task",
                 Departing {
                     targets: true,
                     ..lock

@@ -39,8 +39,8 @@ pub(in crate::controller) struct Failover {
 impl Index {
     /// Passes on what has been unready for too long. Where no other cluster is alive, it stays.
     pub(super) fn look_at_unready(&mut self, at: &World<'_>) {
-        let unready = self.locks.with_targets().filter(|(_, entry, warden)| {
-            let unready = warden.last.as_ref().is_some_and(|report| report.unready);
+        let unready = self.locks.with_targets().filter(|(_, entry, task)| {
+            let unready = task.last.as_ref().is_some_and(|report| report.unready);
             unready && entry.draining.is_none() && entry.leaving.is_none()
         });
         let unready: Vec<ObjectKey> = unready.map(|(key, ..)| key.clone()).collect();
@@ -123,7 +123,7 @@ impl Index {
             return self.warn(key, EventReason::FailedOver, text);
         }
         let report = self.locks.get(key).and_then(|entry| entry.task.as_ref());
-        let trouble = report.and_then(|warden| warden.last.as_ref()?.trouble.clone());
+        let trouble = report.and_then(|task| task.last.as_ref()?.trouble.clone());
         let why = trouble.map_or_else(String::new, |trouble| format!(": {}", trouble.message));
         self.warn(
             key,

@@ -74,7 +74,7 @@ impl Index {
             return;
         }
         let holds = self.holds_lease(key, drained.token, at);
-        let trouble = entry.task.as_ref().and_then(|warden| warden.last.as_ref());
+        let trouble = entry.task.as_ref().and_then(|task| task.last.as_ref());
         let trouble = trouble.and_then(|report| report.trouble.as_ref());
         let message = match trouble {
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),

@@ -1,6 +1,6 @@
 //! What an operator before this one left running under an object that cannot be used now.
 //!
-//! Nobody would stop it: what is refused has no plan, and what has no plan has no warden.
+//! Nobody would stop it: what is refused has no plan, and what has no plan has no target task.
 
 use std::sync::Arc;
 

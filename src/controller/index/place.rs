@@ -56,7 +56,7 @@ struct Facts<'a> {
 }
 
 /// So long an operator that was started waits for its quorum before it minds what it cannot contend for. The first
-/// round of the warden comes after it.
+/// round of the target task comes after it.
 pub(super) const UNCONFIRMED: Duration = Duration::from_secs(1);
 /// And so long for what may come by itself: a Secret, or the quorum, that is applied in the same moment.
 const MAY_COME: Duration = Duration::from_secs(3);

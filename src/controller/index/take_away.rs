@@ -31,7 +31,7 @@ impl Index {
         }
         let unbounded = self.plants(Planted::StopsWithoutBound);
         let more = Duration::from_secs(if unbounded { 3_600 } else { 0 });
-        // The warden must know whether it may call the end clean before it is ordered to stop.
+        // The target task must know whether it may call the end clean before it is ordered to stop.
         self.apply_targets(key, at);
         let Some(entry) = self.locks.get_mut(key) else {
             return;

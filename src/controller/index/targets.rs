@@ -1,4 +1,4 @@
-//! The core's work on locks with targets: their wardens, and the finalizer that keeps an object until what runs is
+//! The core's work on locks with targets: their target tasks, and the finalizer that keeps an object until what runs is
 //! stopped.
 
 use super::{
@@ -22,15 +22,15 @@ use crate::{
 const PAUSED: &str = "redlock.dev/paused";
 
 impl Index {
-    /// Starts, changes or dismisses the warden of a lock that is contended for.
+    /// Starts, changes or dismisses the target task of a lock that is contended for.
     pub(super) fn apply_targets(&mut self, key: &ObjectKey, at: &World<'_>) {
         let unreadable = self.locks.unreadable.contains_key(key);
         let starts_anyway = self.plants(Planted::StartsWithoutFinalizer);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        // The warden of a lock whose last target was taken out of its spec stays until that is stopped.
-        let runs = |warden: &TargetTask| warden.last.as_ref().is_none_or(|report| report.runs);
+        // The target task of a lock whose last target was taken out of its spec stays until that is stopped.
+        let runs = |task: &TargetTask| task.last.as_ref().is_none_or(|report| report.runs);
         let runs = entry.task.as_ref().is_some_and(runs);
         let plan = entry.put.clone().or_else(|| entry.remains.clone());
         let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
@@ -93,12 +93,12 @@ impl Index {
         let Some(entry) = self.locks.get_mut(&key) else {
             return;
         };
-        let Some(warden) = &mut entry.task else { return };
+        let Some(task) = &mut entry.task else { return };
         let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
         let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
         if let Some(trouble) = &report.trouble
-            && warden
+            && task
                 .last
                 .as_ref()
                 .is_none_or(|last| last.trouble != report.trouble)
@@ -106,18 +106,18 @@ impl Index {
             tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
         }
         let off = off(&entry.object, entry.put.as_deref());
-        let mut happened = happened(warden.last.as_ref(), &report, off);
+        let mut happened = happened(task.last.as_ref(), &report, off);
         if unwritten && off.is_none() {
             happened.extend(entry.settled.stopped_unwritten(&report));
         }
         // Each note is emitted once: the report is kept, and looked at again, without them.
         let notes = std::mem::take(&mut report.notes).into_iter();
         happened.extend(notes.map(|note| (note.reason, note.text)));
-        if warden.last.as_ref().is_none_or(|last| last.has != report.has) {
+        if task.last.as_ref().is_none_or(|last| last.has != report.has) {
             // Others may wait for what it has no more.
             self.due.locks.insert(key.clone());
         }
-        warden.last = Some(report);
+        task.last = Some(report);
         let happened = EventRecord::all(&entry.object, happened).map(Effect::Record);
         self.effects.extend(happened);
         self.adjust_finalizer(&key, held, at);
@@ -127,7 +127,7 @@ impl Index {
     /// Adds or removes the finalizer, as the last report on the targets of a lock asks.
     fn adjust_finalizer(&mut self, key: &ObjectKey, held: bool, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
-        let Some(report) = entry.task.as_ref().and_then(|warden| warden.last.as_ref()) else {
+        let Some(report) = entry.task.as_ref().and_then(|task| task.last.as_ref()) else {
             return;
         };
         let guarded = has_finalizer(&entry.object);
