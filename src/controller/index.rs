@@ -48,7 +48,7 @@ pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
 pub(super) use ended::LastStatus;
 pub(super) use happened::{Settled, intention};
 pub(super) use in_use::{Guard, Guarded};
-pub(super) use input::Input;
+pub(super) use input::{FinalizerEnd, Input};
 pub(super) use leases::SeenEnd;
 pub(super) use place::Leaving;
 pub(super) use shutdown::{Handed, LastStop};

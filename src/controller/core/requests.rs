@@ -16,7 +16,7 @@ use crate::{
     },
     clock,
     controller::{
-        index::{Guarded, has_finalizer},
+        index::{FinalizerEnd, Guarded, has_finalizer},
         object::ObjectKey,
         pace::Pace,
     },
@@ -28,14 +28,14 @@ const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
 /// Between two tries to read what is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Adds or removes the finalizer of the object with this UID. `None` if there is no object any more.
+/// Adds or removes the finalizer of the object with this UID.
 pub(super) async fn set_finalizer(
     client: Client,
     pace: &Pace,
     key: &ObjectKey,
     uid: Option<String>,
     present: bool,
-) -> Result<Option<Box<LeaderLock>>, String> {
+) -> Result<FinalizerEnd, String> {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
     let finalizers = if present { json!([FINALIZER]) } else { json!([]) };
     let patch = json!({
@@ -61,10 +61,12 @@ pub(super) async fn set_finalizer(
         end = api.patch(&key.name, &PatchParams::default(), &patch).await;
     }
     match end {
-        Ok(object) => Ok(Some(Box::new(object))),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Ok(object) => Ok(FinalizerEnd::Written(Box::new(object))),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(FinalizerEnd::Gone),
         // It was written, and this version cannot read what it is a part of.
-        Err(kube::Error::SerdeError(_)) if !present => drop_finalizer(&api, &key.name).await.map(|()| None),
+        Err(kube::Error::SerdeError(_)) if !present => drop_finalizer(&api, &key.name)
+            .await
+            .map(|()| FinalizerEnd::Unread),
         Err(error) => Err(deepest(&error)),
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     api::{LeaderLock, lock_status::LeaderLockStatus},
     clock,
     controller::{
-        index::{Handed, Input, LAST_PATIENCE, LastStatus, LastStop},
+        index::{FinalizerEnd, Handed, Input, LAST_PATIENCE, LastStatus, LastStop},
         object::ObjectKey,
         target_task::{Command, TargetReport},
         writer::{self, Written},
@@ -114,7 +114,10 @@ impl Core {
     /// The answers show the objects as they are now, which the last statuses are written to.
     async fn finalizers_removed(&mut self) {
         while let Some(end) = self.executor.tasks.jobs.ended().await {
-            if matches!(end, Input::Finalizer(_, Ok(Some(_)))) {
+            if matches!(
+                end,
+                Input::Finalizer(_, Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread))
+            ) {
                 self.index.handle(end, &world(&self.executor));
             }
         }

@@ -5,7 +5,9 @@ use crate::{
     api::plan::QuorumPlan,
     controller::{
         index::{LockView, Unready, Views},
+        object::ObjectKey,
         secrets::Found,
+        target_task::Handle,
     },
     lease::{LockName, Moment},
     masters::{MasterStatus, QuorumId},
@@ -40,6 +42,10 @@ impl Views for Executor {
             message: readiness.message,
             unseen: readiness.unseen,
         })
+    }
+
+    fn target_task_ended(&self, key: &ObjectKey) -> bool {
+        self.tasks.targets.get(key).is_some_and(Handle::is_broken)
     }
 
     fn access(&self, plan: &QuorumPlan) -> Found {

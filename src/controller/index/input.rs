@@ -42,7 +42,7 @@ pub(in crate::controller) enum Input {
     /// How the write of a status ended.
     Written(Item, Written),
     /// The finalizer of a lock; `None` if the object is gone.
-    Finalizer(ObjectKey, Result<Option<Box<LeaderLock>>, String>),
+    Finalizer(ObjectKey, Result<FinalizerEnd, String>),
     /// The finalizer of a quorum.
     QuorumFinalizers(String, Guarded),
     /// That this cluster abstains is in the object, or not.
@@ -78,4 +78,15 @@ pub(in crate::controller) enum Input {
     Uses(String, Option<Round>),
     /// Nothing hangs on how a task ended.
     Nothing,
+}
+
+/// How a request to add or remove the finalizer of a lock ended.
+#[derive(Debug)]
+pub(in crate::controller) enum FinalizerEnd {
+    /// The object as it is now.
+    Written(Box<LeaderLock>),
+    /// The finalizer is removed. This version cannot read the rest of the object.
+    Unread,
+    /// There is no such object, or its definition is not served for a while.
+    Gone,
 }

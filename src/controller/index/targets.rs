@@ -2,7 +2,7 @@
 //! stopped.
 
 use super::{
-    Effect, Index, Leaving, Planted, TargetTaskStart, World,
+    Effect, FinalizerEnd, Index, Leaving, Planted, TargetTaskStart, World,
     happened::{Off, happened},
 };
 use crate::{
@@ -42,7 +42,9 @@ impl Index {
         hands.unreadable = unreadable;
         hands.guarded |= starts_anyway;
         let key = key.clone();
-        if entry.task.as_ref().is_some_and(|task| !task.broken) {
+        // An order to a task that has panicked would be lost.
+        let ended = at.views.target_task_ended(&key);
+        if entry.task.as_ref().is_some_and(|task| !task.broken && !ended) {
             self.effects.push(Effect::UpdateTargetTask { key, plan, hands });
             return;
         }
@@ -180,30 +182,31 @@ impl Index {
     pub(super) fn on_finalizer(
         &mut self,
         key: &ObjectKey,
-        end: Result<Option<Box<LeaderLock>>, String>,
+        end: Result<FinalizerEnd, String>,
         at: &World<'_>,
     ) {
         let now = at.now;
         if let Some(entry) = self.locks.get_mut(key) {
             entry.changing_finalizer = false;
             match &end {
-                Ok(Some(_)) => entry.guard_backoff.reset(),
-                Ok(None) | Err(_) => {
+                Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread) => entry.guard_backoff.reset(),
+                Ok(FinalizerEnd::Gone) | Err(_) => {
                     entry.guard_backoff.fail(backoff::LONGEST, now, self.random.f64());
                 }
             }
         }
         match end {
-            Ok(Some(mut object)) => {
+            Ok(FinalizerEnd::Written(mut object)) => {
                 crate::controller::object::trim(&mut object.metadata);
                 self.see_answer(object, at);
                 // What was wanted meanwhile had to wait.
                 self.due.finalizers.insert(key.clone());
             }
             // The object is gone, and the watch reports that; or its definition is not served for a while.
-            Ok(None) => {
+            Ok(FinalizerEnd::Gone) => {
                 self.due.finalizers.insert(key.clone());
             }
+            Ok(FinalizerEnd::Unread) => {}
             Err(reason) => {
                 tracing::warn!(object = %format!("LeaderLock {key}"), reason, "finalizer could not be changed; retried");
                 self.due.finalizers.insert(key.clone());

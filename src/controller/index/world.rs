@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     api::plan::QuorumPlan,
-    controller::{events::timestamp_at, secrets::Found},
+    controller::{events::timestamp_at, object::ObjectKey, secrets::Found},
     elector::Standing,
     lease::{Authority, FencingToken, Holder, LockName, Moment, Takeover},
     masters::{MasterStatus, QuorumId},
@@ -38,6 +38,8 @@ pub(in crate::controller) trait Views {
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId>;
     /// What keeps this replica from being ready, unless it is or was.
     fn unready(&self) -> Option<Unready>;
+    /// The target task of this lock has panicked, whether the index was told or not.
+    fn target_task_ended(&self, key: &ObjectKey) -> bool;
     /// What the Secrets hold that this plan names.
     fn access(&self, plan: &QuorumPlan) -> Found;
 }

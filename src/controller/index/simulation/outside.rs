@@ -60,6 +60,8 @@ pub(super) struct Task {
     pub(super) hands: Permissions,
     stop: Option<(StopRequest, AfterStop)>,
     last: Option<TargetReport>,
+    /// It panicked.
+    pub(super) broken: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub(super) struct Outside {
     sibling_answers: bool,
     /// Ends of what was started.
     due: Vec<(Moment, Input)>,
+    /// What was asked for, and has not reached the masters yet.
+    hand_overs: Vec<(String, LockName)>,
     /// No fault begins any more.
     calm: bool,
     /// As many changes of finalizers fail nevertheless.
@@ -118,6 +122,7 @@ impl Outside {
             sibling_sees: random.bool(),
             sibling_answers: random.bool(),
             due: Vec::new(),
+            hand_overs: Vec::new(),
             calm: false,
             failing: 0,
             verbose,
@@ -167,6 +172,7 @@ impl Outside {
 
     /// What comes in next.
     pub(super) fn step(&mut self) -> Vec<Input> {
+        self.hand_over();
         match self.random.u8(..10) {
             0..=2 => return self.tick(Duration::from_millis(200)),
             3 => {
@@ -176,6 +182,7 @@ impl Outside {
             4 => self.user(),
             5 => self.fault(),
             6 => return self.elect(),
+            7 if self.random.u8(..16) == 0 => self.break_task(),
             7 => return self.switch(),
             _ => {}
         }
@@ -187,6 +194,7 @@ impl Outside {
 
     /// Everything goes well.
     pub(super) fn calm_step(&mut self) -> Vec<Input> {
+        self.hand_over();
         let mut inputs = self.deliver(usize::MAX);
         inputs.extend(self.elect());
         inputs.extend(self.switch());
@@ -198,6 +206,8 @@ impl Outside {
         self.pass(time);
         let mut inputs = self.renew();
         inputs.extend(self.ends());
+        let broken = self.tasks.iter().filter(|(_, task)| task.broken);
+        inputs.extend(broken.map(|(key, _)| Input::TargetTaskEnded(key.clone())));
         inputs.push(Input::Tick);
         inputs
     }

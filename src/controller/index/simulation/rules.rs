@@ -62,6 +62,9 @@ impl Rules {
             }
             Effect::UpdateTargetTask { key, hands, .. } => may_start(key, hands.guarded, index),
             Effect::PutLock(plan) => may_put(plan, index),
+            Effect::StopTargets { key, .. } if outside.tasks.get(key).is_some_and(|task| task.broken) => Err(
+                format!("{key}: its target task has panicked, and is ordered to stop"),
+            ),
             Effect::StopTargets { key, halt, after } => may_stop(key, *halt, after, index, outside),
             Effect::RemoveLock { lock, farewell, .. } => {
                 if *farewell == Farewell::Release && self.unstopped.as_ref() == Some(lock) {

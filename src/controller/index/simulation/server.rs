@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     api::{FINALIZER, LeaderLock, RedisQuorum},
     controller::{
-        index::{Guarded, Input},
+        index::{FinalizerEnd, Guarded, Input},
         object::ObjectKey,
         observe::{Observation, Trouble},
         writer::Written,
@@ -258,9 +258,9 @@ impl Server {
         key: &ObjectKey,
         uid: Option<&str>,
         present: bool,
-    ) -> Result<Option<Box<LeaderLock>>, String> {
+    ) -> Result<FinalizerEnd, String> {
         let Some(mut object) = self.locks.get(key).filter(|_| !self.unserved).cloned() else {
-            return Ok(None);
+            return Ok(FinalizerEnd::Gone);
         };
         if object.metadata.uid.as_deref() != uid {
             return Err("the UID is another one".into());
@@ -269,7 +269,7 @@ impl Server {
             return Err("no finalizer can be added".into());
         }
         object.metadata.finalizers = present.then(|| vec![FINALIZER.to_owned()]);
-        Ok(Some(Box::new(self.store(object))))
+        Ok(FinalizerEnd::Written(Box::new(self.store(object))))
     }
 
     pub(super) fn set_quorum_finalizers(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{LEASE, Outside, Owner, SIBLING};
 use crate::{
     api::plan::QuorumPlan,
+    controller::object::ObjectKey,
     controller::{
         index::{Input, LockView, Unready, Views},
         secrets::Found,
@@ -105,6 +106,18 @@ impl Outside {
         inputs
     }
 
+    /// The masters carry out what was handed over since the last step.
+    pub(super) fn hand_over(&mut self) {
+        let until = self.now + LEASE;
+        for (quorum, lock) in std::mem::take(&mut self.hand_overs) {
+            let quorum = self.quorums.get_mut(&quorum);
+            if let Some(stand) = quorum.and_then(|quorum| quorum.locks.get_mut(&lock)) {
+                stand.token += 1;
+                stand.owner = Some((Owner::Elsewhere, stand.token, until));
+            }
+        }
+    }
+
     pub(super) fn put(&mut self, quorum: &str, lock: LockName, contends: bool) {
         if let Some(quorum) = self.quorums.get_mut(quorum) {
             quorum.locks.entry(lock).or_default().contends = Some(contends);
@@ -169,6 +182,10 @@ impl Views for Outside {
 
     fn quorum_id(&self, _: &str) -> Option<QuorumId> {
         None
+    }
+
+    fn target_task_ended(&self, key: &ObjectKey) -> bool {
+        self.tasks.get(key).is_some_and(|task| task.broken)
     }
 
     fn unready(&self) -> Option<Unready> {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{LEASE, OpenQuorum, Outside, Owner, SIBLING, Task, tasks::stopped};
+use super::{OpenQuorum, Outside, Owner, SIBLING, Task, tasks::stopped};
 use crate::{
     api::{hand_over::REQUEST, leader_lock::LockState},
     controller::{
@@ -148,19 +148,14 @@ impl Outside {
                     stand.owner = stand.owner.filter(|(owner, ..)| *owner != Owner::Me);
                 }
             }
-            Effect::HandOver { quorum, lock, .. } => {
-                let until = self.now + LEASE;
-                if let Some(stand) = self.quorums.get_mut(&quorum).and_then(|q| q.locks.get_mut(&lock)) {
-                    stand.token += 1;
-                    stand.owner = Some((Owner::Elsewhere, stand.token, until));
-                }
-            }
+            Effect::HandOver { quorum, lock, .. } => self.hand_overs.push((quorum, lock)),
             Effect::StartTargetTask(start) => {
                 let task = Task {
                     plan: start.plan,
                     hands: start.hands,
                     stop: None,
                     last: None,
+                    broken: false,
                 };
                 self.tasks.insert(start.key, task);
             }

@@ -28,7 +28,7 @@ impl Outside {
 
     pub(super) fn switch_one(&mut self, key: &ObjectKey) -> Vec<Input> {
         let mut inputs = Vec::new();
-        let Some(task) = self.tasks.get(key).cloned() else {
+        let Some(task) = self.tasks.get(key).filter(|task| !task.broken).cloned() else {
             return inputs;
         };
         let view = self.lock(&task.plan.quorum, &task.plan.lock_name, self.now);
@@ -71,6 +71,20 @@ impl Outside {
         inputs
     }
 
+    /// The task of one lock panics. Its targets stay as they are.
+    pub(super) fn break_task(&mut self) {
+        let keys: Vec<ObjectKey> = self.tasks.keys().cloned().collect();
+        let Some(key) = self.random.choice(keys) else {
+            return;
+        };
+        if let Some((_, after)) = self.take_stop(&key) {
+            self.answer(stopped(&key, after, false));
+        }
+        if let Some(task) = self.tasks.get_mut(&key) {
+            task.broken = true;
+        }
+    }
+
     pub(super) fn take_stop(&mut self, key: &ObjectKey) -> Option<(StopRequest, AfterStop)> {
         self.tasks.get_mut(key)?.stop.take()
     }
@@ -106,8 +120,8 @@ impl Outside {
             self.due.push((*until, Input::Stopped(key.clone(), false)));
         }
         match self.tasks.get_mut(key) {
-            Some(task) => task.stop = Some((halt, after)),
-            None => self.answer(stopped(key, after, false)),
+            Some(task) if !task.broken => task.stop = Some((halt, after)),
+            _ => self.answer(stopped(key, after, false)),
         }
     }
 }
