@@ -110,7 +110,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
     // The same for one that starts now.
     let second = world.operator("replica-2").await;
     unreadable(&second, "odd", true).await;
-    assert_eq!(second.get("/readyz").0, 200);
+    second.wait_ready();
     operator.child.kill();
     world
         .lock_status("good", "is taken over", |status| {
