@@ -120,11 +120,15 @@ impl Step {
     }
 
     pub(super) fn moved(&self, direction: Direction, time: Moment) -> bool {
-        self.direction() == direction && (self.since..=self.until).contains(&time)
+        self.direction() == direction && self.is_at(time)
     }
 
     pub(super) fn covers(&self, amount: i128, time: Moment) -> bool {
-        (self.least..=self.most).contains(&amount) && (self.since..=self.until).contains(&time)
+        (self.least..=self.most).contains(&amount) && self.is_at(time)
+    }
+
+    fn is_at(&self, time: Moment) -> bool {
+        (self.since..=self.until).contains(&time)
     }
 }
 
@@ -136,8 +140,8 @@ pub(super) struct Offset {
     best: Option<Sample>,
     /// Of about the last second, oldest first, each with the beginning of its span.
     kept: VecDeque<(Moment, Sample)>,
-    /// What the last step may have been: one for each earlier sample that witnesses it, the latest sample first; and, since a master may answer while
-    /// the local clock stands still, together with the one before that it may have been a part of.
+    /// What the last step may have been: one for each earlier sample that witnesses it, the latest sample first. Since a
+    /// master may answer while the local clock stands still, each also together with the one before that it may be a part of.
     steps: Vec<Step>,
     distrusted_until: Moment,
     /// 1.02 × the longest lease.

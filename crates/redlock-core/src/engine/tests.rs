@@ -52,6 +52,10 @@ fn engine_at(ms: u64) -> Engine {
 fn connect(engine: &mut Engine, master: usize, connection: u32, ms: u64) {
     let connection = ConnectionId(connection);
     engine.handle(Input::Connected { master, connection }, at(ms));
+    poll(engine, master, connection, ms);
+}
+
+fn poll(engine: &mut Engine, master: usize, connection: ConnectionId, ms: u64) {
     let facts = facts(master);
     engine.handle(
         Input::Polled {
@@ -270,15 +274,7 @@ fn facts_that_are_older_than_three_seconds_give_no_vote() {
 /// Polls all masters.
 fn poll_all(engine: &mut Engine, ms: u64) -> Duration {
     for master in 0..3 {
-        let (connection, facts) = (ConnectionId(1), facts(master));
-        engine.handle(
-            Input::Polled {
-                master,
-                connection,
-                facts,
-            },
-            at(ms),
-        );
+        poll(engine, master, ConnectionId(1), ms);
     }
     drain(engine, at(ms));
     engine.poll_after(0)
