@@ -1,11 +1,10 @@
 //! `redlock operator` in a cluster: follows `RedisQuorum` and `LeaderLock` objects, contends for the locks, tells in
 //! statuses and events who holds them.
 //!
-//! Observations come in ([`observe`]), are judged ([`judge`]), applied and told by one task ([`core`]). What is decided
+//! Observations come in ([`observe`]), are resolved ([`index::resolve`]), applied and told by one task ([`core`]). What is decided
 //! is pure; whoever writes a status is decided by [`status::author`]. Never speaks to Redis itself.
 
 mod backoff;
-mod claims;
 mod clients;
 mod cluster;
 mod core;
@@ -14,23 +13,17 @@ mod events;
 mod hand_over;
 mod index;
 mod jobs;
-mod judge;
-mod locks;
 mod object;
 mod observe;
-mod pace;
 mod password;
 mod problem;
 pub(crate) mod process;
-mod quorums;
-mod reporter;
+mod rate_limiter;
 mod reviews;
-mod roll;
-mod said;
 mod secrets;
+mod sibling_answers;
 mod siblings;
 mod status;
-mod switched;
 mod target_task;
 mod templates;
 mod writer;

@@ -35,7 +35,7 @@ use self::{
 };
 use crate::{
     clock,
-    lease::{HolderIdentity, LockName, Moment, Timings, timing::TimingError},
+    lease::{BootInstant, HolderIdentity, LockName, Timings, timing::TimingError},
     masters::{AdoptError, ConfigError, Masters, MastersConfig},
 };
 
@@ -125,7 +125,7 @@ struct Wrapper {
     guard: Guard,
     progress: Progress,
     terminal: Option<Terminal>,
-    began: Moment,
+    began: BootInstant,
     /// A majority of the masters has answered once. If they are away later, that is waited for.
     found: bool,
     /// A signal asked this process to end.

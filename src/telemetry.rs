@@ -26,7 +26,7 @@ use crate::{
     api::target::Action,
     clock,
     elector::Elector,
-    lease::{ClusterId, HolderIdentity, Moment},
+    lease::{BootInstant, ClusterId, HolderIdentity},
     masters::Masters,
 };
 use events::Events;
@@ -217,7 +217,7 @@ impl Telemetry {
     }
 }
 
-fn rows(sources: &[Source<'_>], now: Moment) -> Vec<Row> {
+fn rows(sources: &[Source<'_>], now: BootInstant) -> Vec<Row> {
     let of_source = |source: &Source<'_>| -> Vec<Row> {
         let standings = source.elector.standings().into_iter();
         let row = |(lock, standing)| Some(Row::new(source.meter.counts(&lock)?, standing, now));

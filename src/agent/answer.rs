@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::post::Post;
-use crate::{lease::Moment, operator::http::Role};
+use crate::{lease::BootInstant, operator::http::Role};
 
 /// One lock, as this agent sees it. The names are stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,27 +45,27 @@ pub(super) enum Difference {
 
 impl Answer {
     /// To be asked for after the last await before it is given.
-    pub(super) fn at(post: &Post, now: Moment) -> Self {
+    pub(super) fn at(post: &Post, now: BootInstant) -> Self {
         let in_use = post.state.in_use.load();
         let quorum = in_use.quorums.first();
         let voting = quorum.map_or(0, |quorum| quorum.masters.voters());
         let decided = quorum.is_some_and(|quorum| voting >= quorum.masters.size().majority());
-        let standing = post.standing().map(|standing| standing.borrow().clone());
-        let standing = standing.as_ref();
+        let view = post.view().map(|view| view.borrow().clone());
+        let view = view.as_ref();
         let mut answer = Self {
             lock: post.lock.to_string(),
             role: if decided { Role::Standby } else { Role::Unknown },
             holder: None,
             holder_cluster: None,
-            token: standing.and_then(|standing| Some(standing.last_token()?.0)),
+            token: view.and_then(|view| Some(view.last_token()?.0)),
             valid_for_milliseconds: 0,
             valid_until_boot_milliseconds: None,
             identity: post.state.identity.to_string(),
             cluster: post.state.cluster.to_string(),
             quorum: quorum.map(|quorum| format!("{voting}/{}", quorum.masters.size().masters())),
-            lease_transitions: standing.map_or(0, |standing| standing.transitions),
+            lease_transitions: view.map_or(0, |view| view.transitions),
         };
-        let authority = standing.and_then(|standing| standing.authority_at(now));
+        let authority = view.and_then(|view| view.authority_at(now));
         if let Some(authority) = authority {
             if post.contends() && authority.valid_until.left(now) > post.stop_grace {
                 answer.role = Role::Active;
@@ -75,9 +75,9 @@ impl Answer {
                 answer.valid_for_milliseconds = milliseconds(authority.valid_until.since(now));
                 answer.valid_until_boot_milliseconds = Some(authority.valid_until.as_nanos() / 1_000_000);
             }
-        } else if let Some(standing) = standing
+        } else if let Some(view) = view
             // An own lease that was lost and runs out is nobody's to act under.
-            && let Some(holder) = standing.holder_at(now).filter(|holder| !standing.is_own(holder))
+            && let Some(holder) = view.holder_at(now).filter(|holder| !view.is_own(holder))
         {
             answer.holder = Some(holder.identity.clone());
             answer.holder_cluster = Some(holder.cluster.name().to_owned());

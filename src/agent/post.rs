@@ -6,8 +6,8 @@ use tokio::sync::watch;
 
 use crate::{
     clock,
-    elector::{Elector, Standing},
-    lease::{LockName, Moment},
+    elector::{Elector, LockView},
+    lease::{BootInstant, LockName},
     operator::state::{InUse, ProcessState},
 };
 
@@ -18,7 +18,7 @@ pub(super) enum Phase {
     Opening,
     Contending,
     /// Says that it is not active, and releases the lock then.
-    Yielding(Moment),
+    Yielding(BootInstant),
     /// The same, for good.
     Stopping,
 }
@@ -82,7 +82,7 @@ impl Post {
     }
 
     /// From here on nothing is said to be held. Until when the app has its time to stop.
-    pub(super) fn stop(&self) -> Moment {
+    pub(super) fn stop(&self) -> BootInstant {
         let until = match self.phase.send_replace(Phase::Stopping) {
             Phase::Yielding(at) => at,
             Phase::Opening | Phase::Contending | Phase::Stopping => clock::now() + self.stop_grace,
@@ -98,7 +98,7 @@ impl Post {
     }
 
     /// Says from here on that it is not active, and gives the lock up when the app has had its time.
-    pub(super) fn step_down(&self, now: Moment) -> Yields {
+    pub(super) fn step_down(&self, now: BootInstant) -> Yields {
         let at = now + self.stop_grace;
         self.phase.send_if_modified(|phase| {
             let begins = *phase == Phase::Contending;
@@ -114,7 +114,7 @@ impl Post {
     }
 
     /// Waits until it was asked to give the lock up: when to do it.
-    pub(super) async fn yields(&self) -> Moment {
+    pub(super) async fn yields(&self) -> BootInstant {
         let mut phase = self.phase.subscribe();
         loop {
             if let Phase::Yielding(at) = *phase.borrow_and_update() {
@@ -131,18 +131,18 @@ impl Post {
     }
 
     /// How the lock stands, where it is contended for.
-    pub(super) fn standing(&self) -> Option<watch::Receiver<Standing>> {
+    pub(super) fn view(&self) -> Option<watch::Receiver<LockView>> {
         self.elector()?.watch(&self.lock)
     }
 
     /// Waits until the lock is not held by this process.
     pub(super) async fn given_up(&self, elector: &Elector) {
-        while let Some(mut standing) = elector.watch(&self.lock) {
-            let Some(authority) = standing.borrow_and_update().authority_at(clock::now()) else {
+        while let Some(mut view) = elector.watch(&self.lock) {
+            let Some(authority) = view.borrow_and_update().authority_at(clock::now()) else {
                 return;
             };
             tokio::select! {
-                _ = standing.changed() => {}
+                _ = view.changed() => {}
                 () = clock::sleep_until(authority.valid_until) => {}
             }
         }

@@ -12,7 +12,7 @@ use super::{
     answer::{Answer, Difference},
     post::{Phase, Post},
 };
-use crate::{clock, elector::Standing, lease::Moment};
+use crate::{clock, elector::LockView, lease::BootInstant};
 
 /// What changes by itself (a majority that comes or goes) is looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 struct Reader {
     post: Arc<Post>,
     phase: watch::Receiver<Phase>,
-    standing: Option<watch::Receiver<Standing>>,
+    view: Option<watch::Receiver<LockView>>,
     told: Option<Answer>,
     /// One of the places for readers, until it is gone.
     _place: OwnedSemaphorePermit,
@@ -34,7 +34,7 @@ pub(super) fn events(
     let reader = Reader {
         phase: post.phase(),
         post,
-        standing: None,
+        view: None,
         told: None,
         _place: place,
     };
@@ -49,11 +49,11 @@ impl Reader {
         loop {
             // Marked as seen before it is looked at, so that nothing is missed in between.
             let phase = *self.phase.borrow_and_update();
-            if self.standing.is_none() {
-                self.standing = self.post.standing();
+            if self.view.is_none() {
+                self.view = self.post.view();
             }
-            let until = self.standing.as_mut().and_then(|standing| {
-                let authority = standing.borrow_and_update().authority_at(clock::now());
+            let until = self.view.as_mut().and_then(|view| {
+                let authority = view.borrow_and_update().authority_at(clock::now());
                 authority.map(|authority| authority.valid_until - self.post.stop_grace)
             });
             let now = clock::now();
@@ -76,15 +76,15 @@ impl Reader {
     }
 
     /// Until something may have changed: at the latest when the lease ends, whoever says so.
-    async fn wait(&mut self, until: Option<Moment>, now: Moment) {
+    async fn wait(&mut self, until: Option<BootInstant>, now: BootInstant) {
         let look = now + LOOK;
         let until = until
             .filter(|until| *until > now)
             .map_or(look, |until| until.min(look));
-        let standing = &mut self.standing;
+        let view = &mut self.view;
         let changed = async {
-            match standing {
-                Some(standing) => standing.changed().await.is_ok(),
+            match view {
+                Some(view) => view.changed().await.is_ok(),
                 None => std::future::pending().await,
             }
         };
@@ -94,7 +94,7 @@ impl Reader {
             () = clock::sleep_until(until) => true,
         };
         if !stands {
-            self.standing = None;
+            self.view = None;
         }
     }
 }

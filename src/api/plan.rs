@@ -75,7 +75,7 @@ pub struct LockPlan {
     /// manifest says.
     pub abstains: bool,
     /// What was declared before may run still. Nothing that a manifest says.
-    pub remains: bool,
+    pub has_leftovers: bool,
 }
 
 impl LockPlan {
@@ -91,7 +91,7 @@ impl LockPlan {
 
     /// Whether some target has to be undone when the lease ends.
     pub fn guards(&self) -> bool {
-        self.remains || self.targets.iter().any(|target| target.work.is_undone())
+        self.has_leftovers || self.targets.iter().any(|target| target.work.is_undone())
     }
 
     /// How long a cluster of this name waits after the end of a lease, by its place in the preference. A cluster that

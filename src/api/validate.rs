@@ -4,24 +4,24 @@
 //! problem, and never repeats credentials that were written where they do not belong.
 
 mod graces;
+mod leftovers;
 mod lock;
 mod master_url;
 mod name;
 mod problems;
 mod quorum;
-mod remains;
 mod selector;
 mod set;
 mod target;
 mod update;
 
 pub use graces::{Grace, Graces};
+pub use leftovers::leftovers;
 pub use lock::{LockNames, validate_lock};
 pub use master_url::redact;
 pub(crate) use name::is_api_version;
 pub use problems::FieldError;
 pub use quorum::{check_key_prefix, validate_quorum};
-pub use remains::remains;
 pub(crate) use set::lock_name_taken;
 pub use set::{duplicate_lock_names, shared_masters};
 pub use update::{validate_lock_update, validate_quorum_update};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 /// Short enough for an API server that was away for a moment.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -16,12 +16,12 @@ const DOUBLINGS: u32 = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: u32,
-    until: Option<Moment>,
+    until: Option<BootInstant>,
 }
 
 impl Backoff {
     /// `jitter` is a random number from 0 to 1. Returns when to try again, after `longest` at most.
-    pub(super) fn fail(&mut self, longest: Duration, now: Moment, jitter: f64) -> Moment {
+    pub(super) fn fail(&mut self, longest: Duration, now: BootInstant, jitter: f64) -> BootInstant {
         let wait = (SHORTEST * 2)
             .saturating_mul(1 << self.failures.min(DOUBLINGS))
             .min(longest);
@@ -36,7 +36,7 @@ impl Backoff {
     }
 
     /// Whether it may be tried now.
-    pub(super) fn is_over(&self, now: Moment) -> bool {
+    pub(super) fn is_over(&self, now: BootInstant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn wait_doubles_up_to_its_bound_and_starts_again_after_a_success() {
-        let now = Moment::from_nanos(1_000_000_000);
+        let now = BootInstant::from_nanos(1_000_000_000);
         let mut backoff = Backoff::default();
         let mut waits = |jitter| -> Vec<u64> {
             backoff.reset();

@@ -19,14 +19,13 @@ use tokio::{
 use super::{
     clients::Clients,
     events::Events,
-    index::{Effect, Index, Input, Replica, World},
+    index::{Effect, Index, Input, Replica, Scope, World},
     jobs::Jobs,
     object::ObjectKey,
     observe::{Failures, Observation},
-    pace::Pace,
-    reporter::Scope,
-    said::Round,
+    rate_limiter::RateLimiter,
     secrets::{SecretKey, Secrets},
+    sibling_answers::Round,
     siblings::{Pods, Siblings},
     target_task::{Handle, TargetReport},
     templates::{Read, Reader, Readings},
@@ -69,7 +68,7 @@ struct Executor {
     cluster: ClusterId,
     kubernetes: Kubernetes,
     state: Arc<ProcessState>,
-    fleet: RunningQuorums,
+    quorums: RunningQuorums,
     secrets: Secrets,
     siblings: Pods,
     /// What the siblings said last, for the target tasks.
@@ -86,7 +85,7 @@ struct Kubernetes {
     clients: Clients,
     shared: Arc<Shared>,
     reader: Reader,
-    pace: Arc<Pace>,
+    rate_limiter: Arc<RateLimiter>,
     events: Events,
 }
 
@@ -103,9 +102,9 @@ struct Tasks {
 impl Core {
     pub(super) fn new(
         (identity, cluster): (HolderIdentity, ClusterId),
-        (clients, pace): (Clients, Arc<Pace>),
+        (clients, rate_limiter): (Clients, Arc<RateLimiter>),
         state: Arc<ProcessState>,
-        fleet: RunningQuorums,
+        quorums: RunningQuorums,
         events: Events,
         inbox: mpsc::Sender<Incoming>,
         (scopes, siblings): (&[String], Option<&Siblings>),
@@ -122,14 +121,14 @@ impl Core {
         let reader = Reader {
             client: clients.work.clone(),
             shared: shared.clone(),
-            pace: pace.clone(),
+            rate_limiter: rate_limiter.clone(),
             turns: Arc::new(Semaphore::new(1)),
         };
         let kubernetes = Kubernetes {
             clients,
             shared,
             reader,
-            pace,
+            rate_limiter,
             events,
         };
         let executor = Executor {
@@ -137,7 +136,7 @@ impl Core {
             cluster,
             kubernetes,
             state,
-            fleet,
+            quorums,
             secrets: Secrets::default(),
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
             said: watch::Sender::default(),
@@ -173,7 +172,7 @@ impl Core {
                 biased;
                 _ = changes.recv_many(&mut changed, AT_ONCE) => changed.drain(..).map(Input::Lease).collect(),
                 Some(end) = executor.tasks.writes.ended() => vec![end],
-                end = executor.fleet.ended() => vec![Input::QuorumClosed(end?)],
+                end = executor.quorums.ended() => vec![Input::QuorumClosed(end?)],
                 Some(end) = executor.tasks.jobs.ended() => vec![executor.ended(end)],
                 _ = tick.tick() => executor.tick(),
                 _ = incoming.recv_many(&mut arrived, AT_ONCE) => {
@@ -199,10 +198,10 @@ impl Core {
             }
             inputs = self.execute(effects);
             // What must wait for its share comes with the next tick.
-            while self.executor.kubernetes.pace.may_tell(clock::now())
+            while self.executor.kubernetes.rate_limiter.may_tell(clock::now())
                 && self.index.write_next(&world(&self.executor))
             {
-                self.executor.kubernetes.pace.tell(clock::now());
+                self.executor.kubernetes.rate_limiter.tell(clock::now());
             }
             let effects = self.index.take_effects();
             inputs.extend(self.execute(effects));

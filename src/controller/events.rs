@@ -13,7 +13,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
 
-use super::pace::Pace;
+use super::rate_limiter::RateLimiter;
 pub(super) use crate::api::vocabulary::EventReason;
 use crate::{api::LeaderLock, clock};
 
@@ -56,10 +56,13 @@ impl Events {
 pub(super) fn recorder(
     client: Client,
     instance: String,
-    pace: Arc<Pace>,
+    rate_limiter: Arc<RateLimiter>,
 ) -> (Events, impl Future<Output = ()> + Send) {
     let (events, told) = mpsc::channel(WAITING);
-    (Events(events), record::record(client, instance, pace, told))
+    (
+        Events(events),
+        record::record(client, instance, rate_limiter, told),
+    )
 }
 
 /// The wall clock, for people.

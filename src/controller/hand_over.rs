@@ -75,14 +75,14 @@ pub(super) fn decide(
     let patience = request.as_ref().map_or(Duration::ZERO, |request| {
         Duration::from_secs(request.not_after).saturating_sub(unix_now)
     });
-    let (to, answer) = match judge(request.as_ref(), held, (plan, paused), own, unix_now) {
+    let (to, answer) = match resolve(request.as_ref(), held, (plan, paused), own, unix_now) {
         Ok(to) => (Some(to.clone()), acceptance(text, held, &to)),
         Err(message) => (None, refusal(text, message)),
     };
     Decision { to, patience, answer }
 }
 
-fn judge(
+fn resolve(
     request: Option<&HandOverRequest>,
     held: FencingToken,
     (plan, paused): (&LockPlan, Option<&str>),

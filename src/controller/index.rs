@@ -4,6 +4,7 @@
 //! Pure: no task, no client, no channel, no clock. The same inputs in the same [`World`] have the same effects.
 
 mod author;
+mod decide;
 mod departure;
 mod drain;
 mod effect;
@@ -17,32 +18,41 @@ mod input;
 mod leases;
 mod leftover;
 mod lock_status;
+mod lock_store;
 mod locks;
 mod not_ready;
 mod open;
-mod place;
+mod ownership;
 mod planted;
+mod quorum_store;
 mod quorum_view;
 mod quorums;
+mod relist;
+mod reporter;
+mod resolve;
 mod shutdown;
 mod siblings;
 #[cfg(test)]
 mod simulation;
-mod take_away;
-
+mod target_key;
 mod targets;
 mod templates;
 mod unreadable;
 mod urls;
+mod withdraw;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 
+use lock_store::Locks;
 use open::OpenQuorums;
 use planted::Planted;
+use quorum_store::Quorums;
+use relist::Origin;
 
+pub(super) use decide::Leaving;
 pub(super) use drain::Purpose;
 pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
 pub(super) use ended::LastStatus;
@@ -50,26 +60,23 @@ pub(super) use happened::{Settled, intention};
 pub(super) use in_use::{Guard, Guarded};
 pub(super) use input::{FinalizerEnd, Input};
 pub(super) use leases::SeenEnd;
-pub(super) use place::Leaving;
+pub(super) use lock_store::OwnTokens;
+pub(super) use reporter::Scope;
 pub(super) use shutdown::{Handed, LastStop};
 pub(super) use siblings::{LAST_PATIENCE, PATIENCE};
 pub(super) use targets::has_finalizer;
 pub(super) use urls::UrlChange;
-pub(super) use world::{LockView, Unready, Views, World};
+pub(super) use world::{LockSnapshot, Unready, Views, World};
 
 use super::{
     events::EventRecord,
-    locks::Locks,
     object::{ObjectKey, trim},
-    quorums::Quorums,
-    reporter::Scope,
-    roll::Origin,
     status::claims,
     writer::{Item, Queue, Written},
 };
 use crate::{
     api::{LeaderLock, in_use::InUseFinalizer},
-    lease::{ClusterId, HolderIdentity, Moment},
+    lease::{BootInstant, ClusterId, HolderIdentity},
     operator::state::{InUse, ReadinessRule},
     telemetry::Unreadable,
 };
@@ -122,7 +129,7 @@ pub(super) struct Index {
     in_flight: InFlight,
     asking: siblings::Asking,
     /// Since when the caches are filled, and what they hold is applied.
-    ready: Option<Moment>,
+    ready: Option<BootInstant>,
     random: fastrand::Rng,
     effects: Vec<Effect>,
     /// A mistake, to prove that the simulation sees it.
@@ -237,7 +244,7 @@ impl Index {
     }
 
     fn synced(&self) -> bool {
-        self.locks.synced() && self.quorums.roll.synced()
+        self.locks.synced() && self.quorums.relist.synced()
     }
 
     fn on_written(&mut self, item: Item, written: Written, at: &World<'_>) {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::object::{ObjectKey, trim};
 use crate::{
-    lease::Moment,
+    lease::BootInstant,
     targets::{deepest, watch_events},
 };
 
@@ -62,11 +62,11 @@ const REPORTED_EVERY: Duration = Duration::from_secs(600);
 
 /// Of each watch, why it could not be followed when that was reported last.
 #[derive(Debug, Default)]
-pub(super) struct Failures(BTreeMap<String, (String, Moment)>);
+pub(super) struct Failures(BTreeMap<String, (String, BootInstant)>);
 
 impl Failures {
     /// Whether this failure of a watch is to be reported.
-    pub(super) fn is_news(&mut self, watch: &str, reason: &str, now: Moment) -> bool {
+    pub(super) fn is_news(&mut self, watch: &str, reason: &str, now: BootInstant) -> bool {
         let known = self.0.get(watch);
         if known.is_some_and(|(said, at)| said == reason && now.since(*at) < REPORTED_EVERY) {
             return false;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn failure_of_a_watch_is_reported_once_for_each_reason_and_then_every_ten_minutes() {
-        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
         let mut failures = Failures::default();
         assert!(failures.is_news("a", "forbidden", at(0)));
         assert!(!failures.is_news("a", "forbidden", at(599)));

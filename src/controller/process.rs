@@ -15,8 +15,8 @@ use super::{
     declared::{self, Declared},
     events,
     observe::{Observation, follow},
-    pace::Pace,
     password::{self, NewSecret},
+    rate_limiter::RateLimiter,
     reviews::Reviews,
     siblings::Siblings,
 };
@@ -184,10 +184,13 @@ impl Operator {
             identity: options.identity.clone(),
             cluster: cluster.clone(),
         };
-        let fleet = RunningQuorums::new(candidate, state.telemetry.clone(), Some(changed));
-        let pace = Arc::new(Pace::new(options.api_requests_per_second));
-        let (events, recording) =
-            events::recorder(clients.work.clone(), options.identity.to_string(), pace.clone());
+        let running = RunningQuorums::new(candidate, state.telemetry.clone(), Some(changed));
+        let rate_limiter = Arc::new(RateLimiter::new(options.api_requests_per_second));
+        let (events, recording) = events::recorder(
+            clients.work.clone(),
+            options.identity.to_string(),
+            rate_limiter.clone(),
+        );
         let quorums = Api::all(clients.work.clone());
         watch(
             &mut process,
@@ -221,9 +224,9 @@ impl Operator {
         let me = (options.identity.clone(), cluster);
         let core = Core::new(
             me,
-            (clients, pace),
+            (clients, rate_limiter),
             state,
-            fleet,
+            running,
             events,
             inbox,
             (&scopes, options.siblings.as_ref()),

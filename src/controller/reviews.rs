@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, time};
 
 use crate::{
     clock,
-    lease::Moment,
+    lease::BootInstant,
     operator::guarded::{Review, Reviewer},
     targets::deepest,
 };
@@ -142,15 +142,15 @@ fn hashed(token: &str) -> Hashed {
 
 /// Answers by token and path, each until it has to be asked for again.
 #[derive(Default)]
-struct Remembered(HashMap<(Hashed, String), (Moment, Review)>);
+struct Remembered(HashMap<(Hashed, String), (BootInstant, Review)>);
 
 impl Remembered {
-    fn get(&self, token: &str, path: &str, now: Moment) -> Option<Review> {
+    fn get(&self, token: &str, path: &str, now: BootInstant) -> Option<Review> {
         let (until, review) = self.0.get(&(hashed(token), path.to_owned()))?;
         (now < *until).then(|| review.clone())
     }
 
-    fn put(&mut self, token: &str, path: &str, review: &Review, now: Moment) {
+    fn put(&mut self, token: &str, path: &str, review: &Review, now: BootInstant) {
         let length = match review {
             Review::Allowed => ALLOWED,
             Review::Unauthenticated | Review::Forbidden(_) => REFUSED,
@@ -172,8 +172,8 @@ impl Remembered {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 
 use super::{object::ObjectKey, observe::Observation};
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 /// A watch that breaks off is tried again within 7.5 s, and tells each time that it cannot be taken up. Once it is, nothing
 /// tells that where no pod changes.
@@ -51,7 +51,7 @@ pub(super) struct Pods {
     synced: bool,
     /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
     /// be old.
-    lost: Option<Moment>,
+    lost: Option<BootInstant>,
 }
 
 /// What the pod of a replica shows.
@@ -72,13 +72,13 @@ impl Pods {
 
     /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
     /// that a replica is there.
-    pub(super) fn ready(&self, now: Moment) -> Vec<SocketAddr> {
+    pub(super) fn ready(&self, now: BootInstant) -> Vec<SocketAddr> {
         let lost = self.is_lost(now);
         let ready = self.pods.values().filter(|replica| replica.ready && !lost);
         ready.filter_map(|replica| replica.address).collect()
     }
 
-    fn is_lost(&self, now: Moment) -> bool {
+    fn is_lost(&self, now: BootInstant) -> bool {
         self.lost.is_some_and(|lost| now < lost + TAKEN_UP)
     }
 
@@ -89,7 +89,7 @@ impl Pods {
     }
 
     /// Whether the ready ones are known with their addresses, so that an answer of each of these is all there is to know.
-    pub(super) fn are_known(&self, now: Moment) -> bool {
+    pub(super) fn are_known(&self, now: BootInstant) -> bool {
         let hidden = |replica: &Replica| replica.ready && replica.address.is_none();
         self.synced && !self.is_lost(now) && !self.pods.values().any(hidden)
     }
@@ -100,7 +100,7 @@ impl Pods {
         pods.any(|replica| replica.ready && replica.address == Some(address))
     }
 
-    pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: Moment) {
+    pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {
         // Changes come in their order: with one, the deletion of the own pod for example, came all before it.
         self.lost = match observation {
             Observation::Failed(_) => Some(now),
@@ -199,9 +199,9 @@ mod tests {
             Observation::Synced,
         ];
         let all = listed.iter().chain(more);
-        all.for_each(|observation| pods.observe(observation, Moment::default()));
+        all.for_each(|observation| pods.observe(observation, BootInstant::default()));
         !pods
-            .ready(Moment::default() + Duration::from_secs(seconds))
+            .ready(BootInstant::default() + Duration::from_secs(seconds))
             .is_empty()
     }
 
@@ -228,19 +228,19 @@ mod tests {
     fn a_replica_is_asked_at_the_address_of_its_pod() {
         let mut pods = Pods::new(Some("own"));
         for observation in [seen("own", "True"), seen("other", "False")] {
-            pods.observe(&observation, Moment::default());
+            pods.observe(&observation, BootInstant::default());
         }
         assert_eq!(
             pods.all(),
             ["10.0.0.7:8080".parse().unwrap()],
             "unready, and asked"
         );
-        assert_eq!(pods.ready(Moment::default()), []);
+        assert_eq!(pods.ready(BootInstant::default()), []);
         let Observation::Seen(mut pod) = seen("other", "True") else {
             unreachable!()
         };
         pod.status.as_mut().unwrap().pod_ip = None;
-        pods.observe(&Observation::Seen(pod), Moment::default());
+        pods.observe(&Observation::Seen(pod), BootInstant::default());
         assert_eq!(pods.all(), []);
     }
 }

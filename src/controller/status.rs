@@ -11,7 +11,7 @@ mod quorum;
 mod replicas;
 mod surges;
 
-pub(super) use author::{Author, LockStanding, Sight, author};
+pub(super) use author::{Author, AuthorFacts, Visibility, author};
 pub(super) use blind::{adds, claims, rests_until};
 pub(super) use ended::{EndedFacts, HeldUntilEnd, ended_quorum, ended_status};
 pub(super) use holder::{HolderFacts, taken};

@@ -33,7 +33,7 @@ pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, Targe
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
-    lease::Moment,
+    lease::BootInstant,
     targets::{Changes, Note, TargetContext},
 };
 use leases::Leases;
@@ -116,7 +116,7 @@ impl TargetTask {
                         changes = self.follow();
                     }
                 },
-                changed = self.config.standing.changed() => if changed.is_err() {
+                changed = self.config.view.changed() => if changed.is_err() {
                     self.find_standing().await;
                 },
                 Some(()) = changes.next(), if !changes.is_empty() => {
@@ -191,7 +191,11 @@ impl TargetTask {
             let known = before.iter().position(|target| target.does(declared));
             self.targets.push(match known {
                 Some(index) => before.swap_remove(index).declared(declared),
-                None => Target::new(self.context(&declared.name), self.config.pace.clone(), declared),
+                None => Target::new(
+                    self.context(&declared.name),
+                    self.config.rate_limiter.clone(),
+                    declared,
+                ),
             });
         }
         // Where nothing is switched, nothing is left to be stopped either.
@@ -222,15 +226,15 @@ impl TargetTask {
 
     /// A lock that was given up and contended for again has another entry: the one that was followed ended with the lease.
     async fn find_standing(&mut self) {
-        let standing = self.config.elector.watch(&self.config.plan.lock_name);
-        match standing.filter(|standing| standing.has_changed().is_ok()) {
-            Some(standing) => self.config.standing = standing,
+        let view = self.config.elector.watch(&self.config.plan.lock_name);
+        match view.filter(|view| view.has_changed().is_ok()) {
+            Some(view) => self.config.view = view,
             None => time::sleep(RETRY).await,
         }
     }
 
     /// When the first target takes its step that waits for its turn.
-    fn due(&self) -> Option<Moment> {
+    fn due(&self) -> Option<BootInstant> {
         let all = self.targets.iter().chain(&self.removed);
         all.filter_map(Target::due).min()
     }

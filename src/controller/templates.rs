@@ -13,7 +13,7 @@ use tokio::{
     time,
 };
 
-use super::{object::ObjectKey, pace::Pace};
+use super::{object::ObjectKey, rate_limiter::RateLimiter};
 use crate::{
     api::{
         LeaderLock,
@@ -219,7 +219,7 @@ impl Readings {
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) shared: Arc<Shared>,
-    pub(super) pace: Arc<Pace>,
+    pub(super) rate_limiter: Arc<RateLimiter>,
     /// One waits for a turn at a time.
     pub(super) turns: Arc<Semaphore>,
 }
@@ -313,11 +313,11 @@ impl Reader {
         let spared = async {
             // Never closed.
             let _turn = self.turns.acquire().await;
-            self.pace.spared().await;
+            self.rate_limiter.spared().await;
         };
         tokio::select! {
             biased;
-            () = hurry.notified() => self.pace.count(1, clock::now()),
+            () = hurry.notified() => self.rate_limiter.count(1, clock::now()),
             () = spared => {}
         }
     }

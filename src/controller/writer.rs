@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::object::ObjectKey;
 use crate::{
     api::{LeaderLock, RedisQuorum},
-    lease::Moment,
+    lease::BootInstant,
     targets::deepest,
 };
 
@@ -62,9 +62,9 @@ pub(super) struct Queue {
     /// Being written; those pushed meanwhile come again.
     writing: HashSet<Item>,
     again: HashSet<Item>,
-    later: BTreeMap<Moment, Vec<Item>>,
+    later: BTreeMap<BootInstant, Vec<Item>>,
     /// Nothing is started before: the server was not there at the last try.
-    rest_until: Option<Moment>,
+    rest_until: Option<BootInstant>,
 }
 
 impl Queue {
@@ -77,12 +77,12 @@ impl Queue {
         }
     }
 
-    pub(super) fn push_later(&mut self, item: Item, at: Moment) {
+    pub(super) fn push_later(&mut self, item: Item, at: BootInstant) {
         self.later.entry(at).or_default().push(item);
     }
 
     /// The next object to look at, while another write may start.
-    pub(super) fn next(&mut self, now: Moment) -> Option<Item> {
+    pub(super) fn next(&mut self, now: BootInstant) -> Option<Item> {
         while let Some(due) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
             for item in due.remove() {
                 self.push(item);
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Takes note of an end, and tries again what has to be.
-    pub(super) fn settle(&mut self, item: Item, written: &Written, now: Moment) {
+    pub(super) fn settle(&mut self, item: Item, written: &Written, now: BootInstant) {
         self.writing.remove(&item);
         let again = self.again.remove(&item);
         match written {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn write_that_is_refused_is_tried_again_and_holds_up_no_other() {
-        let second = Moment::from_nanos(1_000_000_000);
+        let second = BootInstant::from_nanos(1_000_000_000);
         let (one, other) = (Item::Quorum("one".into()), Item::Quorum("other".into()));
         let mut queue = Queue::default();
         queue.start(one.clone());

@@ -13,7 +13,7 @@ use tokio::time;
 
 use self::objects::{Objects, Unfinished};
 use super::cluster::{Cluster, ClusterError};
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// Between two polls at the API server.
 const POLL: Duration = Duration::from_millis(500);
@@ -111,7 +111,7 @@ async fn gone(
     objects: &Objects,
     selector: &str,
     most: usize,
-    until: Moment,
+    until: BootInstant,
 ) -> Result<BTreeSet<String>, ClusterError> {
     loop {
         let pods = objects.pods(selector).await?;
@@ -127,7 +127,7 @@ async fn adopted(
     objects: &Objects,
     all: &BTreeSet<String>,
     last: &BTreeSet<String>,
-    until: Moment,
+    until: BootInstant,
 ) -> Result<(), ClusterError> {
     let orphaned = |lock: &Unfinished| all.contains(&lock.holder) && !last.contains(&lock.holder);
     while objects.unfinished().await?.iter().any(orphaned) && clock::now() < until {

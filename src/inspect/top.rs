@@ -20,7 +20,7 @@ const REMEMBERED: usize = 200;
 
 /// How one lock stands, by whatever tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LockRow {
     state: LockState,
     holder: Option<String>,
     token: Option<u64>,
@@ -32,7 +32,7 @@ pub struct Poll {
     /// The table.
     pub text: String,
     /// By the names under which the table shows them.
-    pub locks: BTreeMap<String, Standing>,
+    pub locks: BTreeMap<String, LockRow>,
     /// Whether a lock that is not among them is not there. Otherwise nothing is known of it.
     pub complete: bool,
 }
@@ -41,12 +41,12 @@ pub struct Poll {
 #[derive(Clone, Debug, Default)]
 pub struct Top {
     table: String,
-    last: BTreeMap<String, Option<Standing>>,
+    last: BTreeMap<String, Option<LockRow>>,
     /// The latest first.
     changes: VecDeque<String>,
 }
 
-impl Standing {
+impl LockRow {
     #[must_use]
     pub fn of(lock: &LockStatus) -> Self {
         let cluster = lock.holder_cluster.as_deref();
@@ -77,7 +77,7 @@ impl Poll {
         Self {
             text: status.locks_text(),
             locks: locks
-                .map(|lock| (lock.lock_name.clone(), Standing::of(lock)))
+                .map(|lock| (lock.lock_name.clone(), LockRow::of(lock)))
                 .collect(),
             complete: status.complete && status.reach == Reach::Majority,
         }
@@ -89,7 +89,7 @@ impl Poll {
             let locks = cluster.status.iter().flat_map(|status| &status.locks);
             locks.map(|lock| {
                 let name = format!("{} {}/{}", cluster.context, lock.namespace, lock.name);
-                (name, Standing::of(&lock.seen))
+                (name, LockRow::of(&lock.seen))
             })
         });
         Self {
@@ -107,10 +107,10 @@ impl Top {
     /// Takes a look. `unix_now`: when it was taken.
     pub fn take(&mut self, poll: Poll, unix_now: Duration) {
         let first = self.last.is_empty() && self.table.is_empty();
-        let mut now: BTreeMap<String, Option<Standing>> = BTreeMap::new();
+        let mut now: BTreeMap<String, Option<LockRow>> = BTreeMap::new();
         for lock in self.last.keys() {
             // Not shown: nobody is known to hold it, or nothing is known.
-            let standing = (!poll.complete).then(Standing::unknown);
+            let standing = (!poll.complete).then(LockRow::unknown);
             now.insert(lock.clone(), standing);
         }
         now.extend(
@@ -123,7 +123,7 @@ impl Top {
             if before != *standing && !first {
                 let text = standing
                     .as_ref()
-                    .map_or_else(|| "not there".into(), Standing::text);
+                    .map_or_else(|| "not there".into(), LockRow::text);
                 self.changes
                     .push_front(format!("{}  {lock}  {text}", time(unix_now)));
             }
@@ -149,7 +149,7 @@ impl Top {
     }
 }
 
-impl Standing {
+impl LockRow {
     const fn unknown() -> Self {
         Self {
             state: LockState::Unknown,
@@ -186,22 +186,22 @@ pub fn frame(text: &str, columns: usize, rows: usize) -> String {
 mod tests {
     use super::*;
 
-    fn held(holder: &str, token: u64) -> Standing {
-        Standing {
+    fn held(holder: &str, token: u64) -> LockRow {
+        LockRow {
             state: LockState::Held,
             holder: Some(holder.to_owned()),
             token: Some(token),
         }
     }
 
-    fn free() -> Standing {
-        Standing {
+    fn free() -> LockRow {
+        LockRow {
             state: LockState::Free,
-            ..Standing::unknown()
+            ..LockRow::unknown()
         }
     }
 
-    fn poll(locks: &[(&str, Standing)]) -> Poll {
+    fn poll(locks: &[(&str, LockRow)]) -> Poll {
         Poll {
             text: "TABLE\n".into(),
             locks: locks

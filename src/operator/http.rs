@@ -18,7 +18,7 @@ use super::{
     sibling,
     state::ProcessState,
 };
-use crate::{clock, elector::Standing, lease::Moment};
+use crate::{clock, elector::LockView, lease::BootInstant};
 
 /// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
 pub(crate) const ANSWER: Duration = Duration::from_millis(800);
@@ -161,13 +161,13 @@ async fn locks(Shared(state): Shared<Arc<ProcessState>>) -> Json<Locks> {
 impl Lock {
     fn new(
         (namespace, name, lock_name): (String, String, String),
-        standing: &Standing,
+        standing: &LockView,
         state: &ProcessState,
         decided: bool,
         quorum: String,
     ) -> Self {
         let now = clock::now();
-        let left = |until: Moment| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
+        let left = |until: BootInstant| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
         let mut lock = Self {
             namespace,
             name,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::plan::{LockPlan, QuorumPlan},
     elector::{Elector, ElectorTask},
-    lease::{ClusterId, Farewell, HolderIdentity, LockName, Terms},
+    lease::{ClusterId, HolderIdentity, LockName, ReleaseMode, Terms},
     masters::{Closed, ConfigError, Masters, MastersConfig, QuorumId, TaskEnded, Tasks},
     telemetry::{QuorumMeter, Telemetry},
 };
@@ -174,7 +174,7 @@ impl RunningQuorum {
             .cloned()
             .collect();
         for lock in gone {
-            self.remove_lock(&lock, Farewell::Release);
+            self.remove_lock(&lock, ReleaseMode::Release);
         }
         for plan in wanted.values() {
             self.put_lock(plan, cluster);
@@ -201,10 +201,10 @@ impl RunningQuorum {
     }
 
     /// Gives a lock up, in this way if it is held, and forgets it.
-    pub(crate) fn remove_lock(&mut self, lock: &LockName, farewell: Farewell) {
+    pub(crate) fn remove_lock(&mut self, lock: &LockName, release_mode: ReleaseMode) {
         if self.locks.remove(lock).is_some() {
             tracing::info!(%lock, quorum = self.plan.name, "lock removed");
-            self.elector.remove(lock.clone(), farewell);
+            self.elector.remove(lock.clone(), release_mode);
             self.names.remove(lock);
             self.meter.forget(lock);
         }

@@ -30,8 +30,8 @@ use super::{
 };
 use crate::{
     clock,
-    elector::Standing,
-    lease::{LockName, Moment, Participation},
+    elector::LockView,
+    lease::{BootInstant, LockName, Participation},
 };
 
 /// Where a replica answers its siblings.
@@ -143,8 +143,8 @@ async fn answer_quorum(
 }
 
 impl LockAnswer {
-    fn of(standing: &Standing, cluster: &str, now: Moment) -> Self {
-        let left = |until: Moment| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
+    fn of(standing: &LockView, cluster: &str, now: BootInstant) -> Self {
+        let left = |until: BootInstant| until.left(now).as_millis().try_into().unwrap_or(u64::MAX);
         let own = standing.authority_at(now).map(|authority| LeaseAnswer {
             own: true,
             own_cluster: true,

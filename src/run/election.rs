@@ -8,7 +8,7 @@ use tokio::{sync::watch, time};
 use super::{Options, RunError};
 use crate::{
     clock,
-    elector::{Elector, ElectorTask, Silent, Standing},
+    elector::{Elector, ElectorTask, LockView, Silent},
     lease::{Authority, FencingToken, Terms, Timings},
     masters::{Masters, Notices, Tasks},
 };
@@ -28,7 +28,7 @@ pub(super) struct Election {
     tasks: Tasks,
     elector: Elector,
     task: ElectorTask,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<LockView>,
 }
 
 impl Election {
@@ -58,7 +58,7 @@ impl Election {
     }
 
     /// How the lock stands now.
-    pub(super) fn standing(&mut self) -> Standing {
+    pub(super) fn standing(&mut self) -> LockView {
         self.standing.borrow_and_update().clone()
     }
 

@@ -16,7 +16,7 @@ use super::{
     process,
     record::{Order, Record},
 };
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// A guardian answers in a millisecond. One that takes so long is stopped, or as good as that.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ struct Running {
     life: PipeWriter,
     answers: pipe::Receiver,
     /// Until when it must answer.
-    answer_by: Moment,
+    answer_by: BootInstant,
     /// Bytes that it has not answered yet.
     unanswered: usize,
 }
@@ -90,7 +90,7 @@ impl Guard {
     }
 
     /// Moves the deadline. Good at once: the guardian reads it before it acts.
-    pub(super) fn extend(&mut self, kill_at: Moment) -> Result<(), Unguarded> {
+    pub(super) fn extend(&mut self, kill_at: BootInstant) -> Result<(), Unguarded> {
         match self.order {
             Some(order) if order.kill_at != kill_at => self.set(Some(Order { kill_at, ..order })),
             _ => Ok(()),
@@ -173,7 +173,7 @@ impl Running {
             process,
             life,
             answers: pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?,
-            answer_by: Moment::NEVER,
+            answer_by: BootInstant::NEVER,
             unanswered: 0,
         };
         running.ask();
@@ -198,7 +198,7 @@ impl Running {
                 Ok(count) => {
                     self.unanswered = self.unanswered.saturating_sub(count);
                     if self.unanswered == 0 {
-                        self.answer_by = Moment::NEVER;
+                        self.answer_by = BootInstant::NEVER;
                     }
                     Ok(())
                 }

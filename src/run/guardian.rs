@@ -21,7 +21,7 @@ use nix::{
 };
 
 use super::record::{Order, Record};
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// Between two kills of a group whose deadline has passed: one that joined it meanwhile dies, too.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -129,8 +129,8 @@ impl Guardian {
     }
 }
 
-fn time(moment: Moment) -> TimeSpec {
-    TimeSpec::from_duration(moment.since(Moment::default()))
+fn time(moment: BootInstant) -> TimeSpec {
+    TimeSpec::from_duration(moment.since(BootInstant::default()))
 }
 
 /// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.

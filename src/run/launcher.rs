@@ -21,7 +21,7 @@ use nix::{
 use super::{Options, group::Group, process};
 use crate::{
     clock,
-    lease::{FencingToken, Moment},
+    lease::{BootInstant, FencingToken},
 };
 
 pub(super) const LOCK: &str = "REDLOCK_LOCK";
@@ -41,7 +41,7 @@ const NEVER_BEGAN: u8 = 70;
 pub(super) struct Go {
     pub(super) token: FencingToken,
     /// Not at this moment or later.
-    pub(super) before: Moment,
+    pub(super) before: BootInstant,
 }
 
 const LENGTH: usize = 16;
@@ -62,7 +62,7 @@ impl Go {
         from.read_exact(&mut before).ok()?;
         Some(Self {
             token: FencingToken(u64::from_ne_bytes(token)),
-            before: Moment::from_nanos(u64::from_ne_bytes(before)),
+            before: BootInstant::from_nanos(u64::from_ne_bytes(before)),
         })
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     fn half_a_word_is_none() {
         let go = Go {
             token: FencingToken(17),
-            before: Moment::from_nanos(4_711),
+            before: BootInstant::from_nanos(4_711),
         };
         let bytes = go.encode();
         assert_eq!(Go::read(&bytes[..]), Some(go));

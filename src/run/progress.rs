@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    elector::Standing,
-    lease::{LockName, Moment},
+    elector::LockView,
+    lease::{BootInstant, LockName},
     masters::{MasterStatus, Masters},
 };
 
@@ -32,12 +32,12 @@ enum WaitReason {
 pub(super) struct Progress {
     lock: LockName,
     quiet: bool,
-    began: Moment,
-    said: Option<(WaitReason, Moment)>,
+    began: BootInstant,
+    said: Option<(WaitReason, BootInstant)>,
 }
 
 impl Progress {
-    pub(super) fn new(lock: LockName, quiet: bool, began: Moment) -> Self {
+    pub(super) fn new(lock: LockName, quiet: bool, began: BootInstant) -> Self {
         Self {
             lock,
             quiet,
@@ -55,7 +55,7 @@ impl Progress {
     }
 
     /// Says why the lock is not held, if that is news.
-    pub(super) fn waits(&mut self, now: Moment, standing: &Standing, masters: &Masters) {
+    pub(super) fn waits(&mut self, now: BootInstant, standing: &LockView, masters: &Masters) {
         let (reason, text) = reason(now, standing, masters);
         let known_soon = !matches!(reason, WaitReason::Held(_));
         if known_soon && now < self.began + CONNECTING {
@@ -65,7 +65,7 @@ impl Progress {
     }
 
     /// Says that there are no masters to ask.
-    pub(super) fn cannot_ask(&mut self, now: Moment, why: &str) {
+    pub(super) fn cannot_ask(&mut self, now: BootInstant, why: &str) {
         self.tell(
             now,
             WaitReason::NoQuorum(why.to_owned()),
@@ -73,7 +73,7 @@ impl Progress {
         );
     }
 
-    fn tell(&mut self, now: Moment, reason: WaitReason, text: &str) {
+    fn tell(&mut self, now: BootInstant, reason: WaitReason, text: &str) {
         let rest = match &self.said {
             None => Duration::ZERO,
             Some((before, _)) if *before == reason => AGAIN,
@@ -93,7 +93,7 @@ impl Progress {
     }
 }
 
-fn reason(now: Moment, standing: &Standing, masters: &Masters) -> (WaitReason, String) {
+fn reason(now: BootInstant, standing: &LockView, masters: &Masters) -> (WaitReason, String) {
     if let Some(holder) = standing.holder_at(now) {
         let left = holder.ends.left(now).as_secs_f64().ceil();
         let who = if holder.cluster == *masters.cluster() {

@@ -13,7 +13,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 const LENGTH: usize = 24;
 /// A read that meets a write sees a part of each; the next one does not.
@@ -23,7 +23,7 @@ const READS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) group: Pid,
-    pub(super) kill_at: Moment,
+    pub(super) kill_at: BootInstant,
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ fn decode(bytes: [u8; LENGTH]) -> Option<Option<Order>> {
     let group = i32::try_from(group).ok()?;
     Some((group > 0).then(|| Order {
         group: Pid::from_raw(group),
-        kill_at: Moment::from_nanos(kill_at),
+        kill_at: BootInstant::from_nanos(kill_at),
     }))
 }
 
@@ -105,7 +105,7 @@ mod tests {
     fn order(group: i32, kill_at: u64) -> Option<Order> {
         Some(Order {
             group: Pid::from_raw(group),
-            kill_at: Moment::from_nanos(kill_at),
+            kill_at: BootInstant::from_nanos(kill_at),
         })
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock,
-    lease::{Authority, Moment},
+    lease::{Authority, BootInstant},
     masters::{AdoptError, Agreement, MasterStatus, Masters, MastersConfig, Notices, Tasks, adopt_open},
 };
 
@@ -47,7 +47,7 @@ impl Wrapper {
         let in_time = match self.options.patience {
             Patience::For(_) => self.until(),
             // As long as it takes to ask them once.
-            Patience::Forever | Patience::Not => Moment::NEVER,
+            Patience::Forever | Patience::Not => BootInstant::NEVER,
         };
         loop {
             let found = tokio::select! {
@@ -118,15 +118,15 @@ impl Wrapper {
 
     /// Until when somebody waits for the lock. Whoever does not wait is told when it is known who holds it, at the latest
     /// when every master has had its time to answer.
-    fn until(&self) -> Moment {
+    fn until(&self) -> BootInstant {
         match self.options.patience {
-            Patience::Forever => Moment::NEVER,
+            Patience::Forever => BootInstant::NEVER,
             Patience::For(time) => self.began + time,
             Patience::Not => self.began + Masters::FIRST_LOOK,
         }
     }
 
-    fn gives_up(&mut self, now: Moment, held: bool, masters: &Masters) -> Option<Outcome> {
+    fn gives_up(&mut self, now: BootInstant, held: bool, masters: &Masters) -> Option<Outcome> {
         let over = now >= self.until();
         if held && (over || self.options.patience == Patience::Not) {
             return Some(Outcome::NotAcquired);

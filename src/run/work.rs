@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    lease::{Authority, Moment, Timings},
+    lease::{Authority, BootInstant, Timings},
 };
 
 /// How often what is left of a group is looked for: there is no telling when a process ends that is not a child.
@@ -33,15 +33,15 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     /// The command is told to stop.
-    stop: Moment,
+    stop: BootInstant,
     /// What is left of it is killed.
-    kill: Moment,
+    kill: BootInstant,
     /// The guardian kills it. What is left of the lease then is for a machine that is busy.
-    guardian: Moment,
+    guardian: BootInstant,
 }
 
 impl Ends {
-    fn of(valid_until: Moment, timings: &Timings) -> Self {
+    fn of(valid_until: BootInstant, timings: &Timings) -> Self {
         let kill = valid_until - timings.slack();
         Self {
             stop: kill - timings.stop,
@@ -61,7 +61,7 @@ struct Work<'a> {
     lost: bool,
     leader_ended: bool,
     /// The stop signal was sent, and what is left is killed at this moment.
-    kill_at: Option<Moment>,
+    kill_at: Option<BootInstant>,
     /// The election or the guardian is of no use any more.
     broken: Option<RunError>,
 }
@@ -198,7 +198,7 @@ impl Work<'_> {
         self.broken = Some(error);
     }
 
-    fn stop(&self, group: &Group, now: Moment) {
+    fn stop(&self, group: &Group, now: BootInstant) {
         let signal = self.wrapper.options.stop_signal;
         group.signal(signal);
         // One that was stopped could not obey.

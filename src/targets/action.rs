@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork},
-    lease::Moment,
+    lease::BootInstant,
 };
 
 /// Each call is one step, and may be dropped at any await.
@@ -104,7 +104,7 @@ impl Action {
     /// Everything of it must be gone by then, where there is a bound.
     pub(crate) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         let step = each!(&mut self.kind, action => action.stop(by, permit).await);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{clock, lease::Moment, targets::TargetError};
+use crate::{clock, lease::BootInstant, targets::TargetError};
 
 /// The API server gives a request up after a minute.
 const LONGEST: Duration = Duration::from_secs(70);
 
 /// Until such a write must be over, nothing is confirmed as stopped.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InFlight(Option<Moment>);
+pub(super) struct InFlight(Option<BootInstant>);
 
 impl InFlight {
     /// A write is about to be sent. What stood before is needed at its end.

@@ -18,7 +18,7 @@ use super::TargetError;
 use crate::{
     api::{target::TargetRef, validate::is_api_version},
     clock,
-    lease::Moment,
+    lease::BootInstant,
 };
 
 /// Discovery of a kind that was not found, or is in doubt, is repeated after this long, however many targets name it.
@@ -46,17 +46,17 @@ type Key = (TargetRef, Need);
 #[derive(Debug)]
 struct Entry {
     found: Result<ApiResource, TargetError>,
-    asked: Moment,
-    used: Moment,
+    asked: BootInstant,
+    used: BootInstant,
     /// A read showed that the path is not served any more.
     doubted: bool,
     /// When a refresh began that has not ended.
-    refreshing: Option<Moment>,
+    refreshing: Option<BootInstant>,
 }
 
 impl Entry {
     /// The answer, while no new discovery is due.
-    fn answer(&self, now: Moment, fresh: Duration) -> Option<Result<ApiResource, TargetError>> {
+    fn answer(&self, now: BootInstant, fresh: Duration) -> Option<Result<ApiResource, TargetError>> {
         let valid = match &self.found {
             Ok(_) if !self.doubted => fresh,
             Ok(_) | Err(_) => ASKED_AGAIN,

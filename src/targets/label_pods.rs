@@ -16,7 +16,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timest
 use super::{
     Changes, ConditionReason, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
 };
-use crate::{api::lock_status::TargetState, clock, lease::Moment};
+use crate::{api::lock_status::TargetState, clock, lease::BootInstant};
 use choice::{Choice, Wanted, choose};
 use pods::{Pods, Write};
 use snapshot::{PodSnapshot, ROLE, Setter};
@@ -36,12 +36,12 @@ pub(super) struct LabelPods {
     /// As the watch shows them.
     watched: Watched,
     /// By the last list.
-    seen: Option<(Moment, Vec<PodSnapshot>)>,
+    seen: Option<(BootInstant, Vec<PodSnapshot>)>,
     /// The pod, in that version, which was to get the label by a write that was not answered: it may still be done, as
     /// long as the pod is in that version.
     unanswered: Option<PodSnapshot>,
     /// The token of a label that a sibling knows better of, and since when.
-    overruled: Option<(u64, Moment)>,
+    overruled: Option<(u64, BootInstant)>,
     /// The pod that got the label last, and under which token.
     given: Option<(String, u64)>,
     /// The pods that lost it since nothing of it was to be anywhere.
@@ -369,7 +369,7 @@ impl LabelPods {
     /// Done when no pod has the label.
     pub(super) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         let cause = match by {

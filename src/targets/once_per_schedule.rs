@@ -26,10 +26,10 @@ use super::{
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
     clock,
-    lease::Moment,
+    lease::BootInstant,
 };
 use cache::{Cache, Snapshot};
-use decide::{Due, Hand, Next, Power};
+use decide::{Due, Next, Power, TurnPermit};
 use job::{Cron, Job, Stage};
 use write::Jobs;
 
@@ -50,7 +50,7 @@ pub(super) struct OncePerSchedule {
     /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
     granted: BTreeSet<String>,
     /// Since when the masters do not decide on the slots of these.
-    undecided: BTreeMap<String, Moment>,
+    undecided: BTreeMap<String, BootInstant>,
     emitted: Emitted,
 }
 
@@ -116,17 +116,17 @@ impl OncePerSchedule {
 
     /// One turn. Without a permit to start, only what needs none: that others claimed a slot, and that we did and did not go
     /// on.
-    async fn turn(&mut self, hand: Hand<'_>) -> Result<Step, TargetError> {
-        let permit = hand.permit();
-        let found = if permit.is_some() {
+    async fn turn(&mut self, permit: TurnPermit<'_>) -> Result<Step, TargetError> {
+        let start = permit.to_start();
+        let found = if start.is_some() {
             TargetState::Active
         } else {
             TargetState::Standby
         };
         let (cron, jobs) = match self.scene()? {
-            Scene::NotYet if permit.is_some() => return Ok(Step::Working(TargetState::Changing)),
+            Scene::NotYet if start.is_some() => return Ok(Step::Working(TargetState::Changing)),
             Scene::NotYet => return Ok(Step::Waiting(SOON)),
-            Scene::Missing if permit.is_some() => {
+            Scene::Missing if start.is_some() => {
                 let text = format!("{} does not exist", self.called());
                 return Ok(Step::trouble(
                     TargetState::Standby,
@@ -140,8 +140,8 @@ impl OncePerSchedule {
         self.granted.retain(|uid| jobs.iter().any(|job| job.uid == *uid));
         self.undecided
             .retain(|uid, _| jobs.iter().any(|job| job.uid == *uid));
-        self.emit_of(&cron, permit.is_some());
-        let power = self.power(hand, &cron, &jobs).await;
+        self.emit_of(&cron, start.is_some());
+        let power = self.power(permit, &cron, &jobs).await;
         let (began, mut again, mut refused) = (clock::now(), None, None);
         for job in &jobs {
             let next = match self.decide(job, &power).await {
@@ -177,15 +177,15 @@ impl OncePerSchedule {
     }
 
     /// Nothing is claimed for a CronJob that is not safe; what is claimed is finished.
-    async fn power<'a>(&self, hand: Hand<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
-        let claims = hand.permit().is_some() && cron.unsafe_because.is_none();
+    async fn power<'a>(&self, permit: TurnPermit<'a>, cron: &Cron, jobs: &[Job]) -> Power<'a> {
+        let claims = permit.to_start().is_some() && cron.unsafe_because.is_none();
         let needs_view = |slot| !claims || self.due(slot) == Due::TooOld;
         let view = if jobs.iter().filter_map(Job::wanted).any(needs_view) {
             self.view().await
         } else {
             None
         };
-        Power { hand, claims, view }
+        Power { permit, claims, view }
     }
 }
 
@@ -206,18 +206,18 @@ impl OncePerSchedule {
     }
 
     pub(super) async fn start(&mut self, permit: &StartPermit) -> Result<Step, TargetError> {
-        self.turn(Hand::Starts(permit)).await
+        self.turn(TurnPermit::Starts(permit)).await
     }
 
     /// Nothing is ever stopped, so that a stop with a bound has nothing to wait for. The rest of the work goes on after it.
     pub(super) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         match by {
             Some(_) => Ok(Step::Waiting(SOON)),
-            None => self.turn(Hand::Stops(permit)).await,
+            None => self.turn(TurnPermit::Stops(permit)).await,
         }
     }
 

@@ -7,14 +7,14 @@ use tokio::sync::watch;
 
 use crate::{
     clock,
-    elector::Standing,
+    elector::LockView,
     lease::{FencingToken, Holder},
 };
 
 /// Good for one lease, and for no longer than that one is held.
 #[derive(Clone, Debug)]
 pub(crate) struct StartPermit {
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<LockView>,
     lease: Lease,
 }
 
@@ -27,12 +27,12 @@ enum Lease {
 }
 
 impl StartPermit {
-    pub(crate) const fn new(standing: watch::Receiver<Standing>, token: FencingToken) -> Self {
+    pub(crate) const fn new(standing: watch::Receiver<LockView>, token: FencingToken) -> Self {
         let lease = Lease::Own(token);
         Self { standing, lease }
     }
 
-    pub(crate) const fn observed(standing: watch::Receiver<Standing>, holder: Holder) -> Self {
+    pub(crate) const fn observed(standing: watch::Receiver<LockView>, holder: Holder) -> Self {
         let lease = Lease::Observed(holder);
         Self { standing, lease }
     }

@@ -13,7 +13,7 @@ use kube::{
 };
 
 use super::{Found, StopPermit, TargetError, pages, slim::Pod};
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
 const DELETE_BEFORE: Duration = Duration::from_secs(4);
@@ -148,7 +148,7 @@ impl Pods {
     pub(super) async fn hurry(
         &self,
         pods: &[Left],
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<(), TargetError> {
         let Some(left) = by.map(|by| by.left(clock::now())) else {

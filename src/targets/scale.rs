@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{lock_status::TargetState, plan::TargetWork, target::TargetRef},
-    lease::{FencingToken, Moment},
+    lease::{BootInstant, FencingToken},
 };
 use stop::Stopping;
 use subresource::{Object, Owner, Snapshot, Write};
@@ -262,7 +262,7 @@ impl Scale {
 
     pub(super) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         // What this stops, no other writer did.

@@ -17,8 +17,8 @@ use super::{
     text::{Text, labels},
 };
 use crate::{
-    elector::{AcquireResult, RenewResult, Standing},
-    lease::{Authority, Moment},
+    elector::{AcquireResult, LockView, RenewResult},
+    lease::{Authority, BootInstant},
 };
 
 /// Namespace and name of the object that declares a lock.
@@ -38,11 +38,11 @@ pub(super) struct LockCounts {
 #[derive(Debug)]
 struct Unheld {
     total: Duration,
-    counted_to: Moment,
+    counted_to: BootInstant,
 }
 
 impl LockCounts {
-    pub(super) fn new(names: &Names, now: Moment) -> Self {
+    pub(super) fn new(names: &Names, now: BootInstant) -> Self {
         Self {
             names: names.clone(),
             labels: labels(&[("lock_namespace", &names.0), ("lock", &names.1)]),
@@ -69,7 +69,7 @@ impl LockCounts {
     }
 
     /// Nobody held it from `since` (or when it was last counted) to `now`.
-    pub(super) fn unheld_until(&self, now: Moment, since: Option<Moment>) -> Duration {
+    pub(super) fn unheld_until(&self, now: BootInstant, since: Option<BootInstant>) -> Duration {
         let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
         let from = since.unwrap_or_default().max(unheld.counted_to);
         unheld.total += now.since(from);
@@ -78,7 +78,7 @@ impl LockCounts {
     }
 
     /// Counts up to `now`: for how long nobody held it, as it stands.
-    pub(super) fn sample(&self, standing: &Standing, now: Moment) -> Duration {
+    pub(super) fn sample(&self, standing: &LockView, now: BootInstant) -> Duration {
         let other_until = standing.holder.as_ref().map(|holder| holder.ends);
         if standing.authority_at(now).is_some() || other_until.is_some_and(|until| until > now) {
             self.held_at(now)
@@ -88,7 +88,7 @@ impl LockCounts {
     }
 
     /// Somebody holds it until `now` at least.
-    fn held_at(&self, now: Moment) -> Duration {
+    fn held_at(&self, now: BootInstant) -> Duration {
         let mut unheld = self.unheld.lock().unwrap_or_else(PoisonError::into_inner);
         unheld.counted_to = unheld.counted_to.max(now);
         unheld.total
@@ -99,13 +99,13 @@ impl LockCounts {
 #[derive(Debug)]
 pub(super) struct Row {
     counts: Arc<LockCounts>,
-    standing: Standing,
+    standing: LockView,
     held: Option<Authority>,
     unheld: Duration,
 }
 
 impl Row {
-    pub(super) fn new(counts: Arc<LockCounts>, standing: Standing, now: Moment) -> Self {
+    pub(super) fn new(counts: Arc<LockCounts>, standing: LockView, now: BootInstant) -> Self {
         let unheld = counts.sample(&standing, now);
         Self {
             held: standing.authority_at(now),
@@ -120,7 +120,7 @@ impl Row {
     }
 }
 
-pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: Moment, unix: Duration) {
+pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: BootInstant, unix: Duration) {
     let cluster = labels(&[("cluster", origin.cluster.name())]);
     let name = "redlock_lock_held";
     text.family(name, "gauge", "Whether this process holds the lock now.");
@@ -246,8 +246,8 @@ fn by_result<const N: usize>(
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use thiserror::Error;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
 
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,13 +122,13 @@ struct Reporting<W> {
     /// Known once the thread is started.
     dropped: Arc<OnceLock<ErrorCounter>>,
     reported: usize,
-    last: Option<Moment>,
+    last: Option<BootInstant>,
 }
 
 impl<W> Reporting<W> {
     /// The report is queued behind the lines that were not dropped. It counts all lines since the start, because a report
     /// may be dropped as well.
-    fn report(&mut self, now: Moment) {
+    fn report(&mut self, now: BootInstant) {
         let dropped = self.dropped.get().map_or(0, ErrorCounter::dropped_lines);
         let too_soon = self.last.is_some_and(|last| now < last + REPORTED_EVERY);
         if dropped == self.reported || too_soon {
@@ -220,7 +220,7 @@ mod tests {
             reported: 1,
             last: None,
         };
-        let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+        let at = |millis: u64| BootInstant::from_nanos(millis * 1_000_000);
         reporting.report(at(0));
         assert_eq!(reporting.last, None, "no more were dropped");
         for (now, reported) in [(1000, 2), (1500, 2), (2000, 4), (9000, 5)] {

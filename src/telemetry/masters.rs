@@ -4,7 +4,7 @@ use super::{
     Source,
     text::{Text, labels},
 };
-use crate::masters::{Facts, MasterStatus};
+use crate::masters::{MasterFacts, MasterStatus};
 
 struct Master<'a> {
     labels: String,
@@ -94,7 +94,7 @@ fn of_each(text: &mut Text, masters: &[Master<'_>]) {
     }
 }
 
-fn info(facts: &Facts, failure_domain: &str) -> String {
+fn info(facts: &MasterFacts, failure_domain: &str) -> String {
     labels(&[
         ("role", &facts.role),
         ("version", &facts.version),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock,
     elector::{AcquireResult, Elector, RenewResult, Watcher},
-    lease::{EndReason, LockName, Moment, Takeover, Won},
+    lease::{BootInstant, EndReason, LockName, Takeover, Won},
     masters::{Meter, Operation},
 };
 
@@ -54,7 +54,7 @@ impl QuorumMeter {
     }
 
     /// Counts each lock up to `now`, as it stands.
-    pub(super) fn sample(&self, elector: &Elector, now: Moment) {
+    pub(super) fn sample(&self, elector: &Elector, now: BootInstant) {
         let locks = self.locks.read().unwrap_or_else(PoisonError::into_inner);
         elector.each(|lock, standing| {
             if let Some(counts) = locks.get(lock) {

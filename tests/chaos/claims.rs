@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 /// One process held one lock under one token. A lower bound: it believed at `from`, at `to` and all the time between, so
 /// two of them that have an instant in common are two holders and never a rounding.
@@ -12,9 +12,9 @@ pub struct Claim {
     pub lock: String,
     pub who: String,
     pub token: u64,
-    pub from: Moment,
+    pub from: BootInstant,
     /// `from` when nothing is known but that it was acquired.
-    pub to: Moment,
+    pub to: BootInstant,
 }
 
 /// Two claims on one lock at one instant, for so long.
@@ -90,7 +90,7 @@ pub fn shortest_between(claims: &[Claim]) -> Duration {
 }
 
 /// The longest time in which nobody held the lock while `up` was so. `up` are intervals, one after the other.
-pub fn longest_gap(claims: &[Claim], lock: &str, up: &[(Moment, Moment)]) -> Duration {
+pub fn longest_gap(claims: &[Claim], lock: &str, up: &[(BootInstant, BootInstant)]) -> Duration {
     let all = by_lock(claims);
     let of_lock = all.get(lock).map_or(&[][..], Vec::as_slice);
     let longest = up.iter().map(|(begin, end)| {
@@ -108,8 +108,8 @@ pub fn longest_gap(claims: &[Claim], lock: &str, up: &[(Moment, Moment)]) -> Dur
 mod tests {
     use super::*;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::from_nanos(milliseconds * 1_000_000)
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
     fn claim(lock: &str, who: &str, token: u64, from: u64, to: u64) -> Claim {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use serde_json::Value;
 
 use crate::claims::Claim;
@@ -20,11 +20,11 @@ const EVERY: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug)]
 struct Told {
     /// When the first answer had arrived: it believed then.
-    from: Moment,
+    from: BootInstant,
     /// When the last one was asked for.
-    to: Moment,
+    to: BootInstant,
     /// The least that `valid_until` can be by any answer.
-    until: Moment,
+    until: BootInstant,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub struct Heard {
     told: BTreeMap<(String, u64), Told>,
     /// Lock and token of what the last answer said, however old that is.
     pub latest: Vec<(String, u64)>,
-    pub latest_at: Moment,
+    pub latest_at: BootInstant,
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Drop for Listener {
 }
 
 impl Heard {
-    fn answered(&mut self, body: &str, asked: Moment, heard: Moment) {
+    fn answered(&mut self, body: &str, asked: BootInstant, heard: BootInstant) {
         // Half an answer of one that was killed meanwhile.
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             return;
@@ -127,7 +127,7 @@ impl Heard {
         }
         let mut claims = Vec::new();
         for (key, told) in &self.told {
-            let said = ended.get(key).copied().unwrap_or(Moment::NEVER);
+            let said = ended.get(key).copied().unwrap_or(BootInstant::NEVER);
             let from = begun.remove(key).map_or(told.from, |begun| begun.min(told.from));
             claims.push(claim(who, key, from, told.to.max(told.until.min(said)).max(from)));
         }
@@ -137,7 +137,7 @@ impl Heard {
     }
 }
 
-fn claim(who: &str, (lock, token): &(String, u64), from: Moment, to: Moment) -> Claim {
+fn claim(who: &str, (lock, token): &(String, u64), from: BootInstant, to: BootInstant) -> Claim {
     Claim {
         lock: lock.clone(),
         who: who.to_owned(),
@@ -173,8 +173,8 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::default() + Duration::from_millis(milliseconds)
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::default() + Duration::from_millis(milliseconds)
     }
 
     fn answer(left: u64) -> String {
@@ -201,7 +201,7 @@ mod tests {
     const ACQUIRED: &str =
         r#"{"timestamp":"1970-01-01T00:00:01.090Z","message":"lease acquired","lock":"c/l","token":7}"#;
 
-    fn ends(log: &[&str]) -> (Moment, Moment) {
+    fn ends(log: &[&str]) -> (BootInstant, BootInstant) {
         let log: Vec<String> = log.iter().map(|line| (*line).to_owned()).collect();
         let claims = heard().claims("op", &log, &wall());
         let [claim] = &claims[..] else {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::cast::{self, MASTERS};
 use crate::kinds::Kind;
@@ -43,7 +43,7 @@ pub struct Played {
 struct Play<'a> {
     stage: &'a mut Stage,
     played: Played,
-    began: Moment,
+    began: BootInstant,
     /// Acts that found nobody in the storm.
     missed: Vec<Act>,
 }
@@ -97,12 +97,12 @@ pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
 /// One lane, and how far it is.
 struct Track {
     left: VecDeque<Act>,
-    next_at: Moment,
-    now: Option<(Undo, Moment, Duration)>,
+    next_at: BootInstant,
+    now: Option<(Undo, BootInstant, Duration)>,
 }
 
 impl Track {
-    fn new(acts: &[Act], now: Moment) -> Self {
+    fn new(acts: &[Act], now: BootInstant) -> Self {
         let left: VecDeque<Act> = acts.iter().cloned().collect();
         let pause = left.front().map_or(Duration::ZERO, |act| act.pause);
         Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::cast::{self, LEASE, OPERATOR_LOCKS, OPERATORS, RUNS};
 use crate::claims::Claim;
@@ -65,7 +65,7 @@ pub struct Process {
     life: Option<Life>,
     lives: u32,
     /// When it is started again.
-    pub back_at: Option<Moment>,
+    pub back_at: Option<BootInstant>,
 }
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Process {
     }
 
     /// Whether an operator said so when it answered last, not before `since`.
-    pub fn said_it_holds(&self, lock: &str, since: Moment) -> bool {
+    pub fn said_it_holds(&self, lock: &str, since: BootInstant) -> bool {
         let listener = self.life.as_ref().and_then(|life| life.listener.as_ref());
         listener.is_some_and(|listener| {
             let heard = listener.heard.lock().unwrap();

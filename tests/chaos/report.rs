@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::cast;
 use crate::claims::{self, Claim, Overlap, Regression};
@@ -88,8 +88,8 @@ fn transitions(claims: &[Claim]) -> usize {
     leases.len()
 }
 
-fn seconds(moment: Moment) -> f64 {
-    moment.since(Moment::default()).as_secs_f64()
+fn seconds(moment: BootInstant) -> f64 {
+    moment.since(BootInstant::default()).as_secs_f64()
 }
 
 /// Times are those of the boot clock.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -41,7 +41,7 @@ pub struct Stage {
     _folder: TempDir,
     refused: Refused,
     wall: Wall,
-    sampled: Moment,
+    sampled: BootInstant,
     claims: Vec<Claim>,
     logs: Vec<Log>,
     ended: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Seen {
     pub refused: u64,
     /// Ledgers with a token that went back.
     pub unfenced: Vec<String>,
-    pub up: Vec<(Moment, Moment)>,
+    pub up: Vec<(BootInstant, BootInstant)>,
     /// Processes that ended, and nobody had made them.
     pub ended: Vec<String>,
     pub traces: Traces,
@@ -132,7 +132,7 @@ impl Stage {
             _folder: folder,
             refused: Refused::default(),
             wall: Wall::default(),
-            sampled: Moment::default(),
+            sampled: BootInstant::default(),
             claims: Vec::new(),
             logs: Vec::new(),
             ended: Vec::new(),
@@ -212,7 +212,7 @@ impl Stage {
     }
 
     /// Ends everybody and reads what they left. `began` is when all of it was in order for the first time.
-    pub fn end(mut self, began: Moment) -> Seen {
+    pub fn end(mut self, began: BootInstant) -> Seen {
         let ended = clock::now();
         for index in 0..PROCESSES {
             self.bury(index);

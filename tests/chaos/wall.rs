@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 /// How the two clocks stood to each other, again and again: the wall clock may be set meanwhile.
 #[derive(Debug, Default)]
@@ -24,19 +24,23 @@ impl Wall {
         // Two clocks cannot be read at once: the try in which least came between.
         let tries = (0..5).map(|_| {
             let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
-            (after.since(before), wall, wall - before.since(Moment::default()))
+            (
+                after.since(before),
+                wall,
+                wall - before.since(BootInstant::default()),
+            )
         });
         let (_, wall, ahead) = tries.min().unwrap();
         self.samples.push((wall, ahead));
     }
 
     /// The earliest and the latest that it can have been, by the samples before and after it.
-    pub fn moment(&self, wall: Duration) -> (Moment, Moment) {
+    pub fn moment(&self, wall: Duration) -> (BootInstant, BootInstant) {
         let next = self.samples.partition_point(|(at, _)| *at < wall);
         let around = [next.checked_sub(1), Some(next)].into_iter().flatten();
         let ahead = around.filter_map(|index| Some(self.samples.get(index)?.1));
-        let moments = ahead.map(|ahead| Moment::default() + wall.saturating_sub(ahead));
-        let moments: Vec<Moment> = moments.collect();
+        let moments = ahead.map(|ahead| BootInstant::default() + wall.saturating_sub(ahead));
+        let moments: Vec<BootInstant> = moments.collect();
         let earliest = moments.iter().min().expect("the clocks were compared");
         (*earliest, *moments.iter().max().unwrap())
     }
@@ -52,7 +56,7 @@ fn a_clock_that_is_set_makes_times_vague() {
             (seconds(103), seconds(91)),
         ],
     };
-    let at = |second| Moment::default() + seconds(second);
+    let at = |second| BootInstant::default() + seconds(second);
     assert_eq!(wall.moment(seconds(101)), (at(11), at(11)));
     assert_eq!(wall.moment(seconds(102)), (at(11), at(12)));
     assert_eq!(wall.moment(seconds(104)), (at(13), at(13)));

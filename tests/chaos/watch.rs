@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use redlock_testkit::observer::{Looks, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
 
 /// Each change: when, which master, whether it is up and sealed from then on.
-type Changes = Arc<Mutex<Vec<(Moment, usize, bool)>>>;
+type Changes = Arc<Mutex<Vec<(BootInstant, usize, bool)>>>;
 
 #[derive(Debug)]
 pub struct Watch {
@@ -41,11 +41,16 @@ impl Watch {
     }
 
     /// When so many of them were, from `begin` to `end`.
-    pub fn intervals(&self, enough: usize, begin: Moment, end: Moment) -> Vec<(Moment, Moment)> {
+    pub fn intervals(
+        &self,
+        enough: usize,
+        begin: BootInstant,
+        end: BootInstant,
+    ) -> Vec<(BootInstant, BootInstant)> {
         let mut changes = self.changes.lock().unwrap().clone();
         changes.sort_by_key(|(at, ..)| *at);
         let (mut up, mut since, mut found) = (vec![false; self.masters], None, Vec::new());
-        let mut add = |from: Moment, to: Moment| {
+        let mut add = |from: BootInstant, to: BootInstant| {
             let (from, to) = (from.max(begin), to.min(end));
             if from < to {
                 found.push((from, to));
@@ -70,7 +75,7 @@ impl Watch {
     }
 }
 
-fn enter(changes: &mut Vec<(Moment, usize, bool)>, master: usize, shown: Option<Shown>) {
+fn enter(changes: &mut Vec<(BootInstant, usize, bool)>, master: usize, shown: Option<Shown>) {
     let up = shown.as_ref().is_some_and(Shown::sealed);
     let last = changes.iter().rev().find(|(_, of, _)| *of == master);
     if up != last.is_some_and(|(_, _, up)| *up) {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::claims::Claim;
 use crate::common::{Answer, Resource};
@@ -78,7 +78,7 @@ pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
             let [lock, before, after, token, answer] = words[..] else {
                 panic!("a line of a record: {line:?}");
             };
-            let moment = |text: &str| Moment::from_nanos(text.parse().unwrap());
+            let moment = |text: &str| BootInstant::from_nanos(text.parse().unwrap());
             let (token, to) = (token.parse().unwrap(), moment(after));
             refused += u64::from(answer == "refused");
             match claims[first..].last_mut() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use serde_json::{Value, json};
 
 use crate::fixture::kubelet::{READY, Recorder, Run, overlaps};
@@ -144,7 +144,7 @@ fn of(recorder: &Recorder, cluster: &str) -> Vec<Run> {
     runs
 }
 
-async fn runs(recorder: &Recorder, cluster: &str) -> Moment {
+async fn runs(recorder: &Recorder, cluster: &str) -> BootInstant {
     eventually(BOUND, &format!("a pod runs in {cluster}"), async || {
         let runs = of(recorder, cluster);
         let running = runs.iter().find(|run| run.end.is_none());

@@ -275,7 +275,7 @@ async fn an_unready_pod_runs(place: &Place) {
 
 #[test]
 fn an_overlap_is_one_of_different_clusters() {
-    let at = |milliseconds: u64| redlock::lease::Moment::from_nanos(milliseconds * 1_000_000);
+    let at = |milliseconds: u64| redlock::lease::BootInstant::from_nanos(milliseconds * 1_000_000);
     let run = |cluster: &str, start, end| Run {
         cluster: cluster.to_owned(),
         namespace: "work".to_owned(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::processes;
 use crate::rows::Row;
@@ -47,12 +47,12 @@ impl Drop for Spinners {
 }
 
 /// Until a moment of the boot clock. A pace of the trial, not a wait for something to be so.
-fn pause_until(moment: Moment) {
+fn pause_until(moment: BootInstant) {
     thread::sleep(moment.left(clock::now()));
 }
 
 /// The end of the old holder's lease as the masters show it now.
-fn valid_until(stage: &Stage) -> Moment {
+fn valid_until(stage: &Stage) -> BootInstant {
     stage
         .observer
         .valid_until("old")

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use redlock_testkit::observer::{Looks, Shown, nearest_end};
 
 const EVERY: Duration = Duration::from_millis(10);
@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_millis(10);
 const DRIFT: fn(Duration) -> Duration = |lease| lease / 100 + Duration::from_millis(2);
 
 /// The end of a lease on each master that showed it.
-type Ends = HashMap<usize, Moment>;
+type Ends = HashMap<usize, BootInstant>;
 
 /// By holder identity: each has one lease in a trial.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Observer {
 
     /// The latest that a holder can have believed to hold the lease: the soonest end that a master shows, less the drift.
     /// What it believed is earlier by the time that its renewal took to get there.
-    pub fn valid_until(&self, identity: &str) -> Option<Moment> {
+    pub fn valid_until(&self, identity: &str) -> Option<BootInstant> {
         let seen = self.seen.lock().unwrap();
         let end = seen.0.get(identity)?.values().min()?;
         Some(*end - DRIFT(self.lease))

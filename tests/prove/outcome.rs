@@ -1,6 +1,6 @@
 //! What a trial came to.
 
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use crate::plan::Played;
 use crate::rows::{Promise, Row};
@@ -8,11 +8,11 @@ use crate::rows::{Promise, Row};
 #[derive(Debug)]
 pub struct Outcome {
     /// The end of the old holder's lease; none where it was released.
-    pub valid_until: Option<Moment>,
+    pub valid_until: Option<BootInstant>,
     /// The last write of the old holder.
-    pub last: Moment,
+    pub last: BootInstant,
     /// The first write of the new one.
-    pub first: Moment,
+    pub first: BootInstant,
     pub old_token: u64,
     pub new_token: u64,
     /// Writes of the old holder after the first one of the new.
@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 /// Signed milliseconds from `from` to `to`.
-fn milliseconds(from: Moment, to: Moment) -> f64 {
+fn milliseconds(from: BootInstant, to: BootInstant) -> f64 {
     (to.since(from).as_secs_f64() - from.since(to).as_secs_f64()) * 1000.0
 }
 

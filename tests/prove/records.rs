@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Write {
-    pub at: Moment,
+    pub at: BootInstant,
     pub token: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct Record {
     pub writes: Vec<Write>,
     /// Of the last write, as it says itself or as the kernel stamped the file: a process can be stopped between its look
     /// at the clock and the write.
-    pub last: Moment,
+    pub last: BootInstant,
 }
 
 /// The wall clock when the machine booted; the files have times of the wall clock.
@@ -33,7 +33,7 @@ impl Booted {
         // Of two clocks that cannot be read at once: the try in which least came between.
         let tries = (0..20).map(|_| {
             let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
-            (after.since(before), wall - before.since(Moment::default()))
+            (after.since(before), wall - before.since(BootInstant::default()))
         });
         Self(tries.min().unwrap().1)
     }
@@ -62,7 +62,7 @@ pub fn pids(folder: &Path, name: &str) -> Vec<i32> {
 }
 
 /// When a holder wrote first, if it has.
-pub fn first(folder: &Path, name: &str) -> Option<Moment> {
+pub fn first(folder: &Path, name: &str) -> Option<BootInstant> {
     let firsts = files(folder, name).into_iter().filter_map(|(path, _)| {
         let mut line = String::new();
         BufReader::new(fs::File::open(path).unwrap())
@@ -82,7 +82,7 @@ pub fn size(folder: &Path, name: &str) -> u64 {
 pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
     let mut record = Record {
         writes: Vec::new(),
-        last: Moment::default(),
+        last: BootInstant::default(),
     };
     for (path, _) in files(folder, name) {
         let text = fs::read_to_string(&path).unwrap();
@@ -90,7 +90,7 @@ pub fn read(folder: &Path, name: &str, booted: Booted) -> Record {
         if !text.is_empty() {
             let stamped = fs::metadata(&path).unwrap().modified().unwrap();
             let stamped = stamped.duration_since(UNIX_EPOCH).unwrap() - booted.0;
-            record.last = record.last.max(Moment::default() + stamped);
+            record.last = record.last.max(BootInstant::default() + stamped);
         }
     }
     record.writes.sort_by_key(|write| write.at);
@@ -107,7 +107,7 @@ fn parse(line: &str) -> Write {
         .split_once(' ')
         .unwrap_or_else(|| panic!("a line of a record: {line:?}"));
     Write {
-        at: Moment::from_nanos(words.0.parse().unwrap()),
+        at: BootInstant::from_nanos(words.0.parse().unwrap()),
         token: words.1.parse().unwrap(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
@@ -135,7 +135,7 @@ impl Stage {
     }
 
     /// When the new holder wrote first, once it has.
-    pub fn new_writes(&self) -> Moment {
+    pub fn new_writes(&self) -> BootInstant {
         eventually_blocking(BOUND, "the new holder writes", || {
             records::first(self.folder(), "new")
                 .ok_or_else(|| (self.old.stderr(), self.new.lock().unwrap().stderr()))

@@ -110,10 +110,10 @@ pub(crate) async fn work(
     let terms = Terms::of_own_work(masters.cluster().clone(), Timings::derive(Duration::ZERO));
     elector.put(lock.clone(), terms);
     elector.answers().await;
-    let standing = elector.watch(&lock).ok_or("the elector has ended")?;
+    let view = elector.watch(&lock).ok_or("the elector has ended")?;
     let ended = loop {
         // Asked before each step. A resource outside this process gets the token with each write.
-        let authority = standing.borrow().authority_at(clock::now());
+        let authority = view.borrow().authority_at(clock::now());
         if let Some(authority) = authority {
             let (worker, token) = (name.clone(), authority.token);
             let _ = steps.send(Step { worker, token });

@@ -4,17 +4,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 /// The boot-time clock: monotonic, and it counts suspend.
 #[must_use]
-pub fn now() -> Moment {
+pub fn now() -> BootInstant {
     // CLOCK_BOOTTIME exists since Linux 2.6.39 and takes a valid pointer here, so this cannot fail there. If it did,
     // the answer "never" ends every lease at once: the safe side.
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Moment::NEVER, |t| {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(BootInstant::NEVER, |t| {
         let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
         let nanos = u64::try_from(t.tv_nsec()).unwrap_or(0);
-        Moment::from_nanos(seconds * 1_000_000_000 + nanos)
+        BootInstant::from_nanos(seconds * 1_000_000_000 + nanos)
     })
 }
 
@@ -25,6 +25,6 @@ pub fn unix_time() -> Duration {
 }
 
 /// Sleeps until `moment`; at once if it has passed.
-pub async fn sleep_until(moment: Moment) {
+pub async fn sleep_until(moment: BootInstant) {
     tokio::time::sleep(moment.left(now())).await;
 }

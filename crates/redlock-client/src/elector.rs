@@ -4,7 +4,7 @@
 //! a quorum share one task, so that what is due together travels together.
 
 mod driver;
-mod standing;
+mod lock_view;
 mod watcher;
 
 use std::{
@@ -18,12 +18,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-pub use standing::Standing;
+pub use lock_view::LockView;
 pub use watcher::{AcquireResult, RenewResult, Silent, Watcher};
 
 use crate::{
     lease::{
-        Claim, ClusterId, Farewell, FencingToken, HolderIdentity, LockName, Mark, Participation, SlotView,
+        Claim, ClusterId, FencingToken, HolderIdentity, LockName, Mark, Participation, ReleaseMode, SlotView,
         Terms,
     },
     masters::{self, Closed, Completion, Masters, Notices},
@@ -33,7 +33,7 @@ use crate::{
 #[derive(Debug)]
 enum Command {
     Put(LockName, Terms),
-    Remove(LockName, Farewell),
+    Remove(LockName, ReleaseMode),
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId, Option<FencingToken>),
     /// Write into the registers that targets are about to start, or (true) that all are stopped.
@@ -45,7 +45,7 @@ enum Command {
     Shutdown(HashSet<LockName>),
 }
 
-type Board = Arc<RwLock<BTreeMap<LockName, watch::Receiver<Standing>>>>;
+type Board = Arc<RwLock<BTreeMap<LockName, watch::Receiver<LockView>>>>;
 
 /// A handle to the elector of one quorum; clones share it.
 #[derive(Clone, Debug)]
@@ -79,12 +79,12 @@ impl Elector {
     /// One that knows no masters, and a lock that stands as if nobody were known to hold it: for as long as the sender is
     /// kept.
     #[must_use]
-    pub fn detached() -> (Self, watch::Sender<Standing>) {
+    pub fn detached() -> (Self, watch::Sender<LockView>) {
         let (commands, _) = mpsc::unbounded_channel();
         let board = Board::default();
         (
             Self { commands, board },
-            watch::Sender::new(Standing::new(Participation::Observe)),
+            watch::Sender::new(LockView::new(Participation::Observe)),
         )
     }
 
@@ -94,8 +94,8 @@ impl Elector {
     }
 
     /// Gives a lock up, in this way if it is held, and forgets it.
-    pub fn remove(&self, lock: LockName, farewell: Farewell) {
-        self.send(Command::Remove(lock, farewell));
+    pub fn remove(&self, lock: LockName, release_mode: ReleaseMode) {
+        self.send(Command::Remove(lock, release_mode));
     }
 
     /// Writes into the registers that targets of a lock are about to start or to be adopted, or that all that this lease
@@ -166,7 +166,7 @@ impl Elector {
 
     /// Follows one lock.
     #[must_use]
-    pub fn watch(&self, lock: &LockName) -> Option<watch::Receiver<Standing>> {
+    pub fn watch(&self, lock: &LockName) -> Option<watch::Receiver<LockView>> {
         self.board
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -176,20 +176,20 @@ impl Elector {
 
     /// All locks as they stand now.
     #[must_use]
-    pub fn standings(&self) -> Vec<(LockName, Standing)> {
+    pub fn standings(&self) -> Vec<(LockName, LockView)> {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
         board
             .iter()
-            .map(|(lock, standing)| (lock.clone(), standing.borrow().clone()))
+            .map(|(lock, view)| (lock.clone(), view.borrow().clone()))
             .collect()
     }
 
     /// Shows each lock as it stands now, without a copy. `look` must return at once: meanwhile nothing is published of
     /// that lock, and none is put or removed.
-    pub fn each(&self, mut look: impl FnMut(&LockName, &Standing)) {
+    pub fn each(&self, mut look: impl FnMut(&LockName, &LockView)) {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
-        for (lock, standing) in board.iter() {
-            look(lock, &standing.borrow());
+        for (lock, view) in board.iter() {
+            look(lock, &view.borrow());
         }
     }
 

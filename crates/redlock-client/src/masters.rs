@@ -10,16 +10,16 @@ mod driver;
 mod first_look;
 mod link;
 mod permission;
+mod preflight;
 mod random;
 #[cfg(test)]
 mod reply_fuzz;
 mod reporters;
+mod scan;
 mod scripts;
 mod seal;
 mod set;
 mod shared;
-mod survey;
-mod trial;
 mod turns;
 
 pub use adopt::{AdoptError, Adopted, Agreement, adopt, adopt_open};
@@ -29,15 +29,15 @@ pub use config::{
 };
 pub use driver::{Call, Meter};
 pub use link::{MasterStatus, Notice};
+pub use preflight::PreflightError;
 pub use redlock_core::{
-    Answer, Command, Completion, Facts, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt,
-    LockKeys, Operation, QuorumId, Unknown,
+    Answer, Command, Completion, Fingerprint, FingerprintError, Ineligible, Keyspace, LeaseAttempt, LockKeys,
+    MasterFacts, Operation, QuorumId, Unknown,
 };
 pub use reporters::{Reporters, reporter_lock, scope_reporter_lock};
+pub use scan::{LockAccount, LockNames};
 pub use seal::{
     Blocked, InitError, InitReport, NotDone, OldServer, Progress, Registers, Remembered, ResealError,
     ResealReport, RetireOutcome, Slot, init, reseal,
 };
 pub use set::{Acquired, Closed, Lease, Masters, Notices, Renewal, TaskEnded, Tasks};
-pub use survey::{LockAccount, LockNames};
-pub use trial::TrialError;

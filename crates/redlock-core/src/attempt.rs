@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    FencingToken, Marks, Moment, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing, vote::MAX_MASTERS,
+    BootInstant, FencingToken, Marks, QuorumSize, Sighting, Tally, Verdict, View, Vote, timing,
+    vote::MAX_MASTERS,
 };
 
 /// One master's reply to `grant`.
@@ -30,8 +31,8 @@ impl GrantReply {
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Won {
     pub token: FencingToken,
-    pub valid_until: Moment,
-    pub started: Moment,
+    pub valid_until: BootInstant,
+    pub started: BootInstant,
     /// Greatest registers among the grants of this win.
     pub marks: Marks,
 }
@@ -73,9 +74,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct Attempt {
     size: QuorumSize,
-    started: Moment,
+    started: BootInstant,
     lease_duration: Duration,
-    limit: Moment,
+    limit: BootInstant,
     phase: Phase,
     granted: [Option<u64>; MAX_MASTERS],
     marks: Marks,
@@ -85,7 +86,12 @@ pub struct Attempt {
 impl Attempt {
     /// `started` is read before the first byte is sent; no attempt lasts longer than `acquire_limit`.
     #[must_use]
-    pub fn new(size: QuorumSize, started: Moment, lease_duration: Duration, acquire_limit: Duration) -> Self {
+    pub fn new(
+        size: QuorumSize,
+        started: BootInstant,
+        lease_duration: Duration,
+        acquire_limit: Duration,
+    ) -> Self {
         Self {
             size,
             started,
@@ -100,16 +106,16 @@ impl Attempt {
 
     /// No reply counts after this.
     #[must_use]
-    pub fn limit(&self) -> Moment {
+    pub fn limit(&self) -> BootInstant {
         self.limit.min(self.valid_until())
     }
 
-    fn valid_until(&self) -> Moment {
+    fn valid_until(&self) -> BootInstant {
         self.started + self.lease_duration - timing::drift(self.lease_duration)
     }
 
     /// The reply of one master to `grant`, received at `now`.
-    pub fn on_grant(&mut self, master: usize, reply: GrantReply, now: Moment) -> Step {
+    pub fn on_grant(&mut self, master: usize, reply: GrantReply, now: BootInstant) -> Step {
         let Phase::Granting(tally) = &mut self.phase else {
             return Step::Wait;
         };
@@ -144,7 +150,7 @@ impl Attempt {
     }
 
     /// The largest grant number is the token. It is confirmed if a majority returned that same number.
-    fn granted_by_majority(&mut self, now: Moment) -> Step {
+    fn granted_by_majority(&mut self, now: BootInstant) -> Step {
         let token = self.granted.iter().flatten().copied().max().unwrap_or_default();
         if self.granted.iter().flatten().filter(|n| **n == token).count() >= self.size.majority() {
             return self.won(FencingToken(token), now);
@@ -171,7 +177,7 @@ impl Attempt {
     }
 
     /// The vote of one master on `confirm`, received at `now`.
-    pub fn on_confirm(&mut self, master: usize, vote: Vote, now: Moment) -> Step {
+    pub fn on_confirm(&mut self, master: usize, vote: Vote, now: BootInstant) -> Step {
         let Phase::Confirming { token, tally } = &mut self.phase else {
             return Step::Wait;
         };
@@ -191,14 +197,14 @@ impl Attempt {
     }
 
     /// Time passed without a reply.
-    pub fn on_time(&mut self, now: Moment) -> Step {
+    pub fn on_time(&mut self, now: BootInstant) -> Step {
         if matches!(self.phase, Phase::Over) || now < self.limit() {
             return Step::Wait;
         }
         self.lost(Loss::TooLate)
     }
 
-    fn won(&mut self, token: FencingToken, now: Moment) -> Step {
+    fn won(&mut self, token: FencingToken, now: BootInstant) -> Step {
         let valid_until = self.valid_until();
         if now >= valid_until {
             return self.lost(Loss::TooLate);
@@ -228,8 +234,8 @@ mod tests {
         Attempt::new(QuorumSize::new(n).unwrap(), at(0), LEASE, Duration::from_secs(2))
     }
 
-    fn at(ms: u64) -> Moment {
-        Moment::from_nanos(ms * 1_000_000)
+    fn at(ms: u64) -> BootInstant {
+        BootInstant::from_nanos(ms * 1_000_000)
     }
 
     fn granted(number: u64) -> GrantReply {

@@ -8,7 +8,7 @@ mod offset;
 
 use std::time::Duration;
 
-use super::{Moment, QuorumSize};
+use super::{BootInstant, QuorumSize};
 use offset::{Offset, Step};
 
 /// One reading of a master's TIME: it was read between `sent` and `received`.
@@ -16,8 +16,8 @@ use offset::{Offset, Step};
 pub struct Sample {
     /// Microseconds since 1970, by the master.
     pub master: u64,
-    pub sent: Moment,
-    pub received: Moment,
+    pub sent: BootInstant,
+    pub received: BootInstant,
 }
 
 /// What a reply shows of the clocks. A vote that shows a step is unknown, whichever clock it was.
@@ -122,20 +122,20 @@ impl Clocks {
 
     /// How long this master still counts as unknown after a step.
     #[must_use]
-    pub fn distrusted(&self, master: usize, now: Moment) -> Option<Duration> {
+    pub fn distrusted(&self, master: usize, now: BootInstant) -> Option<Duration> {
         self.masters.get(master)?.distrusted(now)
     }
 
     /// The master's clock at `now`, never later than it really is, plus `deadline`; in microseconds. `None` before
     /// the first sample.
     #[must_use]
-    pub fn not_after(&self, master: usize, now: Moment, deadline: Duration) -> Option<u64> {
+    pub fn not_after(&self, master: usize, now: BootInstant, deadline: Duration) -> Option<u64> {
         self.masters.get(master)?.not_after(now, deadline)
     }
 
     /// Offset against `unix_now` (the own wall clock at `now`) in seconds, for people.
     #[must_use]
-    pub fn seconds(&self, master: usize, now: Moment, unix_now: Duration) -> Option<f64> {
+    pub fn seconds(&self, master: usize, now: BootInstant, unix_now: Duration) -> Option<f64> {
         self.masters.get(master)?.seconds(now, unix_now)
     }
 }

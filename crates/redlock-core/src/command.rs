@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Answer, ClusterId, FencingToken, LeaseAttempt, LockKeys, Loss, MAX_MASTERS, Mark, Moment, SlotView, View,
-    Won,
+    Answer, BootInstant, ClusterId, FencingToken, LeaseAttempt, LockKeys, Loss, MAX_MASTERS, Mark, SlotView,
+    View, Won,
 };
 
 /// One request for one lock. Its [`Completion`] carries the same id.
@@ -100,7 +100,7 @@ pub enum Completion {
     Won(Won),
     NotWon(Loss),
     Renewed {
-        started: Moment,
+        started: BootInstant,
     },
     RenewalRefused,
     RenewalUndecided,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{Facts, Fingerprint, QuorumId};
+use crate::{Fingerprint, MasterFacts, QuorumId};
 
 /// Why a server that answers has no vote, whatever it says.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -93,7 +93,7 @@ fn other_fingerprint(found: &str, own: &str) -> String {
 /// Judges one server by what it says of itself. Duplicates and clock steps need more than one look. `quorum`: the id of
 /// this quorum, once it is known.
 #[must_use]
-pub fn check(facts: &Facts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
+pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
     if version(&facts.version).is_none_or(|v| v < OLDEST) {
         return Some(Ineligible::TooOld(facts.version.clone()));
     }
@@ -142,8 +142,8 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 /// A server that votes under the fingerprint `f`.
 #[cfg(test)]
-pub(crate) fn fit() -> Facts {
-    Facts {
+pub(crate) fn fit() -> MasterFacts {
+    MasterFacts {
         run_id: "a1".into(),
         version: "7.0.15".into(),
         role: "master".into(),
@@ -153,7 +153,7 @@ pub(crate) fn fit() -> Facts {
         quorum: QuorumId::parse(&"a".repeat(32)),
         replication_id: "b1".into(),
         replication_at_seal: "b1|0".into(),
-        ..Facts::default()
+        ..MasterFacts::default()
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_reason_has_a_name() {
-        type Change = fn(&mut Facts);
+        type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
         let cases: [(Change, Option<Ineligible>); 18] = [
             (|_| {}, None),

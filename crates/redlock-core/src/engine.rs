@@ -35,8 +35,8 @@ use self::{
     repeats::Repeats,
 };
 use crate::{
-    Clocks, ClusterId, Completion, Facts, Identity, Keyspace, LeaseAttempt, LockKeys, Moment, Operation,
-    QuorumId, QuorumSize, Reply, Request, RequestId, Unknown,
+    BootInstant, Clocks, ClusterId, Completion, Identity, Keyspace, LeaseAttempt, LockKeys, MasterFacts,
+    Operation, QuorumId, QuorumSize, Reply, Request, RequestId, Unknown,
     planted::Plant,
     script::{Arguments, Payload},
     seal::Known,
@@ -81,7 +81,7 @@ pub struct Transmit {
     /// Microseconds of the master's clock; the script writes nothing after it.
     pub not_after: u64,
     /// A reply that was not reported by then counts for nothing.
-    pub deadline: Moment,
+    pub deadline: BootInstant,
     pub payload: Payload,
     /// Places in `payload.items`, in the order of the reply.
     pub members: Vec<usize>,
@@ -116,7 +116,7 @@ pub enum Input {
     Replaced {
         master: usize,
         connection: ConnectionId,
-        facts: Facts,
+        facts: MasterFacts,
     },
     Disconnected {
         master: usize,
@@ -130,7 +130,7 @@ pub enum Input {
     Polled {
         master: usize,
         connection: ConnectionId,
-        facts: Facts,
+        facts: MasterFacts,
     },
     /// A poll on the present connection failed.
     PollFailed {
@@ -206,8 +206,8 @@ pub struct Engine {
     known: Known,
     batches: BTreeMap<u64, Batch>,
     next_batch: u64,
-    last_sent: Moment,
-    last_request: Moment,
+    last_sent: BootInstant,
+    last_request: BootInstant,
     /// Requests that arrived while a batch was under way: see [`dispatch::HOLD`].
     waiting: Vec<Entry>,
     /// Sent at the next poll: requests, and the confirms and undos that replies led to.
@@ -238,8 +238,8 @@ impl Engine {
             known: Known::default(),
             batches: BTreeMap::new(),
             next_batch: 0,
-            last_sent: Moment::default(),
-            last_request: Moment::default(),
+            last_sent: BootInstant::default(),
+            last_request: BootInstant::default(),
             waiting: Vec::new(),
             ready: Vec::new(),
             repeats: Repeats::default(),
@@ -251,7 +251,7 @@ impl Engine {
     }
 
     /// Takes one input. What follows from it is returned by [`Self::poll`].
-    pub fn handle(&mut self, input: Input, now: Moment) {
+    pub fn handle(&mut self, input: Input, now: BootInstant) {
         match input {
             Input::Request(request) => self.on_request(request, now),
             Input::Reply { transmit, result } => self.on_reply(transmit, result, now),
@@ -279,7 +279,7 @@ impl Engine {
     }
 
     /// What to do next; `None` until the next input or timeout.
-    pub fn poll(&mut self, now: Moment) -> Option<Output> {
+    pub fn poll(&mut self, now: BootInstant) -> Option<Output> {
         if self.outputs.is_empty() {
             self.send(now);
         }
@@ -294,7 +294,7 @@ impl Engine {
 
     /// When to handle [`Input::Timeout`], at the latest.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<Moment> {
+    pub fn next_timeout(&self) -> Option<BootInstant> {
         let overdue = self.batches.values().map(|batch| batch.deadline).min();
         [overdue, self.repeats.next(), self.release_at()]
             .into_iter()

@@ -10,7 +10,7 @@ use crate::{
 /// A master's own account of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-pub struct Facts {
+pub struct MasterFacts {
     pub run_id: String,
     pub version: String,
     pub role: String,
@@ -35,7 +35,7 @@ pub struct Facts {
     pub replication_at_seal: String,
 }
 
-impl Facts {
+impl MasterFacts {
     #[must_use]
     pub fn sealed(&self) -> bool {
         !self.run_id.is_empty() && self.seal == self.run_id
@@ -158,13 +158,13 @@ mod tests {
 
     #[test]
     fn brief_look_keeps_what_lasts_as_long_as_the_process_and_nothing_of_another_one() {
-        let whole = Facts::parse(0, &reply("a1", "noeviction", "b1"), None).unwrap();
-        let brief = Facts::parse(0, &reply("", "", "b1"), Some(&whole)).unwrap();
+        let whole = MasterFacts::parse(0, &reply("a1", "noeviction", "b1"), None).unwrap();
+        let brief = MasterFacts::parse(0, &reply("", "", "b1"), Some(&whole)).unwrap();
         assert_eq!(brief, whole);
         // A server that leaves out what it was asked for has no vote: it is too old.
-        let other = Facts::parse(0, &reply("", "", "b2"), Some(&whole)).unwrap();
+        let other = MasterFacts::parse(0, &reply("", "", "b2"), Some(&whole)).unwrap();
         assert_eq!((other.run_id.as_str(), other.version.as_str()), ("", ""));
-        let changed = Facts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();
+        let changed = MasterFacts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();
         assert_eq!(changed.eviction_policy, "allkeys-lru");
     }
 }

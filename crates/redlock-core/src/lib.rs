@@ -4,6 +4,7 @@
 //! code runs in production, in a simulation and in a replay of a recorded trace.
 
 pub mod attempt;
+pub mod boot_instant;
 pub mod clocks;
 pub mod command;
 pub mod eligibility;
@@ -15,7 +16,6 @@ pub mod keys;
 pub mod lease_attempt;
 pub mod machine;
 pub mod marks;
-pub mod moment;
 pub mod obstacle;
 pub mod planted;
 pub mod quorum_id;
@@ -33,20 +33,20 @@ pub mod value;
 pub mod vote;
 
 pub use attempt::{Attempt, GrantReply, Loss, Step, Won};
+pub use boot_instant::BootInstant;
 pub use clocks::{Clocks, Judgement, Sample};
 pub use command::{Admission, Command, Completion, Operation, Request, RequestId};
 pub use eligibility::Ineligible;
 pub use engine::{Config, ConnectionId, Engine, Input, Output, Transmit, TransmitId};
-pub use facts::Facts;
+pub use facts::MasterFacts;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{ClusterId, HolderIdentity, LockName};
 pub use keys::{Keyspace, LockKeys};
 pub use lease_attempt::LeaseAttempt;
 pub use machine::{
-    Action, EndReason, Event, Farewell, Machine, Outcome, Participation, Round, Takeover, Terms,
+    Action, EndReason, Event, Machine, Outcome, Participation, ReleaseMode, Round, Takeover, Terms,
 };
 pub use marks::{DeclaredDelay, Mark, Marks, UNDECLARED_DELAY};
-pub use moment::Moment;
 pub use obstacle::{Holder, Obstacle, Sighting, View};
 pub use quorum_id::{Identity, QuorumId};
 pub use reply::{Answer, Reply};

@@ -13,9 +13,9 @@ mod tests;
 
 use std::time::Duration;
 
-pub use messages::{Action, EndReason, Event, Farewell, Outcome, Round, Takeover};
+pub use messages::{Action, EndReason, Event, Outcome, ReleaseMode, Round, Takeover};
 
-use super::{Authority, ClusterId, Moment, Timings, planted::Plant};
+use super::{Authority, BootInstant, ClusterId, Timings, planted::Plant};
 
 /// Whether this process takes part in the election of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ impl Terms {
 struct Held {
     authority: Authority,
     /// Renew deadline after the start of the last won round, or earlier where the lease leaves less time to stop.
-    step_down_at: Moment,
-    renew_at: Moment,
+    step_down_at: BootInstant,
+    renew_at: BootInstant,
     /// The lease duration that the renewal under way carries.
     renewing: Option<Duration>,
     /// The last renewal was undecided.
@@ -97,11 +97,11 @@ enum State {
 const GRID: u32 = 16;
 
 /// The last point of the grid of `interval` that is not after `moment`.
-fn on_grid(moment: Moment, interval: Duration) -> Moment {
+fn on_grid(moment: BootInstant, interval: Duration) -> BootInstant {
     let step = u64::try_from((interval / GRID).as_nanos())
         .unwrap_or(u64::MAX)
         .max(1);
-    Moment::from_nanos(moment.as_nanos() / step * step)
+    BootInstant::from_nanos(moment.as_nanos() / step * step)
 }
 
 /// See the module.
@@ -156,7 +156,7 @@ impl Machine {
 
     /// The authority that is held at `now`, if any.
     #[must_use]
-    pub fn authority_at(&self, now: Moment) -> Option<Authority> {
+    pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         match self.state {
             State::Active(held) => held.authority.at(now),
             _ => None,
@@ -168,7 +168,7 @@ impl Machine {
     /// A lease that has run out is given up before anything else: on waking after a pause the first thing said is
     /// that it is lost.
     #[must_use]
-    pub fn handle(&mut self, now: Moment, entropy: u64, event: Event) -> Vec<Action> {
+    pub fn handle(&mut self, now: BootInstant, entropy: u64, event: Event) -> Vec<Action> {
         let mut out = Vec::new();
         self.end_if_over(now, &mut out);
         match event {
@@ -187,12 +187,12 @@ impl Machine {
                 self.end(EndReason::SteppedDown, &mut out);
             }
             Event::HandOver { to, token } => self.hand_over(to, token, &mut out),
-            Event::Shutdown(farewell) => self.on_shutdown(farewell, &mut out),
+            Event::Shutdown(release_mode) => self.on_shutdown(release_mode, &mut out),
         }
         out
     }
 
-    fn on_timer(&mut self, now: Moment, out: &mut Vec<Action>) {
+    fn on_timer(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         match self.state {
             State::Waiting => self.look_or_take(now, out),
             State::Active(_) => self.renew_if_due(now, out),
@@ -200,7 +200,7 @@ impl Machine {
         }
     }
 
-    fn on_outcome(&mut self, outcome: Outcome, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+    fn on_outcome(&mut self, outcome: Outcome, now: BootInstant, entropy: u64, out: &mut Vec<Action>) {
         match (self.state, outcome) {
             (State::Acquiring { lease_duration }, Outcome::Won(won)) => {
                 self.on_won(won, lease_duration, now, out);
@@ -217,7 +217,7 @@ impl Machine {
         }
     }
 
-    fn on_spec(&mut self, terms: Terms, now: Moment, out: &mut Vec<Action>) {
+    fn on_spec(&mut self, terms: Terms, now: BootInstant, out: &mut Vec<Action>) {
         #[cfg(feature = "planted")]
         let Some(terms) = self.delayed(terms) else { return };
         let leaves = terms.participation == Participation::Observe;
@@ -243,7 +243,7 @@ impl Machine {
     /// masters are asked anew. If the clocks of the masters stepped together instead, the masters forgot a lease that its
     /// holder still counts on: a candidate that is not itself the holder waits for the end of the latest lease that it can
     /// have missed. A release ends this wait.
-    fn on_clock_step(&mut self, now: Moment, out: &mut Vec<Action>) {
+    fn on_clock_step(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let missed = match self.state {
             State::Active(_) => Duration::ZERO,
             _ => self.terms.timings.lease_duration,
@@ -267,12 +267,12 @@ impl Machine {
         }
     }
 
-    fn on_shutdown(&mut self, farewell: Farewell, out: &mut Vec<Action>) {
+    fn on_shutdown(&mut self, release_mode: ReleaseMode, out: &mut Vec<Action>) {
         self.closing = true;
-        match (self.state, farewell) {
-            (State::Active(_), Farewell::Release) => self.end(EndReason::Released, out),
-            (State::Active(_), Farewell::Reserve) => self.hand_over(self.terms.cluster.clone(), None, out),
-            (State::Active(_), Farewell::Abandon) => {
+        match (self.state, release_mode) {
+            (State::Active(_), ReleaseMode::Release) => self.end(EndReason::Released, out),
+            (State::Active(_), ReleaseMode::Reserve) => self.hand_over(self.terms.cluster.clone(), None, out),
+            (State::Active(_), ReleaseMode::Abandon) => {
                 out.push(Action::PublishStandby {
                     ended: Some(EndReason::SteppedDown),
                     holder: None,

@@ -1,6 +1,6 @@
 //! What stands in the way of a standby, and when a majority can be free.
 
-use super::{ClusterId, FencingToken, LeaseValue, Moment, Nonce, QuorumSize};
+use super::{BootInstant, ClusterId, FencingToken, LeaseValue, Nonce, QuorumSize};
 
 /// What one master shows in the place of a lease that somebody wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Sighting {
     /// `None`: free.
     pub obstacle: Option<Obstacle>,
     /// The latest moment at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
-    pub ends: Moment,
+    pub ends: BootInstant,
     /// Free, and reserved for the own cluster.
     pub reserved_for_us: bool,
 }
@@ -38,7 +38,7 @@ pub struct Sighting {
 impl Sighting {
     pub const FREE: Self = Self {
         obstacle: None,
-        ends: Moment::from_nanos(0),
+        ends: BootInstant::from_nanos(0),
         reserved_for_us: false,
     };
     pub const OURS: Self = Self {
@@ -47,7 +47,7 @@ impl Sighting {
     };
 
     #[must_use]
-    pub const fn blocked(obstacle: Obstacle, ends: Moment) -> Self {
+    pub const fn blocked(obstacle: Obstacle, ends: BootInstant) -> Self {
         Self {
             obstacle: Some(obstacle),
             ends,
@@ -104,8 +104,8 @@ impl View {
     /// When a majority can be free: the M-th smallest end, where a free master counts as now and an unknown one as
     /// never. `None` while too few masters are known.
     #[must_use]
-    pub fn free_at(&self) -> Option<Moment> {
-        let mut ends: Vec<Moment> = self.known().map(|s| s.ends).collect();
+    pub fn free_at(&self) -> Option<BootInstant> {
+        let mut ends: Vec<BootInstant> = self.known().map(|s| s.ends).collect();
         ends.sort_unstable();
         ends.get(self.size.majority() - 1).copied()
     }
@@ -180,7 +180,7 @@ pub struct Holder {
     /// By the grant numbers seen; while some masters are unknown it may not be the holder's own.
     pub token: FencingToken,
     /// When the lease ends if it is not renewed.
-    pub ends: Moment,
+    pub ends: BootInstant,
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
             nonce: Nonce(nonce),
             grant,
         };
-        Sighting::blocked(Obstacle::Lease(value), Moment::from_nanos(ends))
+        Sighting::blocked(Obstacle::Lease(value), BootInstant::from_nanos(ends))
     }
 
     fn view(n: usize, seen: &[Option<Sighting>]) -> View {
@@ -227,7 +227,7 @@ mod tests {
         ] {
             assert_eq!(
                 view(n, &seen).free_at(),
-                expected.map(Moment::from_nanos),
+                expected.map(BootInstant::from_nanos),
                 "{n} {seen:?}"
             );
         }
@@ -250,7 +250,7 @@ mod tests {
         let holder = v.holder().unwrap();
         assert_eq!(
             (holder.token, holder.ends),
-            (FencingToken(7), Moment::from_nanos(9))
+            (FencingToken(7), BootInstant::from_nanos(9))
         );
         assert!(view(3, &[Some(lease(1, 4, 9)), None, None]).holder().is_none());
     }

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{Facts, eligibility};
+use crate::{MasterFacts, eligibility};
 
 /// Separates the fingerprint from the id where both are stored.
 const SEPARATOR: &str = " quorum=";
@@ -112,7 +112,7 @@ impl Identity {
     }
 
     /// Pins the id that so many sealed servers agree on. True if it became known by this.
-    pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a Facts>, majority: usize) -> bool {
+    pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a MasterFacts>, majority: usize) -> bool {
         if self.id().is_some() {
             return false;
         }
@@ -134,7 +134,7 @@ impl Identity {
     /// sealed or in what a restart left of their memory. A tie goes to the one with more seals. `None`: no master shows
     /// one.
     #[must_use]
-    pub fn choose<'a>(&self, shown: impl Iterator<Item = &'a Facts>) -> Option<QuorumId> {
+    pub fn choose<'a>(&self, shown: impl Iterator<Item = &'a MasterFacts>) -> Option<QuorumId> {
         if let Some(id) = self.id() {
             return Some(id.clone());
         }
@@ -161,7 +161,7 @@ impl Identity {
         self.drawn.get_or_insert(id);
     }
 
-    fn fits(&self, facts: &Facts) -> bool {
+    fn fits(&self, facts: &MasterFacts) -> bool {
         eligibility::check(facts, &self.fingerprint, None).is_none()
     }
 }
@@ -174,8 +174,8 @@ mod tests {
         QuorumId::parse(&digit.to_string().repeat(DIGITS)).unwrap()
     }
 
-    fn server(run_id: &str, sealed: bool, quorum: Option<char>) -> Facts {
-        Facts {
+    fn server(run_id: &str, sealed: bool, quorum: Option<char>) -> MasterFacts {
+        MasterFacts {
             run_id: run_id.into(),
             seal: if sealed { run_id.into() } else { String::new() },
             fingerprint: "f".into(),
@@ -225,13 +225,13 @@ mod tests {
     #[test]
     fn seals_are_given_under_the_id_that_most_masters_show() {
         let identity = Identity::new("f".into(), None);
-        let chosen = |servers: &[Facts]| identity.choose(servers.iter());
+        let chosen = |servers: &[MasterFacts]| identity.choose(servers.iter());
         assert_eq!(chosen(&[server("r0", false, None)]), None);
         let left = [server("r0", false, Some('b')), server("r1", false, None)];
         assert_eq!(chosen(&left), Some(id('b')));
         let tie = [server("r0", true, Some('a')), server("r1", false, Some('b'))];
         assert_eq!(chosen(&tie), Some(id('a')));
-        let other = Facts {
+        let other = MasterFacts {
             fingerprint: "g".into(),
             ..server("r0", false, Some('b'))
         };

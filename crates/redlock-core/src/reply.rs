@@ -1,6 +1,6 @@
 //! Reads replies of the scripts. A reply that is none of the documented shapes is an unknown vote.
 
-use crate::{DeclaredDelay, LeaseValue, Marks, Moment, Obstacle, Sighting, SlotRegister, Unknown};
+use crate::{BootInstant, DeclaredDelay, LeaseValue, Marks, Obstacle, Sighting, SlotRegister, Unknown};
 
 /// One value of a reply, as RESP transports it. An error of the server is no value: it is an [`Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,11 +149,11 @@ impl Reply {
 
 /// One lock's part, received at `now`.
 #[must_use]
-pub fn answer(item: &Value, now: Moment) -> Answer {
+pub fn answer(item: &Value, now: BootInstant) -> Answer {
     parse_answer(item, now).unwrap_or_else(Answer::Unknown)
 }
 
-fn parse_answer(item: &Value, now: Moment) -> Result<Answer, Unknown> {
+fn parse_answer(item: &Value, now: BootInstant) -> Result<Answer, Unknown> {
     match item {
         Value::Int(1) => return Ok(Answer::DONE),
         Value::Int(0) => return Ok(Answer::Refused(Sighting::FREE)),
@@ -216,9 +216,9 @@ pub fn declared(text: &str) -> Option<DeclaredDelay> {
 }
 
 /// Own observed end: received + remaining. -1 is a key without expiry, -2 one that is just gone.
-fn ends(left: &Value, now: Moment) -> Result<Moment, Unknown> {
+fn ends(left: &Value, now: BootInstant) -> Result<BootInstant, Unknown> {
     match left {
-        Value::Int(-1) => Ok(Moment::NEVER),
+        Value::Int(-1) => Ok(BootInstant::NEVER),
         Value::Int(-2) => Ok(now),
         _ => Ok(now + std::time::Duration::from_millis(number(left)?)),
     }

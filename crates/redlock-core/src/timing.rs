@@ -8,7 +8,7 @@ mod error;
 
 use std::time::Duration;
 
-use super::Moment;
+use super::BootInstant;
 
 pub use error::{TimingError, TimingField};
 
@@ -214,7 +214,7 @@ impl Timings {
     }
 
     /// When a holder must give up a lease at the latest, so that what it runs has stopped, with slack, before the end.
-    pub fn latest_end(&self, valid_until: Moment) -> Moment {
+    pub fn latest_end(&self, valid_until: BootInstant) -> BootInstant {
         valid_until - self.stop - self.slack()
     }
 

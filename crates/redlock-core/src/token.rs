@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Moment;
+use super::BootInstant;
 
 /// The strictly increasing number that comes with every grant.
 ///
@@ -22,7 +22,7 @@ impl fmt::Display for FencingToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
     pub token: FencingToken,
-    pub valid_until: Moment,
+    pub valid_until: BootInstant,
 }
 
 impl Authority {
@@ -30,7 +30,7 @@ impl Authority {
     ///
     /// Ask after the last `await` before a write: an answer from before it may have ended since (S4).
     #[must_use]
-    pub fn at(self, now: Moment) -> Option<Self> {
+    pub fn at(self, now: BootInstant) -> Option<Self> {
         (now < self.valid_until).then_some(self)
     }
 }

@@ -25,8 +25,8 @@ pub use recorded::Recorded;
 pub use replay::{Divergence, Replay, ReplayError, Summary};
 
 use crate::{
-    Admission, Config, Event, Facts, FencingToken, Input, LockName, Moment, QuorumId, Reply, Terms, Unknown,
-    engine,
+    Admission, BootInstant, Config, Event, FencingToken, Input, LockName, MasterFacts, QuorumId, Reply,
+    Terms, Unknown, engine,
 };
 
 /// The records as this version writes and reads them.
@@ -58,7 +58,7 @@ impl Header {
 /// One line of a trace: one call.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
-    now: Moment,
+    now: BootInstant,
     /// The engine or the machine.
     of: u64,
     step: Step,
@@ -86,7 +86,7 @@ enum Step {
     RecallRetirement {
         master: usize,
         call: engine::Call,
-        facts: Box<Facts>,
+        facts: Box<MasterFacts>,
     },
     SetDrawn(QuorumId),
     Remember {

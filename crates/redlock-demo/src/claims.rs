@@ -3,7 +3,7 @@
 //! Pure. Every interval is a lower bound: it begins where the replica is known to have believed already and ends where
 //! it is known to have believed still. Two that overlap are therefore two holders at one instant, never a rounding.
 
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// One life of a replica: a restarted one is somebody else, who must not rely on what its predecessor held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,23 +18,23 @@ pub struct Claim {
     pub lock: String,
     pub who: Incarnation,
     pub token: u64,
-    pub began: Moment,
+    pub began: BootInstant,
     /// The last one that it is known to have had. Of a replica that was killed or paused, nothing else ends its claim.
-    pub valid_until: Moment,
+    pub valid_until: BootInstant,
     /// When it said that it holds no more, released or lost.
-    pub ended: Option<Moment>,
+    pub ended: Option<BootInstant>,
     /// When it was last asked and said that it holds. Later than `ended` if what it says and what it does differ.
-    answered: Moment,
+    answered: BootInstant,
 }
 
 impl Claim {
     /// `min(valid_until, lost)`.
-    pub fn end(&self) -> Moment {
+    pub fn end(&self) -> BootInstant {
         let said = self.ended.map(|ended| ended.max(self.answered));
         said.map_or(self.valid_until, |said| said.min(self.valid_until))
     }
 
-    pub fn holds_at(&self, now: Moment) -> bool {
+    pub fn holds_at(&self, now: BootInstant) -> bool {
         self.began <= now && now < self.end()
     }
 }
@@ -45,7 +45,14 @@ pub struct Claims(Vec<Claim>);
 
 impl Claims {
     /// From a log line: the replica says that it acquired the lock at `at`.
-    pub fn acquired(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment, valid_until: Moment) {
+    pub fn acquired(
+        &mut self,
+        who: &Incarnation,
+        lock: &str,
+        token: u64,
+        at: BootInstant,
+        valid_until: BootInstant,
+    ) {
         let claim = self.entry(who, lock, token, at);
         claim.began = claim.began.min(at);
         claim.valid_until = claim.valid_until.max(valid_until);
@@ -57,8 +64,8 @@ impl Claims {
         who: &Incarnation,
         lock: &str,
         token: u64,
-        (asked, heard): (Moment, Moment),
-        valid_until: Moment,
+        (asked, heard): (BootInstant, BootInstant),
+        valid_until: BootInstant,
     ) {
         let claim = self.entry(who, lock, token, heard);
         claim.began = claim.began.min(heard);
@@ -67,7 +74,7 @@ impl Claims {
     }
 
     /// From a log line: the replica says that it lost the lease or gave it up at `at`.
-    pub fn ended(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment) {
+    pub fn ended(&mut self, who: &Incarnation, lock: &str, token: u64, at: BootInstant) {
         self.entry(who, lock, token, at).ended.get_or_insert(at);
     }
 
@@ -76,7 +83,7 @@ impl Claims {
     }
 
     /// The claim on a lock that holds at `now`; the one with the greatest token if there were several.
-    pub fn holder(&self, lock: &str, now: Moment) -> Option<&Claim> {
+    pub fn holder(&self, lock: &str, now: BootInstant) -> Option<&Claim> {
         let of_lock = self
             .0
             .iter()
@@ -93,7 +100,7 @@ impl Claims {
         later.min_by_key(|claim| claim.token)
     }
 
-    fn entry(&mut self, who: &Incarnation, lock: &str, token: u64, at: Moment) -> &mut Claim {
+    fn entry(&mut self, who: &Incarnation, lock: &str, token: u64, at: BootInstant) -> &mut Claim {
         let same = |claim: &Claim| claim.who == *who && claim.lock == lock && claim.token == token;
         let index = self.0.iter().position(same).unwrap_or_else(|| {
             self.0.push(Claim {
@@ -103,7 +110,7 @@ impl Claims {
                 began: at,
                 valid_until: at,
                 ended: None,
-                answered: Moment::default(),
+                answered: BootInstant::default(),
             });
             self.0.len() - 1
         });
@@ -122,8 +129,8 @@ mod tests {
         }
     }
 
-    fn at(n: u64) -> Moment {
-        Moment::from_nanos(n)
+    fn at(n: u64) -> BootInstant {
+        BootInstant::from_nanos(n)
     }
 
     #[test]

@@ -12,13 +12,13 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
 use redlock_client::clock;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// On the boot-time clock.
-    pub at: Moment,
+    pub at: BootInstant,
     pub said: Said,
 }
 
@@ -88,7 +88,7 @@ impl Journal {
 }
 
 /// `None` for a line that is no event: the message of a panic, say.
-fn parse(line: &str, boot_time: impl FnOnce(Duration) -> Moment) -> Option<Line> {
+fn parse(line: &str, boot_time: impl FnOnce(Duration) -> BootInstant) -> Option<Line> {
     let line: Value = serde_json::from_str(line).ok()?;
     let stamp: jiff::Timestamp = line.get("timestamp")?.as_str()?.parse().ok()?;
     let since_1970 = Duration::from_nanos(u64::try_from(stamp.as_nanosecond()).ok()?);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn said(line: &str) -> Option<Said> {
-        parse(line, |_| Moment::default()).map(|line| line.said)
+        parse(line, |_| BootInstant::default()).map(|line| line.said)
     }
 
     #[test]
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn a_line_counts_from_when_it_was_written() {
         let line = r#"{"timestamp":"1970-01-01T00:00:02.5Z","fields":{"message":"up"}}"#;
-        let at = parse(line, |at| Moment::default() + at).unwrap().at;
-        assert_eq!(at, Moment::from_nanos(2_500_000_000));
+        let at = parse(line, |at| BootInstant::default() + at).unwrap().at;
+        assert_eq!(at, BootInstant::from_nanos(2_500_000_000));
     }
 
     #[tokio::test]

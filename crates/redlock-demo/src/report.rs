@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::observer::Record;
 use super::verdict::{fallen_claims, fallen_tenures, overlaps};
 pub(super) use numbers::Numbers;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// What ended the lease before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -145,7 +145,7 @@ fn looks(record: &Record) -> Looks {
 }
 
 /// Milliseconds from `from` to `to`, less than zero if `to` came first.
-pub(super) fn milliseconds(from: Moment, to: Moment) -> f64 {
+pub(super) fn milliseconds(from: BootInstant, to: BootInstant) -> f64 {
     rounded((to.since(from).as_secs_f64() - from.since(to).as_secs_f64()) * 1e3)
 }
 
@@ -166,7 +166,7 @@ mod tests {
                 name: (*name).to_owned(),
                 pid: 1,
             };
-            let (from, to) = (Moment::from_nanos(*from), Moment::from_nanos(*to));
+            let (from, to) = (BootInstant::from_nanos(*from), BootInstant::from_nanos(*to));
             record.claims.acquired(&who, "l", *token, from, to);
         }
         record

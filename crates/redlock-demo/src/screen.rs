@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use super::observer::{MasterView, Record};
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// Often enough to look alive, seldom enough to be read.
 const EVERY: Duration = Duration::from_millis(200);
@@ -28,7 +28,7 @@ enum Mode {
 #[derive(Debug)]
 pub struct Screen {
     mode: Mode,
-    drawn_at: Moment,
+    drawn_at: BootInstant,
     /// Lines of the table that stands there now.
     drawn: usize,
 }
@@ -51,7 +51,7 @@ impl Screen {
     fn new(mode: Mode) -> Self {
         Self {
             mode,
-            drawn_at: Moment::default(),
+            drawn_at: BootInstant::default(),
             drawn: 0,
         }
     }
@@ -97,7 +97,7 @@ impl Screen {
         }
     }
 
-    pub fn draw(&mut self, record: &Record, masters: &[String], now: Moment) {
+    pub fn draw(&mut self, record: &Record, masters: &[String], now: BootInstant) {
         if self.mode != Mode::Live || now.since(self.drawn_at) < EVERY {
             return;
         }
@@ -108,7 +108,7 @@ impl Screen {
     }
 }
 
-fn table(record: &Record, masters: &[String], now: Moment) -> String {
+fn table(record: &Record, masters: &[String], now: BootInstant) -> String {
     let mut text = String::from("\n");
     // Writing into a String cannot fail.
     let _ = writeln!(
@@ -143,7 +143,7 @@ fn table(record: &Record, masters: &[String], now: Moment) -> String {
 }
 
 /// The last life of each replica.
-fn replicas(record: &Record, now: Moment) -> Vec<String> {
+fn replicas(record: &Record, now: BootInstant) -> Vec<String> {
     let mut names: Vec<&str> = record.replicas.iter().map(|r| r.who.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();

@@ -18,7 +18,7 @@ use super::observer::{Observer, Record};
 use super::replica::{Replica, log_tail};
 use super::screen::Screen;
 use redlock_client::clock;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 use redlock_testkit::{RedisServer, RedisServers};
 
 /// How often a condition is looked at.
@@ -31,7 +31,7 @@ pub(super) struct Stage {
     servers: RedisServers,
     guard: Guard,
     pub screen: Screen,
-    pub started: Moment,
+    pub started: BootInstant,
     /// Names of the masters.
     pub masters: Vec<String>,
     logs: Vec<(String, PathBuf)>,
@@ -96,7 +96,7 @@ impl Stage {
     }
 
     /// SIGKILL; the moment at which it was sent.
-    pub(super) async fn kill(&mut self, who: &Incarnation) -> Result<Moment, DemoError> {
+    pub(super) async fn kill(&mut self, who: &Incarnation) -> Result<BootInstant, DemoError> {
         let at = clock::now();
         self.replica(who)?.kill()?;
         self.removed(who).await;
@@ -137,7 +137,7 @@ impl Stage {
         &mut self,
         bound: Duration,
         what: &str,
-        mut probe: impl FnMut(&Record, Moment) -> Option<T>,
+        mut probe: impl FnMut(&Record, BootInstant) -> Option<T>,
     ) -> Result<T, DemoError> {
         let end = clock::now() + bound;
         loop {
@@ -170,7 +170,7 @@ impl Stage {
         }
     }
 
-    fn draw(&mut self, now: Moment) {
+    fn draw(&mut self, now: BootInstant) {
         let record = self.observer.record();
         self.screen.draw(&record, &self.masters, now);
     }

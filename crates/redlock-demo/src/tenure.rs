@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 use redlock_testkit::observer::{LeaseText, nearest_end};
 
 /// One lease, from its first grant to its end.
@@ -13,9 +13,9 @@ pub struct Tenure {
     /// The grant number that each master showed.
     grants: Vec<Option<u64>>,
     /// When a majority was first seen to show it at once; none if that never was: a lost attempt.
-    pub seen: Option<Moment>,
+    pub seen: Option<BootInstant>,
     /// The end on each master; a master that never showed it is free of it at any time.
-    ends: Vec<Moment>,
+    ends: Vec<BootInstant>,
     /// Masters without a vote while this lease stood: they are nobody's, however free they look.
     barred: Vec<bool>,
 }
@@ -36,9 +36,9 @@ impl Tenure {
     }
 
     /// From when on a majority is free: the M-th smallest end.
-    pub fn free_at(&self) -> Moment {
-        let end = |(end, barred): (&Moment, &bool)| if *barred { Moment::NEVER } else { *end };
-        let mut ends: Vec<Moment> = self.ends.iter().zip(&self.barred).map(end).collect();
+    pub fn free_at(&self) -> BootInstant {
+        let end = |(end, barred): (&BootInstant, &bool)| if *barred { BootInstant::NEVER } else { *end };
+        let mut ends: Vec<BootInstant> = self.ends.iter().zip(&self.barred).map(end).collect();
         ends.sort_unstable();
         ends.get(ends.len() / 2).copied().unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl Account {
     }
 
     /// Enters what a master shows at `at`: a lease that ends at `ends`, or nothing.
-    pub fn saw(&mut self, master: usize, lease: Option<LeaseText>, ends: Moment, at: Moment) {
+    pub fn saw(&mut self, master: usize, lease: Option<LeaseText>, ends: BootInstant, at: BootInstant) {
         let shown = lease.as_ref().map(|lease| lease.nonce.as_str());
         // Deleted before its end, or lost with the memory: this master has been free of it since.
         for tenure in self
@@ -109,7 +109,7 @@ impl Account {
 
     /// The lease that a replica acquired at `began`: the one of its name that a majority showed nearest to then. Not by
     /// the token, see [`Tenure::token`].
-    pub fn of_claim(&self, identity: &str, began: Moment) -> Option<&Tenure> {
+    pub fn of_claim(&self, identity: &str, began: BootInstant) -> Option<&Tenure> {
         let own = self.tenures.iter().filter(|t| t.identity == identity);
         let distance = |tenure: &Tenure| Some(tenure.seen?.since(began) + began.since(tenure.seen?));
         own.filter_map(|tenure| Some((distance(tenure)?, tenure)))
@@ -118,7 +118,7 @@ impl Account {
     }
 
     /// Whether this master shows the lease that a majority showed last.
-    pub fn shown_by(&self, master: usize, now: Moment) -> bool {
+    pub fn shown_by(&self, master: usize, now: BootInstant) -> bool {
         self.current()
             .and_then(|tenure| tenure.ends.get(master))
             .is_some_and(|end| *end > now)
@@ -135,7 +135,7 @@ impl Account {
                     nonce: lease.nonce.clone(),
                     grants: vec![None; self.masters],
                     seen: None,
-                    ends: vec![Moment::default(); self.masters],
+                    ends: vec![BootInstant::default(); self.masters],
                     barred: vec![false; self.masters],
                 });
                 self.tenures.len() - 1
@@ -156,8 +156,8 @@ mod tests {
         })
     }
 
-    fn ms(n: u64) -> Moment {
-        Moment::from_nanos(n * 1_000_000)
+    fn ms(n: u64) -> BootInstant {
+        BootInstant::from_nanos(n * 1_000_000)
     }
 
     #[test]

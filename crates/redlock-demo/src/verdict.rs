@@ -112,12 +112,12 @@ mod tests {
     use super::*;
     use crate::claims::{Claims, Incarnation};
     use crate::tenure::Account;
-    use redlock_core::Moment;
+    use redlock_core::BootInstant;
     use redlock_testkit::observer::LeaseText;
 
     /// Replica, token, from, to, in milliseconds.
     fn claims(held: &[(&str, &str, u64, u64, u64)]) -> Claims {
-        let at = |ms: u64| Moment::from_nanos(ms * 1_000_000);
+        let at = |ms: u64| BootInstant::from_nanos(ms * 1_000_000);
         let mut claims = Claims::default();
         for (number, (lock, name, token, from, to)) in (1..).zip(held) {
             let who = Incarnation {
@@ -200,8 +200,8 @@ mod tests {
                 account.saw(
                     master,
                     Some(lease(nonce, grant)),
-                    Moment::from_nanos(at + 50),
-                    Moment::from_nanos(at),
+                    BootInstant::from_nanos(at + 50),
+                    BootInstant::from_nanos(at),
                 );
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redis::{Client, Connection, InfoDict, Pipeline, RedisResult, Value, from_redis_value};
 use redlock_client::clock;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// The prefix of the keys on the masters, the default one.
 const PREFIX: &str = "redlock";
@@ -47,7 +47,7 @@ impl LeaseText {
 /// The end of a lease after a look that puts it at `seen`. Every look gives an upper bound, and the least of them is the
 /// nearest, until a renewal moves the end.
 #[must_use]
-pub fn nearest_end(known: Moment, seen: Moment) -> Moment {
+pub fn nearest_end(known: BootInstant, seen: BootInstant) -> BootInstant {
     if seen > known + RENEWED {
         seen
     } else {
@@ -59,7 +59,7 @@ pub fn nearest_end(known: Moment, seen: Moment) -> Moment {
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// When the answer was read.
-    pub at: Moment,
+    pub at: BootInstant,
     pub run_id: String,
     pub seal: Option<String>,
     /// A candidate has begun to seal it.
@@ -81,7 +81,7 @@ impl Shown {
     }
 
     /// The lease of each lock, and its end.
-    pub fn leases(&self) -> impl Iterator<Item = (Option<LeaseText>, Moment)> {
+    pub fn leases(&self) -> impl Iterator<Item = (Option<LeaseText>, BootInstant)> {
         self.leases.iter().map(|(text, left)| {
             // Negative: it ended between the two commands. Another may follow it there: its end would be taken for this
             // one's, for one look, and the look after that corrects it.
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_least_bound_of_an_end_counts_until_a_renewal() {
-        let ms = |n: u64| Moment::from_nanos(n * 1_000_000);
+        let ms = |n: u64| BootInstant::from_nanos(n * 1_000_000);
         assert_eq!(nearest_end(ms(800), ms(799)), ms(799));
         assert_eq!(nearest_end(ms(800), ms(803)), ms(800));
         assert_eq!(nearest_end(ms(800), ms(1500)), ms(1500));

@@ -85,7 +85,7 @@ pub fn validate_lock(
             deletion_policy: spec.deletion_policy,
             targets,
             abstains: false,
-            remains: false,
+            has_leftovers: false,
         }),
         _ => Err(found),
     }

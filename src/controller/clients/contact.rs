@@ -6,7 +6,7 @@ use kube::Client;
 use tokio::{sync::watch, time};
 
 use super::renewed::Renewal;
-use crate::{clock, lease::Moment, targets::deepest};
+use crate::{clock, lease::BootInstant, targets::deepest};
 
 /// Between two questions, while they are answered.
 const EVERY: Duration = Duration::from_secs(3);
@@ -24,14 +24,14 @@ const LOST: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contact {
     /// The last question that was answered, or the start.
-    answered: Moment,
+    answered: BootInstant,
     /// The question after it was not.
     failed: bool,
 }
 
 impl Contact {
     /// Returns whether the connections of before are to be given up. An answer to a question that was sent then.
-    fn answer(&mut self, now: Moment) -> bool {
+    fn answer(&mut self, now: BootInstant) -> bool {
         let silent = self.failed && now.since(self.answered) >= SILENCE;
         (self.answered, self.failed) = (now, false);
         silent
@@ -41,7 +41,7 @@ impl Contact {
         self.failed = true;
     }
 
-    fn is_lost(&self, now: Moment) -> bool {
+    fn is_lost(&self, now: BootInstant) -> bool {
         self.failed && now.since(self.answered) >= LOST
     }
 }
@@ -91,8 +91,8 @@ async fn ask(probe: &Client) -> kube::Result<()> {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     controller::{
         index::{AfterStop, Effect, Input, PATIENCE, TargetTaskStart},
         object::ObjectKey,
-        said::Round,
+        sibling_answers::Round,
         target_task::{self, Command, Config, StopRequest},
     },
     elector::Elector,
@@ -83,15 +83,15 @@ impl Executor {
     fn change_quorum(&mut self, effect: Effect) -> Option<Input> {
         match effect {
             Effect::OpenQuorum { plan, access, stored } => {
-                let opened = self.fleet.open(&plan, access, stored);
+                let opened = self.quorums.open(&plan, access, stored);
                 return opened.err().map(|error| {
                     tracing::error!(quorum = plan.name, %error, "quorum could not be opened");
                     Input::NotOpened(plan.name, error.to_string())
                 });
             }
-            Effect::CloseQuorum { name, why } => self.fleet.close(&name, why),
+            Effect::CloseQuorum { name, why } => self.quorums.close(&name, why),
             Effect::AdjustQuorum { plan, access } => {
-                if let Some(running) = self.fleet.get_mut(&plan.name) {
+                if let Some(running) = self.quorums.get_mut(&plan.name) {
                     if let Err(error) = running.rekey(access) {
                         tracing::error!(quorum = plan.name, %error, "credentials were not replaced");
                     }
@@ -99,7 +99,7 @@ impl Executor {
                 }
             }
             Effect::ReplaceUrl { quorum, master, url } => {
-                let running = self.fleet.get_mut(&quorum);
+                let running = self.quorums.get_mut(&quorum);
                 if let Some(Err(error)) = running.map(|running| running.replace_url(&master, &url)) {
                     tracing::error!(quorum, master, %error, "the url of a master was not replaced");
                 }
@@ -111,18 +111,18 @@ impl Executor {
                 }
             }
             Effect::ForgetQuorumMetrics(name) => self.state.telemetry.forget_quorum(&name),
-            Effect::PutLock(plan) => {
-                if let Some(running) = self.fleet.get_mut(&plan.quorum) {
+            Effect::ActivateLock(plan) => {
+                if let Some(running) = self.quorums.get_mut(&plan.quorum) {
                     running.put_lock(&plan, &self.cluster);
                 }
             }
             Effect::RemoveLock {
                 quorum,
                 lock,
-                farewell,
+                release_mode,
             } => {
-                if let Some(running) = self.fleet.get_mut(&quorum) {
-                    running.remove_lock(&lock, farewell);
+                if let Some(running) = self.quorums.get_mut(&quorum) {
+                    running.remove_lock(&lock, release_mode);
                 }
             }
             Effect::PutInternal { quorum, lock, terms } => self.put_internal(&quorum, lock, terms),
@@ -132,7 +132,7 @@ impl Executor {
                 token,
                 to,
             } => {
-                if let Some(running) = self.fleet.get(&quorum) {
+                if let Some(running) = self.quorums.get(&quorum) {
                     running.elector.hand_over_lease(lock, token, to);
                 }
             }
@@ -142,13 +142,13 @@ impl Executor {
     }
 
     fn put_internal(&self, quorum: &str, lock: LockName, terms: Terms) {
-        if let Some(running) = self.fleet.get(quorum) {
+        if let Some(running) = self.quorums.get(quorum) {
             running.elector.put(lock, terms);
         }
     }
 
     fn masters_of(&self, quorum: &str) -> Option<Masters> {
-        Some(self.fleet.get(quorum)?.masters.clone())
+        Some(self.quorums.get(quorum)?.masters.clone())
     }
 
     /// Questions to the masters, each a task.
@@ -220,17 +220,17 @@ impl Executor {
             detached,
             own_tokens,
         } = start;
-        let (elector, masters, standing, unknown) = if detached {
+        let (elector, masters, view, unknown) = if detached {
             let (elector, unknown) = Elector::detached();
             (elector, None, unknown.subscribe(), Some(unknown))
         } else {
-            let running = self.fleet.get(&plan.quorum);
+            let running = self.quorums.get(&plan.quorum);
             let found = running.and_then(|running| Some((running, running.elector.watch(&plan.lock_name)?)));
-            let Some((running, standing)) = found else {
+            let Some((running, view)) = found else {
                 return Some(Input::TargetTaskEnded(key));
             };
             let masters = Some(running.masters.clone());
-            (running.elector.clone(), masters, standing, None)
+            (running.elector.clone(), masters, view, None)
         };
         let kubernetes = &self.kubernetes;
         let config = Config {
@@ -240,10 +240,10 @@ impl Executor {
             cluster: self.cluster.clone(),
             client: kubernetes.clients.urgent.clone(),
             shared: kubernetes.shared.clone(),
-            pace: kubernetes.pace.clone(),
+            rate_limiter: kubernetes.rate_limiter.clone(),
             elector,
             telemetry: self.state.telemetry.clone(),
-            standing,
+            view,
             masters,
             said: self.said.subscribe(),
             lost: kubernetes.clients.lost.clone(),
@@ -286,7 +286,7 @@ impl Executor {
     }
 
     fn publish(&self, shown: InUse) {
-        let quorums = self.fleet.in_use();
+        let quorums = self.quorums.in_use();
         self.state.in_use.store(Arc::new(InUse { quorums, ..shown }));
     }
 }

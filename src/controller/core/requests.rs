@@ -18,7 +18,7 @@ use crate::{
     controller::{
         index::{FinalizerEnd, Guarded, has_finalizer},
         object::ObjectKey,
-        pace::Pace,
+        rate_limiter::RateLimiter,
     },
     targets::deepest,
 };
@@ -31,7 +31,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Adds or removes the finalizer of the object with this UID.
 pub(super) async fn set_finalizer(
     client: Client,
-    pace: &Pace,
+    rate_limiter: &RateLimiter,
     key: &ObjectKey,
     uid: Option<String>,
     present: bool,
@@ -46,9 +46,9 @@ pub(super) async fn set_finalizer(
     });
     // One is needed before each start. What goes does not wait: the last replica of a cluster takes it along.
     if present {
-        pace.sent().await;
+        rate_limiter.sent().await;
     } else {
-        pace.count(1, clock::now());
+        rate_limiter.count(1, clock::now());
     }
     let parameters = PatchParams::apply(FINALIZER_MANAGER).force();
     let mut end = api.patch(&key.name, &parameters, &Patch::Apply(&patch)).await;
@@ -145,11 +145,15 @@ pub(super) async fn abstain(
 }
 
 /// Reads an object that this version cannot read, until the API server answers. `None` if there is none any more.
-pub(super) async fn read_deleted(client: Client, pace: &Pace, key: &ObjectKey) -> Option<Box<Value>> {
+pub(super) async fn read_deleted(
+    client: Client,
+    rate_limiter: &RateLimiter,
+    key: &ObjectKey,
+) -> Option<Box<Value>> {
     let resource = ApiResource::erase::<LeaderLock>(&());
     let api = Api::<DynamicObject>::namespaced_with(client, &key.namespace, &resource);
     loop {
-        pace.sent().await;
+        rate_limiter.sent().await;
         match api.get_opt(&key.name).await {
             Ok(found) => {
                 let object = found.and_then(|object| serde_json::to_value(object).ok());

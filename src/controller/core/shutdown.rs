@@ -56,7 +56,7 @@ impl Core {
         // From here on the locks are not held: a target task would stop what a sibling is about to adopt.
         self.index.dismiss_target_tasks();
         self.executor.tasks.targets.clear();
-        let giving_up = self.executor.fleet.stop(handed.reserve);
+        let giving_up = self.executor.quorums.stop(handed.reserve);
         if time::timeout(ENDING, giving_up).await.is_err() {
             tracing::warn!("not everything could be given back in time: leases run out by themselves");
         }

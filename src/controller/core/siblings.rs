@@ -8,7 +8,7 @@ use tokio::time;
 use super::Executor;
 use crate::{
     clock,
-    controller::said::{Asked, Round},
+    controller::sibling_answers::{Asked, Round},
     operator::sibling::{Answer, Question, ask},
 };
 

@@ -4,33 +4,33 @@ use super::Executor;
 use crate::{
     api::plan::QuorumPlan,
     controller::{
-        index::{LockView, Unready, Views},
+        index::{LockSnapshot, Unready, Views},
         object::ObjectKey,
         secrets::Found,
         target_task::Handle,
     },
-    lease::{LockName, Moment},
+    lease::{BootInstant, LockName},
     masters::{MasterStatus, QuorumId},
 };
 
 impl Views for Executor {
-    fn lock(&self, quorum: &str, lock: &LockName, now: Moment) -> Option<LockView> {
-        let standing = self.fleet.get(quorum)?.elector.watch(lock)?;
-        let standing = standing.borrow();
-        Some(LockView::of(&standing, now))
+    fn lock(&self, quorum: &str, lock: &LockName, now: BootInstant) -> Option<LockSnapshot> {
+        let snapshot = self.quorums.get(quorum)?.elector.watch(lock)?;
+        let snapshot = snapshot.borrow();
+        Some(LockSnapshot::of(&snapshot, now))
     }
 
     fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>> {
-        Some(self.fleet.get(quorum)?.masters.status())
+        Some(self.quorums.get(quorum)?.masters.status())
     }
 
     fn has_majority(&self, quorum: &str) -> bool {
-        let running = self.fleet.get(quorum);
+        let running = self.quorums.get(quorum);
         running.is_some_and(|running| running.masters.voters() >= running.masters.size().majority())
     }
 
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId> {
-        self.fleet.get(quorum)?.masters.quorum_id()
+        self.quorums.get(quorum)?.masters.quorum_id()
     }
 
     fn unready(&self) -> Option<Unready> {

@@ -49,14 +49,14 @@ impl Executor {
 
     /// Other requests to the API server.
     pub(super) fn request(&mut self, effect: Effect) {
-        let (clients, pace) = (&self.kubernetes.clients, self.kubernetes.pace.clone());
+        let (clients, rate_limiter) = (&self.kubernetes.clients, self.kubernetes.rate_limiter.clone());
         let urgent = clients.urgent.clone();
         let jobs = &mut self.tasks.jobs;
         match effect {
             Effect::SetFinalizer { key, uid, present } => {
                 let broken = Input::Finalizer(key.clone(), Err("the write broke off".to_owned()));
                 jobs.start(broken, async move {
-                    let end = requests::set_finalizer(urgent, &pace, &key, uid, present).await;
+                    let end = requests::set_finalizer(urgent, &rate_limiter, &key, uid, present).await;
                     Input::Finalizer(key, end)
                 });
             }
@@ -70,9 +70,9 @@ impl Executor {
                 let broken = Input::QuorumFinalizers(name.clone(), broken);
                 jobs.start(broken, async move {
                     if adds {
-                        pace.sent().await;
+                        rate_limiter.sent().await;
                     } else {
-                        pace.count(1, clock::now());
+                        rate_limiter.count(1, clock::now());
                     }
                     let end = requests::set_quorum_finalizers(urgent, &name, version, &finalizers).await;
                     Input::QuorumFinalizers(name, end)
@@ -113,7 +113,7 @@ impl Executor {
                 let broken = Input::Salvaged(key.clone(), Err(metadata));
                 jobs.start(broken, async move {
                     time::sleep(pause).await;
-                    let object = requests::read_deleted(client, &pace, &key).await;
+                    let object = requests::read_deleted(client, &rate_limiter, &key).await;
                     Input::Salvaged(key, Ok(object))
                 });
             }

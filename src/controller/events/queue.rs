@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{controller::backoff::Backoff, lease::Moment};
+use crate::{controller::backoff::Backoff, lease::BootInstant};
 
 /// As many may wait in one namespace. More come only when thousands of locks change at once.
 const OF_ONE: usize = 1_024;
@@ -26,7 +26,7 @@ pub(super) struct Queue<T> {
 struct Lane<T> {
     waiting: VecDeque<T>,
     backoff: Backoff,
-    again_at: Option<Moment>,
+    again_at: Option<BootInstant>,
 }
 
 impl<T> Default for Queue<T> {
@@ -70,7 +70,7 @@ impl<T> Queue<T> {
     }
 
     /// The oldest event of the next namespace that may be tried now. The namespaces take turns.
-    pub(super) fn next(&mut self, now: Moment) -> Option<(String, T)> {
+    pub(super) fn next(&mut self, now: BootInstant) -> Option<(String, T)> {
         let due = |lane: &Lane<T>| !lane.waiting.is_empty() && lane.backoff.is_over(now);
         let behind = (Bound::Excluded(self.last.as_str()), Bound::Unbounded);
         let mut turns = self.namespaces.range::<str, _>(behind).chain(&self.namespaces);
@@ -110,7 +110,7 @@ impl<T> Queue<T> {
         namespace: &str,
         event: T,
         longest: Duration,
-        now: Moment,
+        now: BootInstant,
         jitter: f64,
     ) {
         if let Some(lane) = self.namespaces.get_mut(namespace) {
@@ -121,7 +121,7 @@ impl<T> Queue<T> {
     }
 
     /// When the next event may be tried; `None` while none waits.
-    pub(super) fn due_at(&self, now: Moment) -> Option<Moment> {
+    pub(super) fn due_at(&self, now: BootInstant) -> Option<BootInstant> {
         let waiting = self.namespaces.values().filter(|lane| !lane.waiting.is_empty());
         waiting.map(|lane| lane.again_at.unwrap_or(now)).min()
     }
@@ -133,11 +133,11 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(60);
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::from_nanos(milliseconds * 1_000_000)
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
-    fn next(queue: &mut Queue<u32>, now: Moment) -> Option<u32> {
+    fn next(queue: &mut Queue<u32>, now: BootInstant) -> Option<u32> {
         queue.next(now).map(|(_, event)| event)
     }
 

@@ -19,8 +19,8 @@ use tokio::{
 use super::{EventReason, EventRecord, queue::Queue, timestamp};
 use crate::{
     clock,
-    controller::{backoff, pace::Pace},
-    lease::Moment,
+    controller::{backoff, rate_limiter::RateLimiter},
+    lease::BootInstant,
     targets::{Pause, deepest},
 };
 
@@ -46,7 +46,7 @@ type Key = (EventReason, Option<String>, String);
 struct Waiting {
     record: EventRecord,
     at: Timestamp,
-    since: Moment,
+    since: BootInstant,
 }
 
 /// How a write ended.
@@ -71,7 +71,7 @@ struct Recorder {
 pub(super) async fn record(
     client: Client,
     instance: String,
-    pace: Arc<Pace>,
+    rate_limiter: Arc<RateLimiter>,
     mut told: mpsc::Receiver<EventRecord>,
 ) {
     let (mut queue, mut pause) = (Queue::default(), Pause::default());
@@ -105,7 +105,7 @@ pub(super) async fn record(
             queue.dropped(&namespace);
             continue;
         }
-        pace.told().await;
+        rate_limiter.told().await;
         let outcome = recorder.write(&namespace, &waiting).await;
         let (now, jitter) = (clock::now(), fastrand::f64());
         match outcome {
@@ -371,7 +371,7 @@ mod tests {
         ] {
             tell.try_send(in_namespace(namespace, note)).unwrap();
         }
-        let recording = record(client, "me".to_owned(), Arc::new(Pace::new(100)), told);
+        let recording = record(client, "me".to_owned(), Arc::new(RateLimiter::new(100)), told);
         let recorder = tokio::spawn(recording);
         let mut seen: Vec<(String, String)> = Vec::new();
         let wanted = [("gone", "2"), ("good", "2")].map(|(n, t)| (n.to_owned(), t.to_owned()));

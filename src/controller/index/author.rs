@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Index, LockView, World, siblings};
+use super::{Index, LockSnapshot, World, siblings};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     controller::{
         object::ObjectKey,
         problem::{Problem, Reason},
-        said::Witness,
-        status::{Author, HolderFacts, LockStanding, Sight, author, claims},
+        sibling_answers::Witness,
+        status::{Author, AuthorFacts, HolderFacts, Visibility, author, claims},
         writer::Item,
     },
 };
@@ -27,7 +27,7 @@ const CONNECTED: Duration = Duration::from_secs(1);
 pub(super) struct Asked<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) before: &'a LeaderLockStatus,
-    pub(super) standing: Option<&'a LockView>,
+    pub(super) snapshot: Option<&'a LockSnapshot>,
     pub(super) holder: Option<&'a HolderFacts>,
     pub(super) refused: Option<&'a Problem>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Asked<'a> {
 impl Index {
     pub(super) fn author_of(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<Author> {
         let now = at.now;
-        let who = author(&self.lock_standing(asked, at)?);
+        let who = author(&self.author_facts(asked, at)?);
         let (key, entry) = (asked.key, self.locks.get(asked.key)?);
         let visited = asked
             .before
@@ -86,25 +86,25 @@ impl Index {
         Some(self.witness((quorum, None), None, since + CONNECTED, at))
     }
 
-    fn lock_standing(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<LockStanding> {
+    fn author_facts(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<AuthorFacts> {
         let now = at.now;
         let entry = self.locks.get(asked.key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let agents = entry
-            .put
+            .active_plan
             .as_ref()
             .is_some_and(|plan| plan.candidates == Candidates::Agents);
         // Or only ever visited while it could not be used: that says nothing of who holds it.
         let unvisited = asked.before.timings.is_none();
         let first_seen = entry.first_seen;
         let held_here = asked
-            .standing
-            .is_some_and(|standing| standing.authority.is_some());
+            .snapshot
+            .is_some_and(|snapshot| snapshot.authority.is_some());
         let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
-        let standing = LockStanding {
+        let snapshot = AuthorFacts {
             held_here,
             held_by_sibling: !held_here && !agents && asked.holder.is_some_and(|holder| holder.own_cluster),
-            sight: Sight::Majority,
+            visibility: Visibility::Majority,
             reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
             contradicted: quorum.is_some_and(|quorum| quorum.contradicted),
             unreported: reporter.map_or(Some(now.since(first_seen)), |reporter| {
@@ -114,18 +114,18 @@ impl Index {
             unvisited: unvisited.then(|| now.since(first_seen)),
         };
         if held_here || quorum.is_none_or(|quorum| quorum.has_majority()) {
-            return Some(standing);
+            return Some(snapshot);
         }
-        Some(LockStanding {
-            sight: self.sight(asked, at),
-            ..standing
+        Some(AuthorFacts {
+            visibility: self.visibility(asked, at),
+            ..snapshot
         })
     }
 
     /// Of a replica without a majority of the masters.
-    fn sight(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Sight {
+    fn visibility(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Visibility {
         let now = at.now;
-        let unknown = Sight::Blind {
+        let unknown = Visibility::Blind {
             former: false,
             witness: Witness::Silent,
         };
@@ -151,7 +151,7 @@ impl Index {
         if waits && (matches!(witness, Witness::Awaited | Witness::Silent) || asked.holder.is_some()) {
             self.await_siblings(asked.key, &quorum, &lock);
         }
-        Sight::Blind { former, witness }
+        Visibility::Blind { former, witness }
     }
 
     /// A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in

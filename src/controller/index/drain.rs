@@ -44,7 +44,7 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let (Some(plan), Some(_)) = (entry.put.clone(), &entry.task) else {
+        let (Some(plan), Some(_)) = (entry.active_plan.clone(), &entry.task) else {
             // Put a moment ago: whoever is to stop what runs is not there yet.
             self.due.tasks.insert(key.clone());
             return;
@@ -100,8 +100,8 @@ impl Index {
 
     /// This replica holds this lease.
     pub(super) fn holds_lease(&self, key: &ObjectKey, token: FencingToken, at: &World<'_>) -> bool {
-        let standing = self.standing(key, at);
-        let authority = standing.and_then(|standing| standing.authority);
+        let snapshot = self.snapshot(key, at);
+        let authority = snapshot.and_then(|snapshot| snapshot.authority);
         authority.is_some_and(|authority| authority.token == token)
     }
 }

@@ -17,12 +17,12 @@ use crate::{
     },
     controller::{
         events::EventRecord,
-        locks::OwnTokens,
+        index::lock_store::OwnTokens,
         object::ObjectKey,
-        said::Asked,
+        sibling_answers::Asked,
         target_task::{Permissions, StopRequest},
     },
-    lease::{ClusterId, Farewell, FencingToken, LockName, Moment, Terms},
+    lease::{BootInstant, ClusterId, FencingToken, LockName, ReleaseMode, Terms},
     masters::{OldServer, QuorumId},
     operator::{access::Access, state::InUse},
 };
@@ -145,11 +145,11 @@ pub(in crate::controller) enum Effect {
     /// The object of a quorum is gone.
     QuorumGone(String),
 
-    PutLock(Arc<LockPlan>),
+    ActivateLock(Arc<LockPlan>),
     RemoveLock {
         quorum: String,
         lock: LockName,
-        farewell: Farewell,
+        release_mode: ReleaseMode,
     },
     /// A lock of the operator itself.
     PutInternal {
@@ -187,7 +187,7 @@ pub(in crate::controller) struct TargetTaskStart {
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum AfterStop {
     /// The lock is taken away, at this time at the latest.
-    TakenAway(Moment),
+    TakenAway(BootInstant),
     /// Its lease is passed on.
     Drained(Purpose, Box<Drained>),
 }

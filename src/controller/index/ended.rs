@@ -11,7 +11,7 @@ use crate::{
     },
     controller::{
         object::ObjectKey,
-        said::Round,
+        sibling_answers::Round,
         status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
         writer,
     },
@@ -84,7 +84,7 @@ impl Index {
         if left || !claims(&before) {
             return None;
         }
-        let plan = entry.put.as_ref();
+        let plan = entry.active_plan.as_ref();
         let status = ended_status(&EndedFacts {
             before: &before,
             generation: object.metadata.generation.unwrap_or_default(),

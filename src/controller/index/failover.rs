@@ -50,9 +50,9 @@ impl Index {
     }
 
     fn fail_over(&mut self, key: &ObjectKey, at: &World<'_>) {
-        let authority = self.standing(key, at).and_then(|standing| standing.authority);
+        let authority = self.snapshot(key, at).and_then(|snapshot| snapshot.authority);
         let Some(entry) = self.locks.get(key) else { return };
-        let (Some(plan), Some(authority)) = (&entry.put, authority) else {
+        let (Some(plan), Some(authority)) = (&entry.active_plan, authority) else {
             return;
         };
         if !plan.switches() || plan.state != LockState::Enabled || paused(&entry.object).is_some() {
@@ -102,7 +102,7 @@ impl Index {
             }
         }
         let Failover { token, to } = failover;
-        let Some(plan) = self.locks.get(key).and_then(|entry| entry.put.clone()) else {
+        let Some(plan) = self.locks.get(key).and_then(|entry| entry.active_plan.clone()) else {
             return;
         };
         let after = plan.failover_after_unready.unwrap_or_default().as_secs();
@@ -212,13 +212,13 @@ fn choose(others: &[ClusterId], plan: &LockPlan) -> Option<ClusterId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::validate::{Graces, remains};
+    use crate::api::validate::{Graces, leftovers};
 
     #[test]
     fn the_most_wanted_of_those_that_are_alive_gets_it() {
         let object = "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n}, \
                       spec: {quorumRef: {name: q}}}";
-        let mut plan = remains(&serde_yaml::from_str(object).unwrap(), &Graces::default()).unwrap();
+        let mut plan = leftovers(&serde_yaml::from_str(object).unwrap(), &Graces::default()).unwrap();
         let all = ["ap-1/a", "eu-2/b", "us-1/c"].map(|text| text.parse::<ClusterId>().unwrap());
         let chosen = |plan: &LockPlan| choose(&all, plan).map(|cluster| cluster.to_string());
         assert_eq!(chosen(&plan).as_deref(), Some("ap-1/a"));

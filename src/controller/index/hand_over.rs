@@ -31,9 +31,9 @@ impl Index {
         if self.in_flight.answering.get(key) == Some(&text) {
             return;
         }
-        let standing = self.standing(key, at);
-        let authority = standing.and_then(|standing| standing.authority);
-        let (Some(plan), Some(authority)) = (entry.put.clone(), authority) else {
+        let snapshot = self.snapshot(key, at);
+        let authority = snapshot.and_then(|snapshot| snapshot.authority);
+        let (Some(plan), Some(authority)) = (entry.active_plan.clone(), authority) else {
             return;
         };
         let asked = (plan.as_ref(), paused(&entry.object));

@@ -8,9 +8,9 @@ use crate::{
     api::{RedisQuorum, in_use},
     controller::{
         backoff::{self, Backoff},
+        index::relist::Origin,
         object::ObjectKey,
-        roll::Origin,
-        said::{Asked, Round},
+        sibling_answers::{Asked, Round},
         writer::Item,
     },
 };

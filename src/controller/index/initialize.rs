@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
-    controller::{quorums::Initializing, writer::Item},
-    masters::{Facts, InitError, InitReport, MasterStatus},
+    controller::{index::quorum_store::Initializing, writer::Item},
+    masters::{InitError, InitReport, MasterFacts, MasterStatus},
 };
 
 impl Index {
@@ -34,7 +34,7 @@ impl Index {
             Initializing::No if !remembered && entry.initialized.is_none() => {
                 let used = status
                     .iter()
-                    .any(|master| master.facts.as_ref().is_some_and(Facts::sealed));
+                    .any(|master| master.facts.as_ref().is_some_and(MasterFacts::sealed));
                 if used || status.iter().all(is_new) {
                     entry.initialized = Some(Time(at.stamp()));
                     if !used {

@@ -13,7 +13,7 @@ use crate::{
     controller::{
         object::ObjectKey,
         observe::Observation,
-        said::Round,
+        sibling_answers::Round,
         target_task::TargetReport,
         templates::Read,
         writer::{Item, Written},

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use kube::Resource;
 
-use super::{Index, LockView, World, locks::holder_facts};
+use super::{Index, LockSnapshot, World, locks::holder_facts};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     controller::{
         events::{EventReason, EventRecord},
-        locks::LockEntry,
+        index::lock_store::LockEntry,
         object::ObjectKey,
         status::{HolderFacts, taken},
     },
-    lease::{ClusterId, EndReason, Holder, Moment},
+    lease::{BootInstant, ClusterId, EndReason, Holder},
 };
 
 /// How a lease was seen to end by one who only looks.
@@ -28,7 +28,7 @@ pub(in crate::controller) enum SeenEnd {
 const LATE: Duration = Duration::from_millis(100);
 
 impl SeenEnd {
-    fn of(holder: &Holder, now: Moment) -> Self {
+    fn of(holder: &Holder, now: BootInstant) -> Self {
         if now + LATE < holder.ends {
             Self::Released
         } else {
@@ -42,15 +42,15 @@ impl Index {
     pub(super) fn tell_lease(
         &mut self,
         key: &ObjectKey,
-        standing: &LockView,
+        snapshot: &LockSnapshot,
         ended: Option<EndReason>,
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
         let happened = if is_of_agents(entry) {
-            self.seen(key, standing, at)
+            self.seen(key, snapshot, at)
         } else {
-            self.happened(entry, standing, ended)
+            self.happened(entry, snapshot, ended)
         };
         if let (Some((reason, note)), Some(entry)) = (happened, self.locks.get(key)) {
             let object = entry.object.object_ref(&());
@@ -62,10 +62,10 @@ impl Index {
     fn happened(
         &self,
         entry: &LockEntry,
-        standing: &LockView,
+        snapshot: &LockSnapshot,
         ended: Option<EndReason>,
     ) -> Option<(EventReason, String)> {
-        let token = standing.last_token.map_or(0, |token| token.0);
+        let token = snapshot.last_token.map_or(0, |token| token.0);
         let me = format!("{}/{}", self.me.cluster.name(), self.me.identity);
         if let Some(reason) = ended {
             return Some(match reason {
@@ -98,10 +98,10 @@ impl Index {
                 ),
             });
         }
-        standing.authority?;
-        let holder = holder_facts(standing, &self.me.cluster, &self.me.identity)?;
+        snapshot.authority?;
+        let holder = holder_facts(snapshot, &self.me.cluster, &self.me.identity)?;
         let note = taken(&holder, &entry.object.status.clone().unwrap_or_default());
-        let expired = standing.takeover.is_some_and(|takeover| !takeover.released);
+        let expired = snapshot.takeover.is_some_and(|takeover| !takeover.released);
         Some((
             if expired {
                 EventReason::TakenOver
@@ -116,15 +116,15 @@ impl Index {
     fn seen(
         &mut self,
         key: &ObjectKey,
-        standing: &LockView,
+        snapshot: &LockSnapshot,
         at: &World<'_>,
     ) -> Option<(EventReason, String)> {
         let now = at.now;
         let entry = self.locks.get_mut(key)?;
         let ended_before = entry.seen_to_end;
-        entry.seen_to_end = match &standing.holder {
+        entry.seen_to_end = match &snapshot.holder {
             Some(_) => None,
-            None => standing.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
+            None => snapshot.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
         };
         let entry = self.locks.get(key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name)?;
@@ -132,34 +132,34 @@ impl Index {
             return None;
         }
         let status = entry.object.status.clone().unwrap_or_default();
-        let holder = holder_facts(standing, &self.me.cluster, &self.me.identity);
+        let holder = holder_facts(snapshot, &self.me.cluster, &self.me.identity);
         match (holder, entry.seen_to_end) {
-            (Some(holder), _) => begun(&holder, standing, ended_before, &status, now),
-            (None, Some(end)) => over(standing.last_holder.as_ref()?, end, &self.me.cluster),
+            (Some(holder), _) => begun(&holder, snapshot, ended_before, &status, now),
+            (None, Some(end)) => over(snapshot.last_holder.as_ref()?, end, &self.me.cluster),
             (None, None) => None,
         }
     }
 }
 
 fn is_of_agents(entry: &LockEntry) -> bool {
-    let put = entry.put.as_ref();
+    let put = entry.active_plan.as_ref();
     put.is_some_and(|plan| plan.candidates == Candidates::Agents)
 }
 
 fn begun(
     holder: &HolderFacts,
-    standing: &LockView,
+    snapshot: &LockSnapshot,
     ended_before: Option<SeenEnd>,
     status: &LeaderLockStatus,
-    now: Moment,
+    now: BootInstant,
 ) -> Option<(EventReason, String)> {
     let known = status.holder_identity.as_deref() == Some(&holder.identity)
         && status.holder_cluster.as_deref() == Some(&holder.cluster);
     // One that has only begun to look knows nothing of what was before.
-    if !holder.own_cluster || (known && standing.former_holder.is_none()) {
+    if !holder.own_cluster || (known && snapshot.former_holder.is_none()) {
         return None;
     }
-    let former = standing.former_holder.as_ref();
+    let former = snapshot.former_holder.as_ref();
     let end = ended_before.or_else(|| former.map(|former| SeenEnd::of(former, now)));
     let what = match end {
         Some(SeenEnd::Expired) => EventReason::TakenOver,
@@ -196,13 +196,13 @@ mod tests {
             identity: "ns/web-0/u".into(),
             nonce: Nonce(1),
             token: FencingToken(7),
-            ends: Moment::from_nanos(seconds * 1_000_000_000),
+            ends: BootInstant::from_nanos(seconds * 1_000_000_000),
         }
     }
 
     #[test]
     fn a_lease_that_is_gone_before_its_end_was_given_back() {
-        let at = |milliseconds: u64| Moment::from_nanos(milliseconds * 1_000_000);
+        let at = |milliseconds: u64| BootInstant::from_nanos(milliseconds * 1_000_000);
         let lease = holder("eu/u", 10);
         assert_eq!(SeenEnd::of(&lease, at(4_000)), SeenEnd::Released);
         assert_eq!(SeenEnd::of(&lease, at(9_950)), SeenEnd::Expired);

@@ -4,26 +4,26 @@
 
 use std::sync::Arc;
 
-use super::{Index, World, place::only_looked_at};
+use super::{Index, World, decide::observe_only};
 use crate::{
-    api::{plan::LockPlan, validate::remains},
+    api::{plan::LockPlan, validate::leftovers},
     controller::{
+        index::target_key::TargetKey,
         object::ObjectKey,
         problem::{Problem, Reason},
-        switched::Switched,
     },
 };
 
 impl Index {
     /// Stops what may run of it: under the lock, where the masters can say who holds it; else by itself.
-    pub(super) fn stop_remains(
+    pub(super) fn stop_leftovers(
         &mut self,
         key: &ObjectKey,
         wanted: &Result<Arc<LockPlan>, Problem>,
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
-        let Some(mut plan) = remains(&entry.object, &entry.templates.graces()) else {
+        let Some(mut plan) = leftovers(&entry.object, &entry.templates.graces()) else {
             // Not even its name can be read. Nothing is known to run, and its finalizer would keep it forever.
             if entry.object.metadata.deletion_timestamp.is_some() {
                 self.set_finalizer(key, false, at);
@@ -32,7 +32,7 @@ impl Index {
         };
         // What another lock runs is not left over.
         plan.targets.retain(|target| {
-            let what = Switched::of(&plan.namespace, &target.work);
+            let what = TargetKey::of(&plan.namespace, &target.work);
             self.locks.taken(key, &what).is_none()
         });
         if plan.targets.is_empty() {
@@ -44,17 +44,17 @@ impl Index {
             "it cannot be used, and an operator before may have left its targets running: stops them");
         // The name may be another object's on the masters.
         if reason != Some(Reason::DuplicateLockName) && self.open.get(&plan.quorum).is_some() {
-            self.put(key, only_looked_at(&plan), at);
+            self.activate(key, observe_only(&plan), at);
         } else if let Some(entry) = self.locks.get_mut(key) {
-            entry.remains = Some(Arc::new(plan));
+            entry.leftovers = Some(Arc::new(plan));
         }
     }
 
     /// Nothing of it runs any more.
-    pub(super) fn forget_remains(&mut self, key: &ObjectKey) {
+    pub(super) fn forget_leftovers(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.locks.get_mut(key)
             && entry.leaving.is_none()
-            && entry.remains.take().is_some()
+            && entry.leftovers.take().is_some()
         {
             self.end_target_task(key);
         }

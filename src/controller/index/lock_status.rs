@@ -1,7 +1,7 @@
 //! The status of a lock: whether this replica writes it, and what is new in it.
 
 use super::{
-    Effect, Index, LockView, Planted, World,
+    Effect, Index, LockSnapshot, Planted, World,
     author::Asked,
     failover::abstains_until,
     locks::holder_facts,
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     api::{LeaderLock, lock_status::LeaderLockStatus},
     controller::{
-        locks::LockEntry,
+        index::lock_store::LockEntry,
         object::ObjectKey,
         status::{Author, Health, LockFacts, adds, lock_status, rests_until, surge_news},
         writer::{self, Item},
@@ -27,38 +27,38 @@ impl Index {
             return None;
         }
         let object = self.locks.get(key)?.object.clone();
-        let verdict = self.locks.verdict(key)?;
+        let resolution = self.locks.resolution(key)?;
         let before = object.status.clone().unwrap_or_default();
-        let standing = self.standing_of_status(key, at);
-        let holder = standing
+        let snapshot = self.snapshot_of_status(key, at);
+        let holder = snapshot
             .as_ref()
-            .and_then(|standing| holder_facts(standing, &self.me.cluster, &self.me.identity));
-        let authority = standing.as_ref().and_then(|standing| standing.authority);
+            .and_then(|snapshot| holder_facts(snapshot, &self.me.cluster, &self.me.identity));
+        let authority = snapshot.as_ref().and_then(|snapshot| snapshot.authority);
         if let (Some(authority), Some(entry)) = (authority, self.locks.get_mut(key)) {
             entry.last_held = Some(authority.token);
         }
         let asked = Asked {
             key,
             before: &before,
-            standing: standing.as_ref(),
+            snapshot: snapshot.as_ref(),
             holder: holder.as_ref(),
-            refused: verdict.as_ref().err(),
+            refused: resolution.as_ref().err(),
         };
-        let mine = standing.as_ref().and_then(|standing| standing.last_token);
+        let mine = snapshot.as_ref().and_then(|snapshot| snapshot.last_token);
         let who = self.may_write_lock(&asked, mine, at)?;
         let entry = self.locks.get(key)?;
         let health = self.health_of(entry);
         let status = lock_status(&LockFacts {
             before: &before,
             generation: object.metadata.generation.unwrap_or_default(),
-            plan: verdict.as_deref(),
+            plan: resolution.as_deref(),
             author: who,
             implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
             holder,
             masters: health.map_or(0, |health| health.masters),
             no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: paused(&object),
-            abstains: abstains_until(&object, entry.put.as_deref()),
+            abstains: abstains_until(&object, entry.active_plan.as_deref()),
             targets: entry.task.as_ref().and_then(|task| task.last.as_ref()),
             surges: &entry.templates.surges(),
             now: at.stamp(),
@@ -70,15 +70,15 @@ impl Index {
         self.replace_status(key, &object, status, who, at)
     }
 
-    fn standing_of_status(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockView> {
-        let mut standing = self.standing(key, at)?;
+    fn snapshot_of_status(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockSnapshot> {
+        let mut snapshot = self.snapshot(key, at)?;
         if self.plants(Planted::ClaimsWithoutAuthority) {
-            standing.authority = standing.last_token.map(|token| Authority {
+            snapshot.authority = snapshot.last_token.map(|token| Authority {
                 token,
                 valid_until: at.now,
             });
         }
-        Some(standing)
+        Some(snapshot)
     }
 
     fn health_of(&self, entry: &LockEntry) -> Option<&Health> {
@@ -127,7 +127,7 @@ impl Index {
         tracing::debug!(lock = %key, author = ?who, status = ?told, "status to be written");
         let status = writer::replacement(&before, &told)?;
         let entry = self.locks.get_mut(key)?;
-        let switched = off(object, entry.put.as_deref()).is_none();
+        let switched = off(object, entry.active_plan.as_deref()).is_none();
         entry.news = if switched {
             entry.settled.news(&told)
         } else {

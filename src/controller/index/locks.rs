@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Effect, Index, LockView, Planted, World};
+use super::{Effect, Index, LockSnapshot, Planted, World};
 use crate::{
     api::LeaderLock,
     controller::{
         events::{EventReason, EventRecord, timestamp_at},
+        index::relist::Origin,
         object::ObjectKey,
         observe::Observation,
-        roll::Origin,
         status::HolderFacts,
         writer::Item,
     },
@@ -81,13 +81,13 @@ impl Index {
     }
 
     /// How a lock stands that is contended for.
-    pub(super) fn standing(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockView> {
-        let plan = self.locks.get(key)?.put.as_ref()?;
+    pub(super) fn snapshot(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockSnapshot> {
+        let plan = self.locks.get(key)?.active_plan.as_ref()?;
         self.view(&plan.quorum, &plan.lock_name, at)
     }
 
     /// The same on an open quorum.
-    pub(super) fn view(&self, quorum: &str, lock: &LockName, at: &World<'_>) -> Option<LockView> {
+    pub(super) fn view(&self, quorum: &str, lock: &LockName, at: &World<'_>) -> Option<LockSnapshot> {
         self.open.get(quorum)?;
         at.views.lock(quorum, lock, at.now)
     }
@@ -98,11 +98,11 @@ impl Index {
         let Some(key) = quorum.and_then(|quorum| quorum.names.get(&change.lock)).cloned() else {
             return;
         };
-        let standing = self.view(&change.quorum, &change.lock, at);
+        let snapshot = self.view(&change.quorum, &change.lock, at);
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(&key, at);
-        if let Some(standing) = standing {
-            self.tell_lease(&key, &standing, change.ended, at);
+        if let Some(snapshot) = snapshot {
+            self.tell_lease(&key, &snapshot, change.ended, at);
         }
     }
 
@@ -129,7 +129,7 @@ impl Index {
         if entry.plausible == Some(written) {
             return true;
         }
-        if let Some(plan) = &entry.put
+        if let Some(plan) = &entry.active_plan
             && self.open.get(&plan.quorum).is_some()
         {
             self.effects.push(Effect::AskCounter {
@@ -206,23 +206,23 @@ fn content(object: &LeaderLock) -> impl PartialEq + use<> {
 
 /// Who holds the lock, in the words of a status.
 pub(super) fn holder_facts(
-    standing: &LockView,
+    snapshot: &LockSnapshot,
     cluster: &crate::lease::ClusterId,
     identity: &crate::lease::HolderIdentity,
 ) -> Option<HolderFacts> {
-    if let Some(authority) = standing.authority {
+    if let Some(authority) = snapshot.authority {
         return Some(HolderFacts {
             identity: identity.to_string(),
             cluster: cluster.name().to_owned(),
             own_cluster: true,
             token: Some(authority.token.0),
-            acquired: standing.acquired.map(timestamp_at),
-            takeover: standing
+            acquired: snapshot.acquired.map(timestamp_at),
+            takeover: snapshot
                 .takeover_gap
-                .map(|gap| (gap, standing.takeover.is_some_and(|t| t.released))),
+                .map(|gap| (gap, snapshot.takeover.is_some_and(|t| t.released))),
         });
     }
-    let holder = standing.holder.as_ref()?;
+    let holder = snapshot.holder.as_ref()?;
     let own_cluster = holder.cluster.uid() == cluster.uid();
     // An agent that was told the name of this cluster, and not its UID, is not taken for one of it.
     let namesake = holder.cluster.name() == cluster.name() && !own_cluster;
@@ -234,7 +234,7 @@ pub(super) fn holder_facts(
             holder.cluster.name().to_owned()
         },
         own_cluster,
-        token: standing.last_token.map(|token| token.0),
+        token: snapshot.last_token.map(|token| token.0),
         acquired: None,
         takeover: None,
     })

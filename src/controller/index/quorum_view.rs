@@ -10,9 +10,8 @@ use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus, ReporterStatus},
     controller::{
         events::{EventReason, EventRecord},
+        index::{quorum_store::Initializing, reporter::Reporter},
         problem::Reason,
-        quorums::Initializing,
-        reporter::Reporter,
         status::{Health, QuorumFacts, has_silent, heard, quorum_status, replicas_status, reported},
         writer::{self, Item},
     },

@@ -6,11 +6,10 @@ use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan},
     controller::{
+        index::{relist::Origin, reporter::Reporter},
         object::ObjectKey,
         observe::Observation,
         problem::{Problem, Reason},
-        reporter::Reporter,
-        roll::Origin,
         secrets::Found,
         writer::Item,
     },
@@ -25,7 +24,7 @@ impl Index {
             Observation::Synced => self.quorums.known().map(|name| quorum_key(name)).collect(),
             _ => Vec::new(),
         };
-        for key in self.quorums.roll.call(&observation, known.iter()) {
+        for key in self.quorums.relist.observe(&observation, known.iter()) {
             self.forget_quorum(&key.name);
         }
         let key = observation.key();
@@ -157,7 +156,7 @@ impl Index {
                 entry.awaits_other = true;
                 self.touch_locks_of(name);
             }
-            if !self.locks.any_put(name) {
+            if !self.locks.any_active(name) {
                 self.close_quorum(name, "it was made anew with other masters");
             }
             self.due.later.insert(name.to_owned());

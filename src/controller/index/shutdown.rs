@@ -10,7 +10,7 @@ use crate::{
     },
     controller::{
         object::ObjectKey,
-        said::Round,
+        sibling_answers::Round,
         target_task::{StopRequest, TargetReport},
     },
     lease::LockName,
@@ -53,10 +53,10 @@ impl Index {
         let mut handed = Handed::default();
         // A sibling of another version may have started targets that this one cannot read.
         let unreadable = self.locks.unreadable.keys();
-        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.put.as_deref());
+        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.active_plan.as_deref());
         unreadable.for_each(|plan| handed.keep(plan));
         for (key, entry, _) in self.locks.with_targets() {
-            let Some(plan) = &entry.put else { continue };
+            let Some(plan) = &entry.active_plan else { continue };
             // What an agent has is looked after by every replica: the last one takes it back.
             let looks_after = plan.candidates == Candidates::Agents || self.holds(key, at);
             if !looks_after || plan.enforcement == Enforcement::Observe {

@@ -7,15 +7,14 @@ use std::{
 
 use super::{Effect, Index, World, targets::has_finalizer};
 use crate::{
-    api::validate::remains,
+    api::validate::leftovers,
     controller::{
-        locks::LockEntry,
+        index::{lock_store::LockEntry, quorum_store::QuorumEntry},
         object::ObjectKey,
-        quorums::QuorumEntry,
-        said::{Asked, Round, Witness, Word},
+        sibling_answers::{Asked, Round, Witness, Word},
         writer::Item,
     },
-    lease::{FencingToken, LockName, Moment},
+    lease::{BootInstant, FencingToken, LockName},
 };
 
 /// Between two questions to a sibling, while they are needed.
@@ -38,7 +37,7 @@ pub(super) struct Asking {
     /// Locks whose statuses may be this replica's to write once the siblings have answered.
     waiting: BTreeMap<ObjectKey, (String, LockName)>,
     /// When the last one began.
-    at: Option<Moment>,
+    at: Option<BootInstant>,
     /// Why this replica is not ready was reported, or it was ready.
     pub(super) told_not_ready: bool,
 }
@@ -82,7 +81,7 @@ impl Index {
         &self,
         (quorum, lock): (&str, Option<&LockName>),
         former: Option<FencingToken>,
-        since: Moment,
+        since: BootInstant,
         at: &World<'_>,
     ) -> Witness {
         let now = at.now;
@@ -108,7 +107,7 @@ impl Index {
         let plans = self
             .locks
             .with_targets()
-            .filter_map(|(_, entry, _)| entry.put.as_deref());
+            .filter_map(|(_, entry, _)| entry.active_plan.as_deref());
         for plan in plans {
             let locks = quorums.entry(plan.quorum.clone()).or_default();
             locks.insert(plan.lock_name.to_string());
@@ -143,7 +142,7 @@ impl Index {
 
     /// This replica sees by itself who holds the lock.
     fn is_seen(&self, entry: &LockEntry, at: &World<'_>) -> bool {
-        let put = entry.put.as_ref();
+        let put = entry.active_plan.as_ref();
         put.is_some_and(|plan| self.open.get(&plan.quorum).is_some() && at.views.has_majority(&plan.quorum))
     }
 
@@ -181,7 +180,7 @@ impl Index {
     }
 
     /// The siblings had time to answer since then.
-    pub(super) fn asked_since(&self, since: Moment, at: &World<'_>) -> bool {
+    pub(super) fn asked_since(&self, since: BootInstant, at: &World<'_>) -> bool {
         let now = at.now;
         let sent = self.asking.said.sent;
         sent.is_some_and(|sent| sent >= since) || now.since(since) >= FRESH
@@ -190,10 +189,10 @@ impl Index {
 
 /// Of the lock on the masters.
 pub(super) fn name(entry: &LockEntry) -> Option<(String, LockName)> {
-    let put = entry.put.as_ref().or(entry.remains.as_ref());
+    let put = entry.active_plan.as_ref().or(entry.leftovers.as_ref());
     if let Some(plan) = put {
         return Some((plan.quorum.clone(), plan.lock_name.clone()));
     }
-    let plan = remains(&entry.object, &entry.templates.graces())?;
+    let plan = leftovers(&entry.object, &entry.templates.graces())?;
     Some((plan.quorum, plan.lock_name))
 }

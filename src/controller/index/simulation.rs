@@ -12,7 +12,7 @@ mod server;
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{Index, Input, Planted, Replica, World};
-use crate::{api::in_use::InUseFinalizer, controller::reporter::Scope, lease::Moment};
+use crate::{api::in_use::InUseFinalizer, controller::index::Scope, lease::BootInstant};
 use outside::Outside;
 use rules::Rules;
 
@@ -201,7 +201,7 @@ fn the_same_seed_is_the_same_sequence() {
         }
         (simulation.outside.executed, simulation.outside.now)
     };
-    let different: BTreeSet<(u64, Moment)> = (0..20).map(effects).collect();
+    let different: BTreeSet<(u64, BootInstant)> = (0..20).map(effects).collect();
     assert!(different.len() > 10, "{different:?}");
     for seed in 0..20 {
         assert_eq!(effects(seed), effects(seed));

@@ -10,7 +10,7 @@ use crate::{
     controller::{
         backoff,
         events::EventRecord,
-        locks::TargetTask,
+        index::lock_store::TargetTask,
         object::ObjectKey,
         target_task::{Permissions, TargetReport},
         writer::Item,
@@ -32,7 +32,7 @@ impl Index {
         // The target task of a lock whose last target was taken out of its spec stays until that is stopped.
         let runs = |task: &TargetTask| task.last.as_ref().is_none_or(|report| report.runs);
         let runs = entry.task.as_ref().is_some_and(runs);
-        let plan = entry.put.clone().or_else(|| entry.remains.clone());
+        let plan = entry.active_plan.clone().or_else(|| entry.leftovers.clone());
         let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
         let Some(plan) = plan else {
             self.end_target_task(key);
@@ -48,7 +48,7 @@ impl Index {
             self.effects.push(Effect::UpdateTargetTask { key, plan, hands });
             return;
         }
-        let detached = entry.put.is_none();
+        let detached = entry.active_plan.is_none();
         let own_tokens = entry.own_tokens.clone();
         if !detached {
             if self.open.get(&plan.quorum).is_none() {
@@ -107,7 +107,7 @@ impl Index {
         {
             tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
         }
-        let off = off(&entry.object, entry.put.as_deref());
+        let off = off(&entry.object, entry.active_plan.as_deref());
         let mut happened = happened(task.last.as_ref(), &report, off);
         if unwritten && off.is_none() {
             happened.extend(entry.settled.stopped_unwritten(&report));
@@ -133,7 +133,10 @@ impl Index {
             return;
         };
         let guarded = has_finalizer(&entry.object);
-        let none = entry.put.as_ref().is_some_and(|plan| plan.targets.is_empty());
+        let none = entry
+            .active_plan
+            .as_ref()
+            .is_some_and(|plan| plan.targets.is_empty());
         if entry.object.metadata.deletion_timestamp.is_some() {
             return;
         }
@@ -147,15 +150,15 @@ impl Index {
 
     /// This replica holds the lock.
     pub(super) fn holds(&self, key: &ObjectKey, at: &World<'_>) -> bool {
-        let standing = self.standing(key, at);
-        standing.is_some_and(|standing| standing.authority.is_some())
+        let snapshot = self.snapshot(key, at);
+        snapshot.is_some_and(|snapshot| snapshot.authority.is_some())
     }
 
     /// A replica of this cluster holds the lock, as far as this one sees, or a sibling proves.
     pub(super) fn held_by_us(&self, key: &ObjectKey, at: &World<'_>) -> bool {
-        let seen = self.standing(key, at).is_some_and(|standing| {
+        let seen = self.snapshot(key, at).is_some_and(|snapshot| {
             let own = |holder: &Holder| holder.cluster.uid() == self.me.cluster.uid();
-            standing.authority.is_some() || standing.holder.as_ref().is_some_and(own)
+            snapshot.authority.is_some() || snapshot.holder.as_ref().is_some_and(own)
         });
         seen || self.is_proven_held(key, at)
     }

@@ -11,7 +11,7 @@ use crate::{
         problem::{Problem, Reason},
         secrets::Found,
     },
-    lease::Moment,
+    lease::BootInstant,
     masters::{OldServer, RetireOutcome},
     operator::quorum::check,
 };
@@ -26,14 +26,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct UrlChange {
     asking: bool,
-    again_at: Option<Moment>,
+    again_at: Option<BootInstant>,
     /// What the last try said.
     problem: Option<Problem>,
 }
 
 impl UrlChange {
     /// It is time for another try.
-    pub(super) fn is_due(&self, now: Moment) -> bool {
+    pub(super) fn is_due(&self, now: BootInstant) -> bool {
         !self.asking && self.again_at.is_some_and(|at| at <= now)
     }
 }

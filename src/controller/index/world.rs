@@ -7,14 +7,14 @@ use k8s_openapi::jiff::Timestamp;
 use crate::{
     api::plan::QuorumPlan,
     controller::{events::timestamp_at, object::ObjectKey, secrets::Found},
-    elector::Standing,
-    lease::{Authority, FencingToken, Holder, LockName, Moment, Takeover},
+    elector::LockView,
+    lease::{Authority, BootInstant, FencingToken, Holder, LockName, Takeover},
     masters::{MasterStatus, QuorumId},
 };
 
 /// The index reads clocks and handles only through this type, so tests can replace them.
 pub(in crate::controller) struct World<'a> {
-    pub(in crate::controller) now: Moment,
+    pub(in crate::controller) now: BootInstant,
     /// Time since 1970, by the wall clock.
     pub(in crate::controller) unix: Duration,
     pub(in crate::controller) views: &'a dyn Views,
@@ -30,7 +30,7 @@ impl World<'_> {
 /// No method blocks, and none changes anything.
 pub(in crate::controller) trait Views {
     /// How a lock stands on a quorum; `None` where this replica neither contends for it nor watches it.
-    fn lock(&self, quorum: &str, lock: &LockName, now: Moment) -> Option<LockView>;
+    fn lock(&self, quorum: &str, lock: &LockName, now: BootInstant) -> Option<LockSnapshot>;
     /// `None` where the quorum is not open.
     fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>>;
     /// A majority of the masters votes.
@@ -54,7 +54,7 @@ pub(in crate::controller) struct Unready {
 
 /// How a lock stands at one moment.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct LockView {
+pub(in crate::controller) struct LockSnapshot {
     /// Of this process.
     pub(in crate::controller) authority: Option<Authority>,
     /// Who else holds it.
@@ -68,17 +68,17 @@ pub(in crate::controller) struct LockView {
     pub(in crate::controller) former_holder: Option<Holder>,
 }
 
-impl LockView {
-    pub(in crate::controller) fn of(standing: &Standing, now: Moment) -> Self {
+impl LockSnapshot {
+    pub(in crate::controller) fn of(snapshot: &LockView, now: BootInstant) -> Self {
         Self {
-            authority: standing.authority_at(now),
-            holder: standing.holder_at(now).cloned(),
-            last_token: standing.last_token(),
-            acquired: standing.acquired,
-            takeover: standing.takeover,
-            takeover_gap: standing.takeover_gap,
-            last_holder: standing.last_holder.clone(),
-            former_holder: standing.former_holder.clone(),
+            authority: snapshot.authority_at(now),
+            holder: snapshot.holder_at(now).cloned(),
+            last_token: snapshot.last_token(),
+            acquired: snapshot.acquired,
+            takeover: snapshot.takeover,
+            takeover_gap: snapshot.takeover_gap,
+            last_holder: snapshot.last_holder.clone(),
+            former_holder: snapshot.former_holder.clone(),
         }
     }
 }

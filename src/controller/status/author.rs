@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::controller::said::Witness;
+use crate::controller::sibling_answers::Witness;
 
 /// Why this replica may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Author {
 
 /// What this replica sees of the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Sight {
+pub(in crate::controller) enum Visibility {
     Majority,
     /// No majority of them, and this of its siblings. `former` if the status names the lease that this replica had last.
     Blind {
@@ -37,11 +37,11 @@ pub(in crate::controller) enum Sight {
 
 /// Who may write, out of what this replica knows.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::controller) struct LockStanding {
+pub(in crate::controller) struct AuthorFacts {
     pub(in crate::controller) held_here: bool,
     /// A sibling holds it, and writes.
     pub(in crate::controller) held_by_sibling: bool,
-    pub(in crate::controller) sight: Sight,
+    pub(in crate::controller) visibility: Visibility,
     pub(in crate::controller) reporter: bool,
     /// A replica that knows more has written since this one wrote that nothing is known.
     pub(in crate::controller) contradicted: bool,
@@ -57,35 +57,35 @@ pub(in crate::controller) struct LockStanding {
 /// can be.
 const FIRST_VISIT: Duration = Duration::from_secs(1);
 
-pub(in crate::controller) fn author(standing: &LockStanding) -> Option<Author> {
-    if standing.held_here {
+pub(in crate::controller) fn author(facts: &AuthorFacts) -> Option<Author> {
+    if facts.held_here {
         return Some(Author::Holder);
     }
-    if standing.held_by_sibling {
+    if facts.held_by_sibling {
         return None;
     }
-    match standing.sight {
-        Sight::Majority if standing.reporter => return Some(Author::Reporter),
-        Sight::Majority => {}
-        Sight::Blind {
+    match facts.visibility {
+        Visibility::Majority if facts.reporter => return Some(Author::Reporter),
+        Visibility::Majority => {}
+        Visibility::Blind {
             witness: Witness::Responsible,
             ..
         } => return None,
-        Sight::Blind { .. } if standing.contradicted => return None,
-        Sight::Blind { former, witness } => match witness {
+        Visibility::Blind { .. } if facts.contradicted => return None,
+        Visibility::Blind { former, witness } => match witness {
             Witness::Absent | Witness::Silent if former => return Some(Author::Former),
             Witness::Absent => return Some(Author::Anybody),
             // The others are not known, and none of them can report before this lease of the reporter has ended.
-            Witness::Silent if standing.reporter => return Some(Author::Anybody),
+            Witness::Silent if facts.reporter => return Some(Author::Anybody),
             // A sibling that does not answer may see the masters, and write.
             Witness::Awaited | Witness::Silent | Witness::Responsible => {}
         },
     }
-    let unreported = standing.unreported.filter(|_| !standing.contradicted)?;
-    let first = standing
+    let unreported = facts.unreported.filter(|_| !facts.contradicted)?;
+    let first = facts
         .unvisited
         .is_some_and(|known| known.min(unreported) >= FIRST_VISIT);
-    (first || unreported >= standing.long).then_some(Author::Anybody)
+    (first || unreported >= facts.long).then_some(Author::Anybody)
 }
 
 #[cfg(test)]
@@ -94,11 +94,11 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(120);
 
-    fn blind(former: bool, witness: Witness) -> LockStanding {
-        LockStanding {
+    fn blind(former: bool, witness: Witness) -> AuthorFacts {
+        AuthorFacts {
             held_here: false,
             held_by_sibling: false,
-            sight: Sight::Blind { former, witness },
+            visibility: Visibility::Blind { former, witness },
             reporter: false,
             contradicted: false,
             unreported: Some(Duration::from_secs(2)),
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(author(&blind(false, Witness::Absent)), Some(Author::Anybody));
         for former in [false, true] {
             assert_eq!(author(&blind(former, Witness::Responsible)), None);
-            let contradicted = LockStanding {
+            let contradicted = AuthorFacts {
                 contradicted: true,
                 unreported: Some(LONG),
                 ..blind(former, Witness::Absent)
@@ -127,12 +127,12 @@ mod tests {
             assert_eq!(author(&contradicted), None);
         }
         assert_eq!(author(&blind(false, Witness::Silent)), None);
-        let late = LockStanding {
+        let late = AuthorFacts {
             unreported: Some(LONG),
             ..blind(false, Witness::Silent)
         };
         assert_eq!(author(&late), Some(Author::Anybody));
-        let held = LockStanding {
+        let held = AuthorFacts {
             held_here: true,
             ..blind(false, Witness::Responsible)
         };
@@ -141,13 +141,13 @@ mod tests {
 
     #[test]
     fn reporter_writes_while_it_sees_a_majority() {
-        let seeing = LockStanding {
-            sight: Sight::Majority,
+        let seeing = AuthorFacts {
+            visibility: Visibility::Majority,
             reporter: true,
             ..blind(false, Witness::Awaited)
         };
         assert_eq!(author(&seeing), Some(Author::Reporter));
-        let other = LockStanding {
+        let other = AuthorFacts {
             held_by_sibling: true,
             ..seeing
         };

@@ -18,7 +18,7 @@ use crate::{
         plan::LockPlan,
     },
     controller::{problem::Reason, target_task::TargetReport},
-    lease::Moment,
+    lease::BootInstant,
 };
 
 const REASON: Reason = Reason::NoMajority;
@@ -98,10 +98,10 @@ pub(super) fn is_stopped(report: &TargetReport) -> bool {
 /// Until when a replica that sees no majority leaves the text of another one: two of them may see targets differently, and
 /// would replace each other's texts for ever. `last` is what this replica wrote, and when.
 pub(in crate::controller) fn rests_until(
-    last: Option<&(Moment, LeaderLockStatus)>,
+    last: Option<&(BootInstant, LeaderLockStatus)>,
     before: &LeaderLockStatus,
-    now: Moment,
-) -> Option<Moment> {
+    now: BootInstant,
+) -> Option<BootInstant> {
     let (at, own) = last?;
     let is_own = own.role == before.role && own.targets == before.targets;
     let until = *at + REST;
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn texts_of_two_blind_replicas_do_not_replace_each_other_at_once() {
-        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
         let status = |role, observed| {
             let mut status = LeaderLockStatus {
                 role: Some(role),

@@ -326,7 +326,7 @@ fn shown(master: &MasterStatus) -> Shown {
     Shown {
         name: master.name.clone(),
         reachable: master.connected,
-        sealed: facts.is_some_and(crate::masters::Facts::sealed),
+        sealed: facts.is_some_and(crate::masters::MasterFacts::sealed),
         sealed_in_seconds: left
             .map(|left| i64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)),
         role: facts.map(|facts| facts.role.clone()),

@@ -11,7 +11,7 @@ use super::condition::{ConditionType, Conditions, cut};
 use crate::{
     api::quorum_status::{NotReadyReplica, RedisQuorumStatus},
     controller::problem::Reason,
-    lease::Moment,
+    lease::BootInstant,
 };
 
 /// As often as a cluster reports that it is alive.
@@ -38,7 +38,7 @@ impl OwnReadiness {
         &self,
         list: &[NotReadyReplica],
         own: &str,
-        (written, now): (Option<Moment>, Moment),
+        (written, now): (Option<BootInstant>, BootInstant),
     ) -> bool {
         let entry = list.iter().find(|replica| replica.name == own);
         match self {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_written_again_before_it_is_silent_and_never_in_a_hurry() {
-        let at = |second: u64| Moment::from_nanos(second * 1_000_000_000);
+        let at = |second: u64| BootInstant::from_nanos(second * 1_000_000_000);
         let list = [not_ready("own", 0)];
         let due = |own: OwnReadiness, list: &[NotReadyReplica], written: Option<u64>, now: u64| {
             own.is_due(list, "own", (written.map(at), at(now)))

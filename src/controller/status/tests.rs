@@ -271,7 +271,7 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
         reports.extend(troubles.map(|trouble| Some(report(desired, observed, trouble))));
     }
     let mut seen = 0;
-    for verdict in verdicts {
+    for resolution in verdicts {
         for report in &reports {
             for held in [None, Some(holder("eu-1")), Some(holder("us-1"))] {
                 for author in [Author::Holder, Author::Reporter, Author::Former, Author::Anybody] {
@@ -281,7 +281,7 @@ fn every_status_of_a_lock_has_one_of_ready_reconciling_and_stalled() {
                             author,
                             no_majority: no_majority.then(|| "1 of 3 masters votes".to_owned()),
                             paused: paused.then_some("night shift"),
-                            ..facts(&before, verdict, report.as_ref(), held.clone())
+                            ..facts(&before, resolution, report.as_ref(), held.clone())
                         });
                         let what =
                             format!("{author:?} {held:?} {no_majority} {paused} {report:?} {status:?}");

@@ -7,8 +7,8 @@ use std::{
 
 use super::{goal::Siblings, leases::LeaseView};
 use crate::{
-    controller::said::{Round, Word},
-    lease::{LockName, Moment},
+    controller::sibling_answers::{Round, Word},
+    lease::{BootInstant, LockName},
     masters::Masters,
 };
 
@@ -21,11 +21,11 @@ const FRESH: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blind {
     /// Since when it has no majority.
-    since: Option<Moment>,
+    since: Option<BootInstant>,
     /// The first change of a target that no round was asked after. Who holds the lock may have made it.
-    changed: Option<Moment>,
+    changed: Option<BootInstant>,
     /// When a target that this replica had stopped was found running, and is to be stopped again: the same.
-    found: Arc<Mutex<Option<Moment>>>,
+    found: Arc<Mutex<Option<BootInstant>>>,
     /// Another cluster was said to hold the lock, and none of this cluster since.
     pub(super) passed_on: bool,
 }
@@ -34,7 +34,7 @@ pub(super) struct Blind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     /// When the questions were sent.
-    pub(super) sent: Option<Moment>,
+    pub(super) sent: Option<BootInstant>,
     /// Of the lock.
     pub(super) word: Option<Word>,
 }
@@ -58,12 +58,12 @@ pub(super) fn has_majority(masters: Option<&Masters>) -> bool {
 
 impl Blind {
     /// Something about a target changed.
-    pub(super) fn note_change(&mut self, now: Moment) {
+    pub(super) fn note_change(&mut self, now: BootInstant) {
         self.changed.get_or_insert(now);
     }
 
     /// The same, found by a step.
-    pub(super) fn note_started(&self, now: Moment) {
+    pub(super) fn note_started(&self, now: BootInstant) {
         self.found().get_or_insert(now);
     }
 
@@ -72,12 +72,12 @@ impl Blind {
         *self.found() = None;
     }
 
-    fn found(&self) -> MutexGuard<'_, Option<Moment>> {
+    fn found(&self) -> MutexGuard<'_, Option<BootInstant>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the siblings say of the lock, which counts where this replica has no majority.
-    pub(super) fn siblings(&mut self, majority: bool, said: Said, now: Moment) -> Siblings {
+    pub(super) fn siblings(&mut self, majority: bool, said: Said, now: BootInstant) -> Siblings {
         let found = *self.found();
         if let Some(found) = found {
             self.note_change(found);
@@ -131,11 +131,11 @@ mod tests {
     use super::*;
     use crate::lease::FencingToken;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::from_nanos(milliseconds * 1_000_000)
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
-    fn said(sent: Moment, word: Word) -> Said {
+    fn said(sent: BootInstant, word: Word) -> Said {
         Said {
             sent: Some(sent),
             word: Some(word),

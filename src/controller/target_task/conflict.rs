@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::turns::Lane;
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 /// So often may it happen within [`WINDOW`] before it is a conflict: a person who tries a few times, or one rollout of
 /// a tool that applies a manifest with another number, is none.
@@ -28,17 +28,17 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    pub(super) fn add(&mut self, lane: Lane, write: String, now: Moment) {
+    pub(super) fn add(&mut self, lane: Lane, write: String, now: BootInstant) {
         self.backoff(lane).add(now);
         self.last = write;
     }
 
-    pub(super) fn is_conflict(&mut self, lane: Lane, now: Moment) -> bool {
+    pub(super) fn is_conflict(&mut self, lane: Lane, now: BootInstant) -> bool {
         self.backoff(lane).is_conflict(now)
     }
 
     /// Whether the next stop or start waits still.
-    pub(super) fn rests(&mut self, lane: Lane, now: Moment) -> bool {
+    pub(super) fn rests(&mut self, lane: Lane, now: BootInstant) -> bool {
         self.backoff(lane).rests_until(now).is_some()
     }
 
@@ -68,21 +68,21 @@ impl Conflicts {
 
 /// When it happened lately.
 #[derive(Debug, Default)]
-struct ConflictBackoff(VecDeque<Moment>);
+struct ConflictBackoff(VecDeque<BootInstant>);
 
 impl ConflictBackoff {
-    fn add(&mut self, now: Moment) {
+    fn add(&mut self, now: BootInstant) {
         self.forget(now);
         self.0.push_back(now);
     }
 
-    fn is_conflict(&mut self, now: Moment) -> bool {
+    fn is_conflict(&mut self, now: BootInstant) -> bool {
         self.forget(now);
         self.0.len() > LIMIT
     }
 
     /// Until when the next stop or start waits.
-    fn rests_until(&mut self, now: Moment) -> Option<Moment> {
+    fn rests_until(&mut self, now: BootInstant) -> Option<BootInstant> {
         self.forget(now);
         let doublings = u32::try_from(self.0.len().checked_sub(LIMIT + 1)?).unwrap_or(u32::MAX);
         let pause = FIRST.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST);
@@ -90,7 +90,7 @@ impl ConflictBackoff {
         (until > now).then_some(until)
     }
 
-    fn forget(&mut self, now: Moment) {
+    fn forget(&mut self, now: BootInstant) {
         while self.0.front().is_some_and(|at| now.since(*at) > WINDOW) {
             self.0.pop_front();
         }
@@ -101,8 +101,8 @@ impl ConflictBackoff {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::{
     api::leader_lock::OnQuorumLoss,
-    lease::{FencingToken, Moment},
+    lease::{BootInstant, FencingToken},
 };
 
 /// What is known when it is decided.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct TargetFacts {
     /// End of the own authority, if held now.
-    pub(super) held_until: Option<Moment>,
+    pub(super) held_until: Option<BootInstant>,
     /// Nothing may start before: the takeover delay after an unclean end.
-    pub(super) start_after: Moment,
+    pub(super) start_after: BootInstant,
     /// The lease before it was seen to be another cluster's.
     pub(super) from_elsewhere: bool,
     /// Whose lease is seen, if it has not ended: of this cluster or of another.
@@ -21,17 +21,17 @@ pub(super) struct Facts {
     /// The last holder that was seen, after any of this cluster, was another cluster's.
     pub(super) passed_on: bool,
     /// This replica held the lock last, until then.
-    pub(super) lost: Option<Moment>,
+    pub(super) lost: Option<BootInstant>,
     /// The end of the last lease of a sibling that was seen.
-    pub(super) sibling_until: Option<Moment>,
+    pub(super) sibling_until: Option<BootInstant>,
     /// What the siblings say, where this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
     /// Others contend, and this replica only watches who holds the lock.
     pub(super) observes: bool,
     /// When this replica began to watch the lock.
-    pub(super) began: Moment,
+    pub(super) began: BootInstant,
     /// A stop was requested by then, whoever holds the lock.
-    pub(super) stop_by: Option<Moment>,
+    pub(super) stop_by: Option<BootInstant>,
     pub(super) takeover_delay: Duration,
     pub(super) stop: Duration,
     pub(super) on_quorum_loss: OnQuorumLoss,
@@ -49,13 +49,13 @@ pub(super) enum Siblings {
     /// This replica has a majority of the masters: what it sees itself counts.
     Unasked,
     /// It has none, and nothing that cannot be undone is done before the siblings have answered, or until then.
-    Awaited(Moment),
+    Awaited(BootInstant),
     /// None of them has a majority, or none answers.
     Silent,
     /// A replica of this cluster holds the lock until then, or longer, by a lease with this token.
-    Held(Moment, FencingToken),
+    Held(BootInstant, FencingToken),
     /// Nobody held it when they were asked, and one of them contends for it.
-    Free(Moment),
+    Free(BootInstant),
     Elsewhere,
 }
 
@@ -63,9 +63,9 @@ pub(super) enum Siblings {
 pub(super) enum Goal {
     Run,
     /// Everything must be gone by then, where there is a bound.
-    Stop(Option<Moment>),
+    Stop(Option<BootInstant>),
     /// Leave things as they are; decided again then, or when something changes.
-    Keep(Option<Moment>),
+    Keep(Option<BootInstant>),
 }
 
 /// After a restart: as long as one acquire round may take to show who holds the lock.
@@ -84,13 +84,13 @@ pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
     takeover_delay >= stop + MARGIN
 }
 
-impl Facts {
+impl TargetFacts {
     pub(super) fn has_room(&self) -> bool {
         has_room(self.takeover_delay, self.stop)
     }
 }
 
-pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
+pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     if let Some(by) = facts.stop_by {
         return Goal::Stop(Some(facts.lost.map_or(by, |lost| lost.min(by))));
     }
@@ -103,7 +103,7 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
         Siblings::Free(asked) if leaves && now < asked + RELIED_UPON => Goal::Keep(Some(asked + RELIED_UPON)),
         Siblings::Elsewhere => {
             let other = Some(Other::Elsewhere);
-            alone(&Facts { other, ..*facts }, now)
+            alone(&TargetFacts { other, ..*facts }, now)
         }
         Siblings::Awaited(until) => awaiting(facts, until, now),
         Siblings::Unasked | Siblings::Silent | Siblings::Held(..) | Siblings::Free(_) => alone(facts, now),
@@ -111,7 +111,7 @@ pub(super) fn goal(facts: &Facts, now: Moment) -> Goal {
 }
 
 /// Until the siblings have answered: what has to be stopped by a certain time is not held up.
-fn awaiting(facts: &Facts, until: Moment, now: Moment) -> Goal {
+fn awaiting(facts: &TargetFacts, until: BootInstant, now: BootInstant) -> Goal {
     let until = match facts.lost {
         Some(lost) => until.min(lost - (facts.stop + MARGIN / 2)),
         None => until,
@@ -123,7 +123,7 @@ fn awaiting(facts: &Facts, until: Moment, now: Moment) -> Goal {
 }
 
 /// By what this replica sees itself, or saw last.
-fn alone(facts: &Facts, now: Moment) -> Goal {
+fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
     if facts.observes {
         return match facts.other {
             Some(Other::Sibling) => Goal::Run,

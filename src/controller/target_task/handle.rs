@@ -13,9 +13,12 @@ use crate::{
         lock_status::TargetStatus,
         plan::{LockPlan, TargetWork},
     },
-    controller::{locks::OwnTokens, object::ObjectKey, pace::Pace, problem::Problem, said::Round},
-    elector::{Elector, Standing},
-    lease::{ClusterId, FencingToken, Moment},
+    controller::{
+        index::OwnTokens, object::ObjectKey, problem::Problem, rate_limiter::RateLimiter,
+        sibling_answers::Round,
+    },
+    elector::{Elector, LockView},
+    lease::{BootInstant, ClusterId, FencingToken},
     masters::Masters,
     targets::{Note, Shared},
     telemetry::Telemetry,
@@ -36,7 +39,7 @@ pub(in crate::controller) enum Command {
 /// A request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct StopRequest {
-    pub(in crate::controller) by: Moment,
+    pub(in crate::controller) by: BootInstant,
     /// Only while this lease is held, and given up when it is not done in time; without one for good, whichever replica holds
     /// the lock.
     pub(in crate::controller) lease: Option<FencingToken>,
@@ -80,7 +83,7 @@ pub(in crate::controller) struct Handle {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
     /// Where no masters can be asked how the lock stands.
-    pub(in crate::controller) detached: Option<watch::Sender<Standing>>,
+    pub(in crate::controller) detached: Option<watch::Sender<LockView>>,
 }
 
 impl Handle {
@@ -109,10 +112,10 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) cluster: ClusterId,
     pub(in crate::controller) client: Client,
     pub(in crate::controller) shared: Arc<Shared>,
-    pub(in crate::controller) pace: Arc<Pace>,
+    pub(in crate::controller) rate_limiter: Arc<RateLimiter>,
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
-    pub(in crate::controller) standing: watch::Receiver<Standing>,
+    pub(in crate::controller) view: watch::Receiver<LockView>,
     /// Of its quorum; none where no masters can be asked.
     pub(in crate::controller) masters: Option<Masters>,
     /// What the siblings said last.

@@ -5,23 +5,23 @@ use std::time::Duration;
 use super::{
     blind::{Blind, Said},
     delay::Delays,
-    goal::{Facts, Other, Siblings, has_room},
+    goal::{Other, Siblings, TargetFacts, has_room},
 };
 use crate::{
     api::{
         leader_lock::{Candidates, LockState, OnQuorumLoss},
         plan::LockPlan,
     },
-    controller::locks::OwnTokens,
-    elector::Standing,
-    lease::{ClusterId, FencingToken, Holder, Marks, Moment},
+    controller::index::OwnTokens,
+    elector::LockView,
+    lease::{BootInstant, ClusterId, FencingToken, Holder, Marks},
 };
 
 /// A lock as the elector shows it at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeaseView {
     /// The lease of this process, and its end.
-    pub(super) held: Option<(FencingToken, Moment)>,
+    pub(super) held: Option<(FencingToken, BootInstant)>,
     /// The lease of another process. The own one, lost and left to run out, is no sibling's: what it guarded must be gone
     /// by its end.
     pub(super) other: Option<OtherLease>,
@@ -36,11 +36,11 @@ pub(super) struct LeaseView {
 pub(super) struct OtherLease {
     pub(super) of: Other,
     pub(super) token: FencingToken,
-    pub(super) ends: Moment,
+    pub(super) ends: BootInstant,
 }
 
 impl LeaseView {
-    pub(super) fn of(standing: &Standing, cluster: &ClusterId, now: Moment) -> Self {
+    pub(super) fn of(view: &LockView, cluster: &ClusterId, now: BootInstant) -> Self {
         let whose = |holder: &Holder| {
             if holder.cluster.uid() == cluster.uid() {
                 Other::Sibling
@@ -48,9 +48,9 @@ impl LeaseView {
                 Other::Elsewhere
             }
         };
-        let authority = standing.authority_at(now);
-        let other = standing.holder_at(now).filter(|holder| !standing.is_own(holder));
-        let last = standing.last_holder.as_ref();
+        let authority = view.authority_at(now);
+        let other = view.holder_at(now).filter(|holder| !view.is_own(holder));
+        let last = view.last_holder.as_ref();
         Self {
             held: authority.map(|authority| (authority.token, authority.valid_until)),
             other: other.map(|holder| OtherLease {
@@ -59,7 +59,7 @@ impl LeaseView {
                 ends: holder.ends,
             }),
             last: last.map(|holder| (whose(holder), holder.token)),
-            marks: standing.marks,
+            marks: view.marks,
         }
     }
 
@@ -88,18 +88,18 @@ pub(super) struct Observation {
     /// What the siblings said last.
     pub(super) said: Said,
     /// By when a stop was requested.
-    pub(super) stop_by: Option<Moment>,
-    pub(super) now: Moment,
+    pub(super) stop_by: Option<BootInstant>,
+    pub(super) now: BootInstant,
 }
 
 /// The end of the own lease by which all must be gone still, by what the siblings say: none where a sibling took over,
 /// or where there is time to leave it to the sibling.
 pub(super) fn still_owed(
-    lost: Option<Moment>,
+    lost: Option<BootInstant>,
     siblings: Siblings,
     last: Option<FencingToken>,
     has_room: bool,
-) -> Option<Moment> {
+) -> Option<BootInstant> {
     lost.filter(|_| !matches!(siblings, Siblings::Held(_, proven) if Some(proven) > last || has_room))
 }
 
@@ -107,22 +107,22 @@ pub(super) fn still_owed(
 #[derive(Debug)]
 pub(super) struct Leases {
     /// When this replica began to watch the lock.
-    began: Moment,
-    start_after: Moment,
+    began: BootInstant,
+    start_after: BootInstant,
     /// The lease before it was seen to be another cluster's.
     from_elsewhere: bool,
     /// The last lease of this process.
     pub(super) own: Option<FencingToken>,
     /// The end of the lease that this process has, and of the one that it lost.
-    own_until: Option<Moment>,
-    lost: Option<Moment>,
-    sibling_until: Option<Moment>,
+    own_until: Option<BootInstant>,
+    lost: Option<BootInstant>,
+    sibling_until: Option<BootInstant>,
     pub(super) delays: Delays,
     pub(super) blind: Blind,
 }
 
 impl Leases {
-    pub(super) fn new(now: Moment) -> Self {
+    pub(super) fn new(now: BootInstant) -> Self {
         Self {
             began: now,
             start_after: now,
@@ -137,7 +137,12 @@ impl Leases {
     }
 
     /// What is known now, also of leases that have ended since.
-    pub(super) fn observe(&mut self, seen: &Observation, plan: &LockPlan, own_tokens: &OwnTokens) -> Facts {
+    pub(super) fn observe(
+        &mut self,
+        seen: &Observation,
+        plan: &LockPlan,
+        own_tokens: &OwnTokens,
+    ) -> TargetFacts {
         let (lease, now) = (&seen.lease, seen.now);
         if let Some((token, until)) = lease.held {
             if self.own != Some(token) {
@@ -162,7 +167,7 @@ impl Leases {
         let has_room = has_room(takeover_delay, plan.timings.stop);
         self.lost = still_owed(self.lost, siblings, self.own, has_room);
         let elsewhere = |(of, token): (Other, FencingToken)| of == Other::Elsewhere && Some(token) > self.own;
-        Facts {
+        TargetFacts {
             passed_on: self.blind.passed_on || lease.last.is_some_and(elsewhere),
             held_until: lease.held.map(|(_, until)| until),
             start_after: self.start_after,
@@ -191,7 +196,7 @@ impl Leases {
         lease: &LeaseView,
         plan: &LockPlan,
         own_tokens: &OwnTokens,
-        now: Moment,
+        now: BootInstant,
     ) {
         self.own = Some(token);
         let (wait, adopted) = delay(lease, plan, own_tokens);

@@ -10,16 +10,16 @@ use tokio::sync::watch;
 use super::{
     TargetTask,
     blind::{Blind, Said, has_majority},
-    goal::{Facts, Goal, Other, Siblings, goal},
+    goal::{Goal, Other, Siblings, TargetFacts, goal},
     leases::{LeaseView, still_owed},
     stop_requests::ActiveStop,
 };
 use crate::{
     api::plan::LockPlan,
     clock,
-    controller::said::Round,
-    elector::Standing,
-    lease::{ClusterId, FencingToken, Moment},
+    controller::sibling_answers::Round,
+    elector::LockView,
+    lease::{BootInstant, ClusterId, FencingToken},
     masters::Masters,
     targets::{Found, StopPermit},
 };
@@ -27,7 +27,7 @@ use crate::{
 /// What a stop was decided by.
 #[derive(Clone, Copy, Debug)]
 struct Decided {
-    facts: Facts,
+    facts: TargetFacts,
     /// The lease of this process.
     held: Option<FencingToken>,
     /// The last lease of this process.
@@ -44,7 +44,7 @@ struct Now {
 
 impl Decided {
     /// Whether the same would be decided now. Pure.
-    fn stands(&self, seen: Now, now: Moment) -> bool {
+    fn stands(&self, seen: Now, now: BootInstant) -> bool {
         let held = seen.lease.token();
         let request = self.request.filter(|request| request.holds(held, now));
         if request.is_none() && held.is_some() && held != self.held {
@@ -53,7 +53,7 @@ impl Decided {
         }
         let other = seen.lease.holder();
         let lost = self.facts.lost.filter(|_| other != Some(Other::Sibling));
-        let facts = Facts {
+        let facts = TargetFacts {
             held_until: seen.lease.held.map(|(_, until)| until),
             other,
             siblings: seen.siblings,
@@ -71,14 +71,14 @@ struct Watched {
     blind: Blind,
     plan: Arc<LockPlan>,
     cluster: ClusterId,
-    standing: watch::Receiver<Standing>,
+    view: watch::Receiver<LockView>,
     masters: Option<Masters>,
     said: watch::Receiver<Arc<Round>>,
 }
 
 impl Watched {
-    fn holds(&self, found: Found, now: Moment) -> bool {
-        let lease = LeaseView::of(&self.standing.borrow(), &self.cluster, now);
+    fn holds(&self, found: Found, now: BootInstant) -> bool {
+        let lease = LeaseView::of(&self.view.borrow(), &self.cluster, now);
         if found == Found::StartedAgain {
             // The last word of the siblings may be older.
             self.blind.note_started(now);
@@ -100,7 +100,7 @@ impl Watched {
 }
 
 impl TargetTask {
-    pub(super) fn permit_to_stop(&self, facts: &Facts) -> StopPermit {
+    pub(super) fn permit_to_stop(&self, facts: &TargetFacts) -> StopPermit {
         let watched = Watched {
             decided: Decided {
                 facts: *facts,
@@ -111,7 +111,7 @@ impl TargetTask {
             blind: self.leases.blind.clone(),
             plan: self.config.plan.clone(),
             cluster: self.config.cluster.clone(),
-            standing: self.config.standing.clone(),
+            view: self.config.view.clone(),
             masters: self.config.masters.clone(),
             said: self.config.said.clone(),
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{FencingToken, Moment};
+use crate::lease::{BootInstant, FencingToken};
 
 /// Pods are polled this often at most, and at least.
 const OFTEN: Duration = Duration::from_millis(250);
@@ -21,7 +21,7 @@ pub(super) enum PodsReady {
 
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
-    since: Option<(FencingToken, Moment)>,
+    since: Option<(FencingToken, BootInstant)>,
     /// As long as the lock lets it be, and still.
     pub(super) too_long: bool,
 }
@@ -38,8 +38,8 @@ impl Readiness {
         found: &[PodsReady],
         token: FencingToken,
         after: Duration,
-        now: Moment,
-    ) -> Moment {
+        now: BootInstant,
+    ) -> BootInstant {
         self.since.take_if(|(of, _)| *of != token);
         if found.contains(&PodsReady::Unready) {
             self.since.get_or_insert((token, now));
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn only_what_is_unready_all_the_time_is_so_for_too_long() {
-        let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
         let after = Duration::from_secs(10);
         let mut readiness = Readiness::default();
         for (now, token, found, too_long) in [

@@ -2,7 +2,7 @@
 //! poll for the holder. Pure.
 
 use super::POLL_AT_REST;
-use crate::lease::{FencingToken, Moment};
+use crate::lease::{BootInstant, FencingToken};
 
 /// The state that the targets were brought to, or read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +14,19 @@ pub(super) enum Aim {
 
 /// Set while all targets are as they should be for one aim and nothing has changed since.
 #[derive(Debug, Default)]
-pub(super) struct Settled(Option<(Aim, Moment)>);
+pub(super) struct Settled(Option<(Aim, BootInstant)>);
 
 impl Settled {
     /// Whether nothing changed since all targets were as they should be for this aim. Otherwise the targets are about to
     /// be read: until that has ended, nothing is known of them, for this nor for any other aim.
-    pub(super) fn holds(&mut self, aim: Aim, now: Moment) -> bool {
+    pub(super) fn holds(&mut self, aim: Aim, now: BootInstant) -> bool {
         self.0
             .take_if(|(settled, until)| *settled != aim || now >= *until);
         self.0.is_some()
     }
 
     /// The targets were read at this time.
-    pub(super) fn set(&mut self, aim: Aim, settled: bool, now: Moment) {
+    pub(super) fn set(&mut self, aim: Aim, settled: bool, now: BootInstant) {
         self.0 = settled.then(|| (aim, now + POLL_AT_REST));
     }
 
@@ -40,7 +40,7 @@ impl Settled {
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment::from_nanos(1_000);
+    const NOW: BootInstant = BootInstant::from_nanos(1_000);
     const RUN: Aim = Aim::Run(FencingToken(1));
 
     #[test]

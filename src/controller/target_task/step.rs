@@ -5,7 +5,7 @@ use futures_util::future::{self, join_all};
 use super::{
     RETRY, TargetTask,
     blind::{Said, has_majority},
-    goal::{Facts, Goal, goal},
+    goal::{Goal, TargetFacts, goal},
     leases::{LeaseView, Observation, observes},
     outcome::{Outcome, RETRY_TROUBLE},
     settled::Aim,
@@ -17,12 +17,12 @@ use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
     clock,
     controller::problem::Reason,
-    lease::{FencingToken, Mark, Moment},
+    lease::{BootInstant, FencingToken, Mark},
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
 
 /// What was done, and when the next step is due.
-type Stepped = (super::TargetReport, Option<Moment>);
+type Stepped = (super::TargetReport, Option<BootInstant>);
 
 impl TargetTask {
     pub(super) async fn step(&mut self) -> Stepped {
@@ -50,9 +50,9 @@ impl TargetTask {
         }
     }
 
-    fn facts(&mut self, now: Moment) -> Facts {
+    fn facts(&mut self, now: BootInstant) -> TargetFacts {
         let config = &mut self.config;
-        let lease = LeaseView::of(&config.standing.borrow_and_update(), &config.cluster, now);
+        let lease = LeaseView::of(&config.view.borrow_and_update(), &config.cluster, now);
         let plan = &config.plan;
         self.stop_requests.expire(lease.token(), now);
         let seen = Observation {
@@ -71,23 +71,20 @@ impl TargetTask {
     }
 
     /// The lease under which targets run, and its end where nothing reports it.
-    fn permit(&self) -> Option<(StartPermit, Option<Moment>)> {
+    fn permit(&self) -> Option<(StartPermit, Option<BootInstant>)> {
         let config = &self.config;
-        let standing = config.standing.clone();
+        let view = config.view.clone();
         if !observes(&config.plan) {
-            return self
-                .leases
-                .own
-                .map(|token| (StartPermit::new(standing, token), None));
+            return self.leases.own.map(|token| (StartPermit::new(view, token), None));
         }
-        let holder = standing.borrow().holder_at(clock::now()).cloned();
+        let holder = view.borrow().holder_at(clock::now()).cloned();
         let holder = holder.filter(|holder| holder.cluster.uid() == config.cluster.uid())?;
         let until = holder.ends;
-        Some((StartPermit::observed(standing, holder), Some(until)))
+        Some((StartPermit::observed(view, holder), Some(until)))
     }
 
     /// Reads the targets only.
-    async fn observe(&mut self, goal: Goal, again: Option<Moment>, enforced: Option<bool>) -> Stepped {
+    async fn observe(&mut self, goal: Goal, again: Option<BootInstant>, enforced: Option<bool>) -> Stepped {
         self.readiness.forget();
         if !self.settled.holds(Aim::Observe, clock::now()) {
             join_all(self.targets.iter_mut().map(|target| target.observe(enforced))).await;
@@ -200,7 +197,7 @@ impl TargetTask {
     }
 
     /// Returns when the next poll is due.
-    async fn poll_readiness(&mut self, token: FencingToken) -> Option<Moment> {
+    async fn poll_readiness(&mut self, token: FencingToken) -> Option<BootInstant> {
         let after = self.config.plan.failover_after_unready?;
         let found = join_all(self.targets.iter_mut().map(Target::ready)).await;
         Some(self.readiness.take(&found, token, after, clock::now()))

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::handle::StopRequest;
-use crate::lease::{FencingToken, Moment};
+use crate::lease::{BootInstant, FencingToken};
 
 /// A request as it was made.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct ActiveStop {
 
 impl ActiveStop {
     /// One that is about a lease ends with it, and with its time. Pure.
-    pub(super) fn holds(self, held: Option<FencingToken>, now: Moment) -> bool {
+    pub(super) fn holds(self, held: Option<FencingToken>, now: BootInstant) -> bool {
         self.request
             .lease
             .is_none_or(|lease| held == Some(lease) && (self.marked || now < self.request.by))
@@ -40,7 +40,7 @@ impl StopRequests {
     }
 
     /// Everything must be gone by then.
-    pub(super) fn by(&self) -> Option<Moment> {
+    pub(super) fn by(&self) -> Option<BootInstant> {
         self.request.map(|request| request.by)
     }
 
@@ -58,7 +58,7 @@ impl StopRequests {
     }
 
     /// Forgets a request that does not hold any more.
-    pub(super) fn expire(&mut self, held: Option<FencingToken>, now: Moment) {
+    pub(super) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
         if self.active().is_some_and(|stop| !stop.holds(held, now)) {
             *self = Self::default();
         }
@@ -87,8 +87,8 @@ impl StopRequests {
 mod tests {
     use super::*;
 
-    const NOW: Moment = Moment::from_nanos(1_000);
-    const LATER: Moment = Moment::from_nanos(2_000);
+    const NOW: BootInstant = BootInstant::from_nanos(1_000);
+    const LATER: BootInstant = BootInstant::from_nanos(2_000);
     const TOKEN: FencingToken = FencingToken(7);
 
     fn requested(lease: Option<FencingToken>) -> (StopRequests, oneshot::Receiver<bool>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{RETRY, goal::Goal};
-use crate::lease::Moment;
+use crate::lease::BootInstant;
 
 /// Between two polls of pods that take their time: a thousand of them must not be a thousand polls every [`RETRY`].
 const SELDOM: Duration = Duration::from_secs(1);
@@ -13,13 +13,13 @@ const SELDOM: Duration = Duration::from_secs(1);
 pub(super) enum Deadline {
     None,
     /// The stop time of the targets ends then.
-    StopTime(Moment),
+    StopTime(BootInstant),
     /// Another cluster may begin after it.
-    Promised(Moment),
+    Promised(BootInstant),
 }
 
 impl Deadline {
-    pub(super) const fn at(self) -> Option<Moment> {
+    pub(super) const fn at(self) -> Option<BootInstant> {
         match self {
             Self::None => None,
             Self::StopTime(by) | Self::Promised(by) => Some(by),
@@ -34,9 +34,9 @@ impl Deadline {
 #[derive(Debug, Default)]
 pub(super) struct Stopping {
     /// Since when the targets are stopped.
-    since: Option<Moment>,
+    since: Option<BootInstant>,
     /// Since when they are stopped without a bound.
-    unbounded_since: Option<Moment>,
+    unbounded_since: Option<BootInstant>,
 }
 
 impl Stopping {
@@ -52,7 +52,7 @@ impl Stopping {
 
     /// Where nothing says when another cluster begins, a target gets the time that it was declared to need, from the
     /// first try on: the grace period of its pods may be any length.
-    pub(super) fn deadline(&mut self, by: Option<Moment>, stop: Duration, now: Moment) -> Deadline {
+    pub(super) fn deadline(&mut self, by: Option<BootInstant>, stop: Duration, now: BootInstant) -> Deadline {
         self.since.get_or_insert(now);
         by.map_or_else(
             || Deadline::StopTime(*self.unbounded_since.get_or_insert(now) + stop),
@@ -61,7 +61,7 @@ impl Stopping {
     }
 
     /// How long targets that are stopping are left alone: an eighth of the time that it takes, and less towards its end.
-    pub(super) fn pause(&self, by: Moment, now: Moment) -> Duration {
+    pub(super) fn pause(&self, by: BootInstant, now: BootInstant) -> Duration {
         let since = self.since.unwrap_or(now);
         (now.since(since).min(by.left(now)) / 8).clamp(RETRY, SELDOM)
     }
@@ -78,8 +78,8 @@ mod tests {
 
     const STOP: Duration = Duration::from_secs(35);
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

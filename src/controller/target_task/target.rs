@@ -17,8 +17,8 @@ use crate::{
         plan::{TargetPlan, TargetWork},
     },
     clock,
-    controller::pace::Pace,
-    lease::Moment,
+    controller::rate_limiter::RateLimiter,
+    lease::BootInstant,
     targets::{
         Action, Changes, ConditionReason, EventReason, StartPermit, Step, StopPermit, TargetContext,
         TargetError, Trouble, is_same,
@@ -51,7 +51,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(context: TargetContext, pace: Arc<Pace>, declared: &TargetPlan) -> Self {
+    pub(super) fn new(context: TargetContext, rate_limiter: Arc<RateLimiter>, declared: &TargetPlan) -> Self {
         let mut target = Self {
             name: String::new(),
             observed: TargetState::Unknown,
@@ -59,7 +59,7 @@ impl Target {
             stop_time: declared.stop,
             action: Action::new(context.clone(), &declared.work),
             context,
-            turns: Turns::new(pace),
+            turns: Turns::new(rate_limiter),
             conflicts: Conflicts::default(),
             stopped: false,
             distrusted: false,
@@ -109,7 +109,7 @@ impl Target {
     }
 
     /// When it may take the step that it waits for.
-    pub(super) fn due(&self) -> Option<Moment> {
+    pub(super) fn due(&self) -> Option<BootInstant> {
         self.turns.due()
     }
 
@@ -217,13 +217,13 @@ impl Target {
 
     /// What takes no time to stop has no end, unless another cluster waits for the stop. A label that is given an end is
     /// taken off for sure; else one of a holder that only this replica does not see is left to the replica that gave it.
-    fn bound(&self, deadline: Deadline) -> Option<Moment> {
+    fn bound(&self, deadline: Deadline) -> Option<BootInstant> {
         let bounded = deadline.is_promised() || self.work.takes_time_to_stop();
         deadline.at().filter(|_| bounded)
     }
 
     /// Measures how long before its deadline a target is stopped, once for each stop.
-    fn measure(&mut self, stopped: bool, deadline: Deadline, now: Moment) {
+    fn measure(&mut self, stopped: bool, deadline: Deadline, now: BootInstant) {
         if let Deadline::Promised(by) = deadline
             && stopped
             && !self.stopped
@@ -247,7 +247,7 @@ impl Target {
     }
 
     /// What the result of a step means for the target.
-    fn finish(&mut self, end: StepResult, lane: Lane, now: Moment) -> Step {
+    fn finish(&mut self, end: StepResult, lane: Lane, now: BootInstant) -> Step {
         self.distrusted &= !matches!(end, Ok(Ok(_)));
         let step = match end {
             Ok(Ok(step)) => step,
@@ -305,7 +305,7 @@ fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool
 }
 
 /// How long a step of a stop may take. The last steps are short: what hangs is tried again while there is time.
-fn step_limit(until: Option<Moment>, now: Moment) -> Duration {
+fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
 }
 
@@ -323,8 +323,8 @@ mod tests {
     use super::*;
     use TargetState::{Active, Changing, Standby, Unknown};
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     #[test]

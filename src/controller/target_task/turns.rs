@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{api::lock_status::TargetState, controller::pace::Pace, lease::Moment};
+use crate::{api::lock_status::TargetState, controller::rate_limiter::RateLimiter, lease::BootInstant};
 
 /// What the next step is for: one that waits for its turn must not have it for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,40 +31,43 @@ impl Lane {
 
 /// The turn of one target.
 pub(super) struct Turns {
-    pace: Arc<Pace>,
-    turn: Option<(Lane, Moment)>,
+    rate_limiter: Arc<RateLimiter>,
+    turn: Option<(Lane, BootInstant)>,
 }
 
 impl Turns {
-    pub(super) fn new(pace: Arc<Pace>) -> Self {
-        Self { pace, turn: None }
+    pub(super) fn new(rate_limiter: Arc<RateLimiter>) -> Self {
+        Self {
+            rate_limiter,
+            turn: None,
+        }
     }
 
     /// When the step may be taken that waits for its turn.
-    pub(super) fn due(&self) -> Option<Moment> {
+    pub(super) fn due(&self) -> Option<BootInstant> {
         self.turn.map(|(_, at)| at)
     }
 
     /// Whether the step has to wait for its turn. Otherwise its requests are counted.
-    pub(super) fn wait(&mut self, lane: Lane, now: Moment) -> bool {
+    pub(super) fn wait(&mut self, lane: Lane, now: BootInstant) -> bool {
         let requests = lane.requests();
         let at = match (self.turn, lane) {
             (Some((of, at)), _) if of == lane => at,
-            (_, Lane::Start) => self.pace.turn(requests, now),
-            (_, Lane::Stop) => self.pace.turn_to_stop(requests, now),
+            (_, Lane::Start) => self.rate_limiter.turn(requests, now),
+            (_, Lane::Stop) => self.rate_limiter.turn_to_stop(requests, now),
         };
         let again = match lane {
             _ if at > now => Some(at),
-            Lane::Start => self.pace.send(requests, now),
-            Lane::Stop => self.pace.send_stop(requests, now),
+            Lane::Start => self.rate_limiter.send(requests, now),
+            Lane::Stop => self.rate_limiter.send_stop(requests, now),
         };
         self.turn = again.map(|at| (lane, at));
         self.turn.is_some()
     }
 
     /// Counts the requests of a step that does not wait.
-    pub(super) fn count(&self, lane: Lane, now: Moment) {
-        self.pace.count(lane.requests(), now);
+    pub(super) fn count(&self, lane: Lane, now: BootInstant) {
+        self.rate_limiter.count(lane.requests(), now);
     }
 
     /// No step waits any more.
@@ -79,10 +82,13 @@ mod tests {
 
     #[test]
     fn a_step_waits_for_its_turn_and_a_turn_is_for_one_kind_of_step() {
-        let (pace, now) = (Arc::new(Pace::new(1)), Moment::from_nanos(1_000_000_000_000));
-        let mut first = Turns::new(pace.clone());
+        let (rate_limiter, now) = (
+            Arc::new(RateLimiter::new(1)),
+            BootInstant::from_nanos(1_000_000_000_000),
+        );
+        let mut first = Turns::new(rate_limiter.clone());
         assert!(!first.wait(Lane::Start, now), "nothing was sent yet");
-        let mut second = Turns::new(pace);
+        let mut second = Turns::new(rate_limiter);
         assert!(second.wait(Lane::Start, now));
         let due = second.due().unwrap();
         assert!(due > now);

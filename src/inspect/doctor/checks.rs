@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     inspect::text::milliseconds,
-    masters::{Facts, Ineligible, MasterStatus, TrialError, Unknown},
+    masters::{Ineligible, MasterFacts, MasterStatus, PreflightError, Unknown},
 };
 
 /// Clocks further apart confuse people, and slots of CronJobs that are compared with the time of a total loss. No lease
@@ -65,7 +65,7 @@ pub(super) struct MasterEvidence<'a> {
     pub(super) status: &'a MasterStatus,
     /// `None` for each request without an answer.
     pub(super) round_trips: &'a [Option<Duration>],
-    pub(super) preflight: Result<&'a (), &'a TrialError>,
+    pub(super) preflight: Result<&'a (), &'a PreflightError>,
     pub(super) seal_wait: Duration,
     pub(super) unix_now: Duration,
     pub(super) lease_duration: Duration,
@@ -147,7 +147,7 @@ fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
 const NOT_UNDERSTOOD: &str = "is it a Redis server? If somebody wrote to <key prefix>:meta (redlock:meta) there, delete that key, of this one master alone: it is sealed again after its wait";
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
-fn version(facts: &Facts, status: &MasterStatus) -> Check {
+fn version(facts: &MasterFacts, status: &MasterStatus) -> Check {
     match &status.ineligible {
         Some(unfit @ Ineligible::TooOld(_)) => {
             Check::but("version", Level::Bad, unfit.to_string(), "upgrade the server")
@@ -156,7 +156,7 @@ fn version(facts: &Facts, status: &MasterStatus) -> Check {
     }
 }
 
-fn role(facts: &Facts) -> Check {
+fn role(facts: &MasterFacts) -> Check {
     if facts.role != "master" {
         let found = format!("it is a {}", facts.role);
         let hint = "each master must be independent: REPLICAOF NO ONE here, and no failover in front of it";
@@ -190,7 +190,7 @@ fn single(status: &MasterStatus) -> Check {
     }
 }
 
-fn preflight(facts: &Facts, preflight: Result<&(), &TrialError>) -> Check {
+fn preflight(facts: &MasterFacts, preflight: Result<&(), &PreflightError>) -> Check {
     match preflight {
         Ok(()) => Check::good(
             "scripts",
@@ -213,7 +213,7 @@ fn preflight(facts: &Facts, preflight: Result<&(), &TrialError>) -> Check {
     }
 }
 
-fn eviction(facts: &Facts) -> Check {
+fn eviction(facts: &MasterFacts) -> Check {
     if facts.eviction_policy != "noeviction" {
         let unfit = Ineligible::EvictionPolicy(facts.eviction_policy.clone());
         return Check::but(
@@ -235,7 +235,7 @@ fn eviction(facts: &Facts) -> Check {
     Check::good("eviction", "noeviction")
 }
 
-fn sealed(facts: &Facts, seen: &MasterEvidence<'_>) -> Check {
+fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
     match &seen.status.ineligible {
         Some(unfit @ Ineligible::OtherFingerprint { .. }) => {
             let hint = "give the names and the longest lease of the quorum that it belongs to, or another --key-prefix";
@@ -284,7 +284,7 @@ fn sealed(facts: &Facts, seen: &MasterEvidence<'_>) -> Check {
     Check::but("sealed", Level::Bad, found, hint)
 }
 
-fn persistence(facts: &Facts) -> Check {
+fn persistence(facts: &MasterFacts) -> Check {
     if facts.aof {
         return Check::good("persistence", "append-only file");
     }

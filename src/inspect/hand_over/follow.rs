@@ -17,7 +17,7 @@ use crate::{
     },
     clock,
     inspect::status::{self, LockState, LockStatus},
-    lease::{Moment, Nonce},
+    lease::{BootInstant, Nonce},
 };
 
 /// How often the masters are asked: a takeover lasts a few milliseconds, and one lock costs them nothing.
@@ -181,7 +181,7 @@ async fn by_masters(plan: &Plan) -> Next {
     let Some(session) = &plan.session else {
         return std::future::pending().await;
     };
-    let mut old_at: Option<Moment> = None;
+    let mut old_at: Option<BootInstant> = None;
     let mut old = Old::of(plan);
     loop {
         let asked = clock::now();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    lease::{LockName, Moment, Nonce, Obstacle, QuorumSize, Sighting, View},
+    lease::{BootInstant, LockName, Nonce, Obstacle, QuorumSize, Sighting, View},
     masters::{LockAccount, Unknown},
 };
 
@@ -114,7 +114,7 @@ impl LockStatus {
         name: &LockName,
         accounts: &[(String, Result<LockAccount, Unknown>)],
         size: QuorumSize,
-        now: Moment,
+        now: BootInstant,
     ) -> Self {
         let (leases, reservations) = views(accounts, size, now);
         let holder = leases.holder();
@@ -153,7 +153,7 @@ impl LockStatus {
             fencing_token: holder.as_ref().map(|holder| holder.token.0),
             nonce: holder.as_ref().map(|holder| holder.nonce),
             remaining_milliseconds: holder
-                .filter(|holder| holder.ends != Moment::NEVER)
+                .filter(|holder| holder.ends != BootInstant::NEVER)
                 .map(|holder| milliseconds(holder.ends.left(now))),
             holder_identity: identity,
             reserved: reserved_for,
@@ -165,9 +165,13 @@ impl LockStatus {
 }
 
 /// What the masters that answered show: of leases, and of reservations.
-fn views(accounts: &[(String, Result<LockAccount, Unknown>)], size: QuorumSize, now: Moment) -> (View, View) {
+fn views(
+    accounts: &[(String, Result<LockAccount, Unknown>)],
+    size: QuorumSize,
+    now: BootInstant,
+) -> (View, View) {
     let (mut leases, mut reservations) = (View::new(size), View::new(size));
-    let ends = |left: Option<Duration>| left.map_or(Moment::NEVER, |left| now + left);
+    let ends = |left: Option<Duration>| left.map_or(BootInstant::NEVER, |left| now + left);
     for (index, (_, account)) in accounts.iter().enumerate() {
         let Ok(account) = account else { continue };
         let lease = account.lease.clone();
@@ -234,7 +238,7 @@ mod tests {
             &LockName::parse("l").unwrap(),
             &named.collect::<Vec<_>>(),
             size,
-            Moment::default(),
+            BootInstant::default(),
         )
     }
 

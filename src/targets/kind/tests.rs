@@ -61,7 +61,7 @@ fn failed_discovery_keeps_what_was_found_in_doubt() {
 
 #[test]
 fn discovery_is_repeated_when_it_is_old_or_in_doubt() {
-    let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
+    let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
     let entry = |doubted| Entry {
         found: Ok(gates("v1")),
         asked: at(1_000),
@@ -152,7 +152,7 @@ async fn known_kind_is_used_while_its_discovery_hangs() {
     {
         let mut entries = kinds.entries();
         let entry = entries.get_mut(&key(&hung(), Need::Scale)).unwrap();
-        (entry.asked, entry.doubted) = (Moment::from_nanos(0), true);
+        (entry.asked, entry.doubted) = (BootInstant::from_nanos(0), true);
     }
     for _ in 0..2 {
         let found = time::timeout(AT_ONCE, kinds.find(&client, &hung(), Need::Scale)).await;

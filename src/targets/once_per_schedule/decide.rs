@@ -23,14 +23,14 @@ const EARLY: u64 = 60;
 
 /// Why a turn is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Hand<'a> {
+pub(super) enum TurnPermit<'a> {
     /// The lock is held here.
     Starts(&'a StartPermit),
     Stops(&'a StopPermit),
 }
 
-impl<'a> Hand<'a> {
-    pub(super) const fn permit(self) -> Option<&'a StartPermit> {
+impl<'a> TurnPermit<'a> {
+    pub(super) const fn to_start(self) -> Option<&'a StartPermit> {
         match self {
             Self::Starts(permit) => Some(permit),
             Self::Stops(_) => None,
@@ -48,7 +48,7 @@ impl<'a> Hand<'a> {
 
 /// What this cluster may do in one turn.
 pub(super) struct Power<'a> {
-    pub(super) hand: Hand<'a>,
+    pub(super) permit: TurnPermit<'a>,
     /// It may claim slots that are nobody's.
     pub(super) claims: bool,
     /// What the masters showed, if it was needed and they did.
@@ -133,7 +133,7 @@ impl OncePerSchedule {
                 Verdict::Mine => self.run(job, power).await,
                 Verdict::Never(why) => self.drop_job(job, &why).await,
                 Verdict::NotYet(next) => match job.slot {
-                    When::Manual if power.hand.permit().is_none() && !emitted => {
+                    When::Manual if power.permit.to_start().is_none() && !emitted => {
                         self.wait(job, Mark::Waits).await
                     }
                     When::Unreadable if !emitted => self.wait(job, Mark::Unreadable).await,
@@ -149,7 +149,7 @@ impl OncePerSchedule {
     }
 
     async fn verdict(&mut self, job: &Job, power: &Power<'_>) -> Verdict {
-        let slot = match (job.slot, power.hand.permit()) {
+        let slot = match (job.slot, power.permit.to_start()) {
             (When::Scheduled(slot), _) => slot,
             // It exists here and nowhere else: there is nothing to claim.
             (When::Manual, Some(permit)) if permit.holds() => return Verdict::Mine,
@@ -160,7 +160,7 @@ impl OncePerSchedule {
             return Verdict::Mine;
         }
         let due = self.due(slot);
-        match (due, power.hand.permit()) {
+        match (due, power.permit.to_start()) {
             (Due::Early(pause), _) => Verdict::NotYet(Next::Later(pause)),
             (Due::Now, Some(permit)) if power.claims => self.claim(job, slot, permit).await,
             (Due::Now | Due::TooOld, _) => self.recognize(job, slot, due, power).await,
@@ -233,7 +233,7 @@ impl OncePerSchedule {
 
     /// A claimed slot needs no authority any more: nobody else can ever be granted it.
     async fn run(&mut self, job: &Job, power: &Power<'_>) -> Result<Next, TargetError> {
-        let token = match power.hand.permit() {
+        let token = match power.permit.to_start() {
             Some(permit) => Some(permit.token()),
             // That of its own lease is not known: the greatest that was seen is none that came before it.
             None => self.last_token(),
@@ -291,7 +291,7 @@ impl OncePerSchedule {
 
     async fn suspend(&self, job: &Job, manager: &str, power: &Power<'_>) -> Result<Next, TargetError> {
         // One without a slot belongs to the holder of the lock, which may be a sibling by now.
-        if job.slot == When::Manual && !power.hand.may_stop() {
+        if job.slot == When::Manual && !power.permit.may_stop() {
             return Ok(Next::Later(SOON));
         }
         let written = self.desk.suspend(job).await?;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::lock_status::TargetState,
     clock,
-    lease::Moment,
+    lease::BootInstant,
     targets::{Found, Step, StopPermit, TargetError, attempts::Attempts, owner::named},
 };
 
@@ -22,7 +22,7 @@ const TRIES: usize = 8;
 #[derive(Default)]
 pub(super) struct Stopping {
     /// When the number was written, and of which object.
-    pub(super) written: Option<(Moment, Option<String>)>,
+    pub(super) written: Option<(BootInstant, Option<String>)>,
     /// All of it was gone, of this object.
     pub(super) confirmed: Option<Option<String>>,
     attempts: Attempts,
@@ -32,7 +32,7 @@ impl Scale {
     pub(super) async fn try_stop(
         &mut self,
         object: &Object,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         // Asked before anything is counted: what was counted before it was heeded may be less than what comes. What is
@@ -68,7 +68,7 @@ impl Scale {
             None => Vec::new(),
         };
         let keep = usize::try_from(self.standby).unwrap_or(0);
-        let recent = |(at, _): &(Moment, _)| clock::now().since(*at) < SETTLE;
+        let recent = |(at, _): &(BootInstant, _)| clock::now().since(*at) < SETTLE;
         let settled = gone || (heeded && !self.stopping.written.as_ref().is_some_and(recent));
         if settled && snapshot.counted <= self.standby && left.len() <= keep && !self.in_flight.is_open() {
             self.stopping.confirmed = Some(snapshot.uid);
@@ -86,7 +86,7 @@ impl Scale {
     async fn stop_missing(
         &self,
         object: &Object,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         let Some(selector) = &self.selector else {

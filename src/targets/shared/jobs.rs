@@ -20,7 +20,7 @@ use tokio::{sync::watch, task::JoinSet, time};
 
 use crate::{
     clock,
-    lease::Moment,
+    lease::BootInstant,
     targets::{
         TargetError, pages,
         slim::{Job, cron_job, finished, trimmed},
@@ -157,9 +157,9 @@ impl Content {
 #[derive(Clone, Debug)]
 enum Listing {
     Idle,
-    Running(Moment),
+    Running(BootInstant),
     /// When it began, and what it found.
-    Done(Moment, Result<Arc<Index>, TargetError>),
+    Done(BootInstant, Result<Arc<Index>, TargetError>),
 }
 
 /// Those of one namespace. Ends with the last that follows.
@@ -283,7 +283,7 @@ impl JobsOf {
 
     /// All Jobs of the namespace, by a list that began at this moment or later. A caller that gave up before it was
     /// complete asks again with the same moment.
-    pub(in crate::targets) async fn listed(&self, since: Moment) -> Result<Arc<Index>, TargetError> {
+    pub(in crate::targets) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         let mut lists = self.jobs.lists.clone();
         loop {
             let wanted = match &*lists.borrow_and_update() {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::lock_status::TargetState,
     clock,
-    lease::{FencingToken, Moment},
+    lease::{BootInstant, FencingToken},
     targets::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts, in_flight::InFlight, owner::declared_by, pods::Left, read::Place, shared::Index,
@@ -39,7 +39,7 @@ pub(in crate::targets) struct Schedule {
     jobs: Jobs,
     in_flight: InFlight,
     /// Since when a list is waited for.
-    asked: Option<Moment>,
+    asked: Option<BootInstant>,
     /// All of it was gone, when so many changes of its Jobs had been heard.
     confirmed: Option<u64>,
     /// The lease under which what was abandoned was deleted.
@@ -209,7 +209,7 @@ impl Schedule {
     /// Done when the pods of all its Jobs are gone.
     pub(in crate::targets) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         self.ran = None;

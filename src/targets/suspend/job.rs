@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::lock_status::TargetState,
-    lease::{FencingToken, Moment},
+    lease::{BootInstant, FencingToken},
     targets::{
         Changes, EventReason, Found, StartPermit, Step, StopPermit, TargetContext, TargetError,
         attempts::Attempts,
@@ -167,7 +167,7 @@ impl OneJob {
     /// Done when the pods are gone, not when the field is written.
     pub(in crate::targets) async fn stop(
         &mut self,
-        by: Option<Moment>,
+        by: Option<BootInstant>,
         permit: &StopPermit,
     ) -> Result<Step, TargetError> {
         self.ran = None;

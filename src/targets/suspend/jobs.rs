@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock,
-    lease::Moment,
+    lease::BootInstant,
     targets::{
         EventReason, Found, StartPermit, StopPermit, TargetContext, TargetError,
         attempts::Precondition,
@@ -59,7 +59,7 @@ impl Jobs {
     }
 
     /// All of the namespace, by a list that began then or later.
-    pub(super) async fn listed(&self, since: Moment) -> Result<Arc<Index>, TargetError> {
+    pub(super) async fn listed(&self, since: BootInstant) -> Result<Arc<Index>, TargetError> {
         self.shared.listed(since).await
     }
 

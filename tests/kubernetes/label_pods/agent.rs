@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::Api;
 use redlock::clock;
-use redlock::elector::{Elector, ElectorTask, Silent, Standing};
+use redlock::elector::{Elector, ElectorTask, LockView, Silent};
 use redlock::lease::{
-    ClusterId, Farewell, HolderIdentity, LockName, Mark, Participation, Terms, Timings, timing,
+    ClusterId, HolderIdentity, LockName, Mark, Participation, ReleaseMode, Terms, Timings, timing,
 };
 use redlock::masters::Tasks;
 
@@ -65,7 +65,7 @@ impl Agent {
     pub async fn holds(&self) {
         eventually(BOUND, "the agent holds the lock", async || {
             let standing = self.elector.watch(&self.lock);
-            let holds = |standing: Standing| standing.authority_at(clock::now()).is_some();
+            let holds = |standing: LockView| standing.authority_at(clock::now()).is_some();
             match standing.map(|standing| standing.borrow().clone()) {
                 Some(standing) if holds(standing.clone()) => Ok(()),
                 other => Err(other),
@@ -84,7 +84,7 @@ impl Agent {
 
     /// Gives the lock back.
     pub async fn release(self) {
-        self.elector.remove(self.lock.clone(), Farewell::Release);
+        self.elector.remove(self.lock.clone(), ReleaseMode::Release);
         self.elector.shut_down(Default::default());
         self.task.await.unwrap().unwrap();
     }

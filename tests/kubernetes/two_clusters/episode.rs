@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 
 use super::faults::{Fault, Mark};
 use super::leases::Lease;
@@ -19,8 +19,8 @@ pub struct Episode {
     pub leases: Vec<Lease>,
     /// What ran at some time from the first mark to the end.
     pub runs: Vec<Run>,
-    began: Moment,
-    ended: Moment,
+    began: BootInstant,
+    ended: BootInstant,
 }
 
 impl Episode {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use serde_json::json;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -91,7 +91,7 @@ impl Fault {
 }
 
 /// Something that was done, for the timeline.
-pub type Mark = (Moment, String);
+pub type Mark = (BootInstant, String);
 
 /// Brings it about and heals it. What it leads to is for whoever calls to wait for.
 pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut Rng) -> Vec<Mark> {

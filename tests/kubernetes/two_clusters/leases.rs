@@ -1,13 +1,13 @@
 //! What the replicas write of their leases.
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use serde_json::Value;
 
 /// One thing that became of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    pub at: Moment,
+    pub at: BootInstant,
     pub replica: String,
     pub token: u64,
     /// `acquired`, `given up` or `lost`.

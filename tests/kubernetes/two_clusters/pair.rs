@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use redlock_testkit::{RedisServers, ServerOptions};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub struct Pair {
     pub recorder: Recorder,
     pub work: Work,
     /// What ran before was not guarded.
-    since: Moment,
+    since: BootInstant,
 }
 
 /// Who holds the lock: a cluster and a replica of it, by their places.
@@ -69,7 +69,7 @@ impl Pair {
             servers,
             recorder,
             work,
-            since: Moment::NEVER,
+            since: BootInstant::NEVER,
         };
         for cluster in &mut pair.clusters {
             for object in [cluster.quorum(longest(lease)), work.object(), work.lock(lease)] {
@@ -103,7 +103,7 @@ impl Pair {
     pub fn keep_logs(&self, name: &str) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
-        let unix = clock::unix_time().saturating_sub(clock::now().since(Moment::default()));
+        let unix = clock::unix_time().saturating_sub(clock::now().since(BootInstant::default()));
         fs::write(folder.join("boot"), format!("{unix:?}\n{:#?}", self.runs())).unwrap();
         for replica in self.clusters.iter().flat_map(|cluster| &cluster.replicas) {
             let file = folder.join(format!("{}.log", replica.name));

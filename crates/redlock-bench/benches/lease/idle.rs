@@ -60,9 +60,8 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
             siblings_first: false,
         };
         elector.put(lock(&name), terms);
-        let mut standing = watch(&elector, &name).await;
-        standing
-            .wait_for(|s| s.authority_at(clock::now()).is_some())
+        let mut view = watch(&elector, &name).await;
+        view.wait_for(|s| s.authority_at(clock::now()).is_some())
             .await
             .unwrap();
         processes.push((elector, task, tasks));

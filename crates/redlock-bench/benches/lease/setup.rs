@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_client::{
-    elector::{Elector, Standing},
+    elector::{Elector, LockView},
     masters::{Masters, MastersConfig, Notices, Tasks},
 };
 use redlock_core::{HolderIdentity, LockName};
@@ -60,10 +60,10 @@ pub async fn eventually_voting(masters: &Masters, count: usize) {
 }
 
 /// The elector's task takes up a lock a moment after it was put.
-pub async fn watch(elector: &Elector, name: &str) -> watch::Receiver<Standing> {
+pub async fn watch(elector: &Elector, name: &str) -> watch::Receiver<LockView> {
     loop {
         match elector.watch(&lock(name)) {
-            Some(standing) => return standing,
+            Some(view) => return view,
             None => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }

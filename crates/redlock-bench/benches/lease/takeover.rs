@@ -7,7 +7,7 @@ use redlock_client::{
     elector::{Elector, Silent},
     masters::{Acquired, Lease},
 };
-use redlock_core::{Authority, ClusterId, Moment, Participation, Terms, Timings, timing};
+use redlock_core::{Authority, BootInstant, ClusterId, Participation, Terms, Timings, timing};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -57,10 +57,9 @@ async fn held_by_active(quorum: &Quorum, name: &str) -> (Lease, Authority) {
 }
 
 /// When the standby became active.
-async fn active(elector: &Elector, name: &str) -> Moment {
-    let mut standing = watch(elector, name).await;
-    standing
-        .wait_for(|s| s.authority_at(clock::now()).is_some())
+async fn active(elector: &Elector, name: &str) -> BootInstant {
+    let mut view = watch(elector, name).await;
+    view.wait_for(|s| s.authority_at(clock::now()).is_some())
         .await
         .unwrap();
     clock::now()
@@ -120,8 +119,8 @@ async fn release(quorum: &Quorum, elector: &Elector) {
         let name = format!("release/{trial}");
         let (lease, _) = held_by_active(quorum, &name).await;
         contend(elector, &name);
-        let mut standing = watch(elector, &name).await;
-        standing.wait_for(|s| s.holder.is_some()).await.unwrap();
+        let mut view = watch(elector, &name).await;
+        view.wait_for(|s| s.holder.is_some()).await.unwrap();
         let elector = elector.clone();
         trials.spawn(async move {
             let before = clock::now();

@@ -13,8 +13,8 @@ use super::{Board, Command, Watcher};
 use crate::{
     clock,
     lease::{
-        Action, Event, Farewell, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, Moment, Round,
-        Terms, trace::Recorded,
+        Action, BootInstant, Event, FencingToken, HolderIdentity, LockName, Loss, Machine, Mark, ReleaseMode,
+        Round, Terms, trace::Recorded,
     },
     masters::{self, Call, Closed, Completion, LeaseAttempt, Masters, Notice, Notices},
     trace,
@@ -33,7 +33,7 @@ struct Pending {
     /// The slot may be another's by the time of the delivery.
     generation: u64,
     round: u64,
-    started: Moment,
+    started: BootInstant,
 }
 
 /// See the module above.
@@ -45,7 +45,7 @@ pub(super) struct Driver {
     slots: Vec<Option<Slot>>,
     free: Vec<Place>,
     places: HashMap<LockName, Place>,
-    timers: BTreeSet<(Moment, Place)>,
+    timers: BTreeSet<(BootInstant, Place)>,
     pending: HashMap<u64, Pending>,
     next_tag: u64,
     next_generation: u64,
@@ -98,7 +98,7 @@ impl Driver {
                 // Timers first: after a pause, what has run out is said before anything else is done. Then the clock: no
                 // delivery counts that was read from another one.
                 biased;
-                () = clock::sleep_until(next.unwrap_or(Moment::NEVER)), if next.is_some() => self.on_timers()?,
+                () = clock::sleep_until(next.unwrap_or(BootInstant::NEVER)), if next.is_some() => self.on_timers()?,
                 Ok(()) = self.clock.changed() => self.on_clock_step()?,
                 order = orders.recv(), if !self.closing => self.on_order(order.unwrap_or_else(|| Command::Shutdown(HashSet::new())))?,
                 _ = self.delivered.recv_many(&mut arrived, AT_ONCE) => {
@@ -144,7 +144,7 @@ impl Driver {
     fn on_order(&mut self, order: Command) -> Result<(), Closed> {
         match order {
             Command::Put(lock, terms) => self.put(&lock, terms),
-            Command::Remove(lock, farewell) => self.leave(self.places.get(&lock).copied(), farewell),
+            Command::Remove(lock, release_mode) => self.leave(self.places.get(&lock).copied(), release_mode),
             Command::StepDown(lock, abstain) => self.named(&lock, Event::StepDown { abstain }),
             Command::HandOver(lock, to, token) => self.named(&lock, Event::HandOver { to, token }),
             Command::Mark(lock, token, mark, asked) => self.mark(&lock, (token, mark), asked),
@@ -161,12 +161,12 @@ impl Driver {
                 self.closing = true;
                 self.all().into_iter().try_for_each(|place| {
                     let reserved = self.slot(place).is_some_and(|slot| reserve.contains(&slot.lock));
-                    let farewell = if reserved {
-                        Farewell::Reserve
+                    let release_mode = if reserved {
+                        ReleaseMode::Reserve
                     } else {
-                        Farewell::Release
+                        ReleaseMode::Release
                     };
-                    self.leave(Some(place), farewell)
+                    self.leave(Some(place), release_mode)
                 })
             }
         }
@@ -187,7 +187,7 @@ impl Driver {
         if *slot.machine.terms() == terms {
             return Ok(());
         }
-        slot.publish(|standing| standing.participation = terms.participation);
+        slot.publish(|view| view.participation = terms.participation);
         self.event(place, Event::SpecChanged(terms))
     }
 
@@ -196,7 +196,7 @@ impl Driver {
         let majority = self.masters.size().majority();
         let machine = Recorded::<Machine>::new(lock, terms, majority, trace::current());
         self.next_generation += 1;
-        let (slot, standing) = Slot::new(lock.clone(), self.next_generation, keys, machine);
+        let (slot, view) = Slot::new(lock.clone(), self.next_generation, keys, machine);
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             Place::try_from(self.slots.len() - 1).unwrap_or(Place::MAX)
@@ -206,7 +206,7 @@ impl Driver {
         self.board
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(lock.clone(), standing);
+            .insert(lock.clone(), view);
         self.event(place, Event::TimerFired)
     }
 
@@ -232,13 +232,13 @@ impl Driver {
         self.masters.submit(Call::answering(keys, command, asked))
     }
 
-    fn leave(&mut self, place: Option<Place>, farewell: Farewell) -> Result<(), Closed> {
+    fn leave(&mut self, place: Option<Place>, release_mode: ReleaseMode) -> Result<(), Closed> {
         let Some(place) = place else { return Ok(()) };
         if let Some(slot) = self.slot(place) {
             slot.again = None;
             slot.leaving = true;
         }
-        self.event(place, Event::Shutdown(farewell))
+        self.event(place, Event::Shutdown(release_mode))
     }
 
     fn on_notice(&mut self, notice: Notice) -> Result<(), Closed> {
@@ -307,7 +307,7 @@ impl Driver {
             .try_for_each(|action| self.act(place, action, now))
     }
 
-    fn act(&mut self, place: Place, action: Action, now: Moment) -> Result<(), Closed> {
+    fn act(&mut self, place: Place, action: Action, now: BootInstant) -> Result<(), Closed> {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
             return Ok(());
         };
@@ -347,7 +347,7 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, place: Place, id: u64, round: Round, now: Moment) -> Result<(), Closed> {
+    fn start(&mut self, place: Place, id: u64, round: Round, now: BootInstant) -> Result<(), Closed> {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else {
             return Ok(());
         };

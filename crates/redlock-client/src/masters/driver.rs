@@ -15,8 +15,8 @@ use std::{
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redlock_core::{
-    Command, Completion, Input, LeaseAttempt, LockKeys, Moment, Operation, Output, Reply, Request, RequestId,
-    Transmit, TransmitId, Unknown,
+    BootInstant, Command, Completion, Input, LeaseAttempt, LockKeys, Operation, Output, Reply, Request,
+    RequestId, Transmit, TransmitId, Unknown,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ pub trait Meter: Send + Sync + std::fmt::Debug {
     fn exchanged(&self, master: usize, operation: Operation, votes: [u64; 3], took: Duration);
 }
 
-type Replied = (TransmitId, Result<Reply, Unknown>, Moment);
+type Replied = (TransmitId, Result<Reply, Unknown>, BootInstant);
 type Transmits = FuturesUnordered<Pin<Box<dyn Future<Output = Replied> + Send>>>;
 /// Reads and writes for one connection until it ends.
 pub(crate) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -105,7 +105,7 @@ struct Running {
     outputs: Vec<Output>,
     timer: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// When the timer ends.
-    armed: Moment,
+    armed: BootInstant,
     /// Calls may still come.
     open: bool,
 }
@@ -122,8 +122,8 @@ impl Running {
             let_in: false,
             replied: Vec::new(),
             outputs: Vec::new(),
-            timer: Box::pin(clock::sleep_until(Moment::NEVER)),
-            armed: Moment::NEVER,
+            timer: Box::pin(clock::sleep_until(BootInstant::NEVER)),
+            armed: BootInstant::NEVER,
             open: true,
         }
     }
@@ -195,7 +195,7 @@ impl Running {
     }
 
     /// Gives the engine what has happened, and takes what it returns. Returns its next deadline and whether it is idle.
-    fn feed(&mut self) -> (Option<Moment>, bool) {
+    fn feed(&mut self) -> (Option<BootInstant>, bool) {
         let Self {
             driver,
             callers,
@@ -234,14 +234,14 @@ impl Running {
 
     /// True if the deadline has come. The timer is set only where it would come too late: to arm one for each batch costs
     /// more than the batch.
-    fn set_timer(&mut self, cx: &mut Context<'_>, next: Option<Moment>) -> bool {
+    fn set_timer(&mut self, cx: &mut Context<'_>, next: Option<BootInstant>) -> bool {
         if let Some(next) = next.filter(|next| *next < self.armed) {
             self.armed = next;
             self.timer = Box::pin(clock::sleep_until(next));
         }
-        let come = self.armed != Moment::NEVER && self.timer.as_mut().poll(cx).is_ready();
+        let come = self.armed != BootInstant::NEVER && self.timer.as_mut().poll(cx).is_ready();
         if come {
-            self.armed = Moment::NEVER;
+            self.armed = BootInstant::NEVER;
         }
         come
     }

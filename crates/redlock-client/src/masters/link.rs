@@ -16,8 +16,8 @@ use std::{
 
 use redis::{Cmd, PushInfo};
 use redlock_core::{
-    Admission, ConnectionId, Facts, Ineligible, Keyspace, Moment, QuorumId, Reply, Transmit, Unknown,
-    engine::Call, reply::Value, script::Script,
+    Admission, BootInstant, ConnectionId, Ineligible, Keyspace, MasterFacts, QuorumId, Reply, Transmit,
+    Unknown, engine::Call, reply::Value, script::Script,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -105,11 +105,11 @@ struct State {
     /// Of the connection in `open`, which took the place of another one while that was listened to.
     handed_over: Option<Pushes>,
     /// Connections that were replaced, and until when a request on them may be waited for.
-    former: Vec<(Moment, CancellationToken)>,
+    former: Vec<(BootInstant, CancellationToken)>,
     /// Why the connection still stands under earlier credentials or certificates.
     not_renewed: Option<Unknown>,
     /// The last look on the present connection that asked for all facts, and when.
-    whole: Option<(Moment, Facts)>,
+    whole: Option<(BootInstant, MasterFacts)>,
     /// Of the scripts on the present connection.
     refusals: Refusals,
     /// While a process seals it: how far it is.
@@ -131,7 +131,7 @@ pub struct MasterStatus {
     pub name: String,
     pub url: String,
     pub connected: bool,
-    pub facts: Option<Facts>,
+    pub facts: Option<MasterFacts>,
     /// Why it has no vote although it answers.
     pub ineligible: Option<Ineligible>,
     /// The last error, while it is not connected.
@@ -168,7 +168,7 @@ impl MasterStatus {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) reply: Result<Reply, Unknown>,
-    pub(crate) received: Moment,
+    pub(crate) received: BootInstant,
     /// `None` if it was not sent.
     call: Option<Call>,
 }
@@ -242,7 +242,7 @@ impl Link {
     }
 
     /// Why a server that gave these facts may not vote as this master.
-    pub(crate) fn judge(&self, facts: &Facts) -> Option<Ineligible> {
+    pub(crate) fn judge(&self, facts: &MasterFacts) -> Option<Ineligible> {
         self.quorum.read(|engine, _| engine.judge(facts))
     }
 
@@ -256,7 +256,7 @@ impl Link {
     }
 
     /// The facts that the last poll on this connection gave.
-    pub(crate) fn known(&self) -> Option<Facts> {
+    pub(crate) fn known(&self) -> Option<MasterFacts> {
         self.shared.read(|engine, _| engine.facts(self.index).cloned())
     }
 
@@ -322,7 +322,7 @@ impl Link {
     /// Waits for the reply until the connection is closed.
     async fn send(
         &self,
-        (connection, deadline): (ConnectionId, Moment),
+        (connection, deadline): (ConnectionId, BootInstant),
         script: &'static Script,
         fill: impl Fn(&mut Cmd),
     ) -> Result<Reply, Unknown> {
@@ -345,7 +345,7 @@ impl Link {
 /// Runs a script on a connection.
 async fn run(
     open: &Open,
-    deadline: Moment,
+    deadline: BootInstant,
     script: &'static Script,
     fill: impl Fn(&mut Cmd),
 ) -> Result<Value, Unknown> {

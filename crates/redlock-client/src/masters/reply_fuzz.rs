@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::LazyLock};
 
 use proptest::{prelude::*, sample::Index};
 
-use redlock_core::{Answer, Facts, Moment, Reply, Unknown, reply::answer};
+use redlock_core::{Answer, BootInstant, MasterFacts, Reply, Unknown, reply::answer};
 
 use super::link::of_library;
 
@@ -26,9 +26,9 @@ static CORPUS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
 /// All that is made of a reply.
 fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
     let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
-    let now = Moment::from_nanos(1);
+    let now = BootInstant::from_nanos(1);
     let answers = reply.items.iter().map(|item| answer(item, now)).collect();
-    let _ = Facts::parse(reply.counter, &reply.items, None);
+    let _ = MasterFacts::parse(reply.counter, &reply.items, None);
     Some((reply, answers))
 }
 
@@ -42,7 +42,11 @@ fn the_replies_of_the_corpus_are_what_they_are_called() {
             "loading" => assert!(found.is_none()),
             "look" => {
                 let (reply, _) = found.unwrap();
-                assert!(Facts::parse(reply.counter, &reply.items, None).unwrap().sealed());
+                assert!(
+                    MasterFacts::parse(reply.counter, &reply.items, None)
+                        .unwrap()
+                        .sealed()
+                );
             }
             "late" | "unsealed" | "probe-found" => assert_eq!(answers.len(), 0, "{name}"),
             _ => assert!(

@@ -7,12 +7,12 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 
-use redlock_core::{ClusterId, LockName, Moment, Obstacle, Unknown, identity::IdentityError};
+use redlock_core::{BootInstant, ClusterId, LockName, Obstacle, Unknown, identity::IdentityError};
 
 use super::{
     Masters,
     link::Link,
-    survey::{accounts, lock_names},
+    scan::{accounts, lock_names},
 };
 use crate::clock;
 
@@ -58,7 +58,7 @@ impl Masters {
     }
 }
 
-async fn clusters(link: &Link, until: Moment) -> Result<(Vec<ClusterId>, bool), Unknown> {
+async fn clusters(link: &Link, until: BootInstant) -> Result<(Vec<ClusterId>, bool), Unknown> {
     let pattern = link.keys.pattern(&format!("lease:_{PURPOSE}/*"));
     let found = lock_names(link, &pattern, until).await?;
     let locks: Vec<_> = found.names.iter().map(|name| link.keys.lock(name)).collect();

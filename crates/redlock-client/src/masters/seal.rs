@@ -22,11 +22,11 @@ pub use retire::{OldServer, RetireOutcome};
 pub use rounds::NotDone;
 
 use redlock_core::{
-    FencingToken, Fingerprint, Moment, QuorumSize, Unknown,
+    BootInstant, FencingToken, Fingerprint, QuorumSize, Unknown,
     seal::{Plan, Quarantine, Step},
 };
 
-use self::sealing::{Hand, Sealed};
+use self::sealing::{SealExecutor, Sealed};
 use super::{Masters, link::Link, shared::Shared};
 use crate::clock;
 
@@ -39,14 +39,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How far a master without a seal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sealing {
-    pub(crate) until: Moment,
+    pub(crate) until: BootInstant,
     pub(crate) blocked: Option<Blocked>,
 }
 
 /// Watches the masters and seals those without a seal.
 #[derive(Debug)]
 pub(crate) struct Sealer {
-    hand: Hand,
+    executor: SealExecutor,
     quarantine: Quarantine,
     /// What was last said of each master, so that it is said once.
     said: BTreeMap<usize, Said>,
@@ -69,7 +69,7 @@ impl Sealer {
     ) -> Self {
         let limit = fingerprint.acquire_limit();
         Self {
-            hand: Hand {
+            executor: SealExecutor {
                 links,
                 size,
                 limit,
@@ -97,15 +97,15 @@ impl Sealer {
     /// By the last looks of the links: no exchange while there is nothing to do.
     fn all_sealed(&self) -> bool {
         let lacks_seal = |link: &Arc<Link>| link.known().is_some_and(|facts| !facts.sealed());
-        !self.hand.links.iter().any(lacks_seal)
+        !self.executor.links.iter().any(lacks_seal)
     }
 
     /// Looks, plans and acts once. Returns when to do so again.
     async fn turn(&mut self) -> Duration {
-        let plan = self.hand.look(&mut self.quarantine).await;
-        let mut done = self.hand.seal(&self.quarantine, &plan).await;
+        let plan = self.executor.look(&mut self.quarantine).await;
+        let mut done = self.executor.seal(&self.quarantine, &plan).await;
         let lost = plan.of(&Step::Fallback);
-        done.extend(self.hand.fall_back(&self.quarantine, &plan, &lost).await);
+        done.extend(self.executor.fall_back(&self.quarantine, &plan, &lost).await);
         let sealing = progress(&plan, &done);
         self.tell(&sealing);
         self.say(&plan, &done);
@@ -120,7 +120,7 @@ impl Sealer {
     }
 
     fn tell(&self, sealing: &BTreeMap<usize, Sealing>) {
-        for link in self.hand.links.iter() {
+        for link in self.executor.links.iter() {
             link.set_sealing(sealing.get(&link.index).copied());
         }
     }
@@ -128,7 +128,7 @@ impl Sealer {
     /// One line a change.
     fn say(&mut self, plan: &Plan, done: &Sealed) {
         for (index, step) in &plan.steps {
-            let master = &self.hand.links[*index].name;
+            let master = &self.executor.links[*index].name;
             let result = done.iter().find(|(m, _)| m == index).map(|(_, result)| result);
             let said = match (step, result) {
                 (_, Some(Ok(()))) => Said::Sealed,
@@ -185,8 +185,8 @@ impl Masters {
             .collect()
     }
 
-    fn hand(&self) -> Hand {
-        Hand {
+    fn executor(&self) -> SealExecutor {
+        SealExecutor {
             links: self.links().clone(),
             size: self.size(),
             limit: self.fingerprint().acquire_limit(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::task::AtomicWaker;
-use redlock_core::{Config, Engine, Input, Moment, trace::Recorded};
+use redlock_core::{BootInstant, Config, Engine, Input, trace::Recorded};
 use tokio::sync::{mpsc, watch};
 
 use super::driver::Carried;
@@ -57,14 +57,14 @@ impl Shared {
     }
 
     /// The lock is a leaf: no other lock is taken under it.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Engine, Moment) -> T) -> T {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Engine, BootInstant) -> T) -> T {
         // Nothing that panics runs under this lock; a poisoned one still holds consistent values.
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         read(&engine, clock::now())
     }
 
     /// Changes the engine and wakes the driver if that leads to anything.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, Moment) -> T) -> T {
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, BootInstant) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
         self.publish_steps(&engine);
@@ -77,7 +77,7 @@ impl Shared {
     }
 
     /// The same for the driver, which polls the engine before it waits again.
-    pub(super) fn drive<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, Moment) -> T) -> T {
+    pub(super) fn drive<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, BootInstant) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
         self.publish_steps(&engine);

@@ -57,7 +57,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
     masters.voters(3).await;
     let lease = masters.acquire_soon("a/b", "h").await;
     let before = lease
-        .authority_at(redlock_client::lease::Moment::default())
+        .authority_at(redlock_client::lease::BootInstant::default())
         .unwrap()
         .token;
     servers[0].restart_empty().unwrap();
@@ -66,7 +66,7 @@ async fn a_total_loss_is_sealed_above_all_that_was() {
     masters.voters(3).await;
     let after = masters.acquire_soon("a/b", "h").await;
     let after = after
-        .authority_at(redlock_client::lease::Moment::default())
+        .authority_at(redlock_client::lease::BootInstant::default())
         .unwrap()
         .token;
     assert!(after > before);

@@ -125,7 +125,8 @@ async fn no_vote(masters: &redlock_testkit::masters::Opened, server: &RedisServe
     }
     masters
         .master(0, "not sealed", |master| {
-            let of_now = |facts: &redlock_client::masters::Facts| !facts.sealed() && !facts.seal.is_empty();
+            let of_now =
+                |facts: &redlock_client::masters::MasterFacts| !facts.sealed() && !facts.seal.is_empty();
             master.facts.as_ref().is_some_and(of_now)
         })
         .await;

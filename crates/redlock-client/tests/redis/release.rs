@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use redis::AsyncCommands;
 use redlock_client::clock;
 use redlock_client::elector::{Elector, Silent};
-use redlock_client::lease::{ClusterId, Farewell, Participation, Terms, Timings};
+use redlock_client::lease::{ClusterId, Participation, ReleaseMode, Terms, Timings};
 use redlock_client::masters::{Call, Command, Completion, LeaseAttempt, Masters, Notice, init};
 
 use crate::lease::{PATIENT, eventually_values, three};
@@ -156,7 +156,7 @@ async fn a_candidate_that_leaves_while_it_acquires_tells_standbys() {
         .watch(&lock)
         .is_some_and(|seen| seen.borrow().authority_at(clock::now()).is_some());
     println!("left {} its answers", if acquired { "after" } else { "before" });
-    elector.remove(lock, Farewell::Release);
+    elector.remove(lock, ReleaseMode::Release);
     told_everywhere(&mut standby, "a/b").await;
     eventually_values(&servers, "a/b", 0).await;
 }

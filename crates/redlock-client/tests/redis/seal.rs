@@ -161,7 +161,7 @@ async fn flushall_takes_the_seal_with_the_registers() {
 /// The lease may be over by now; its release is not what is tested.
 fn token_ever(lease: &Lease) -> u64 {
     lease
-        .authority_at(redlock_client::lease::Moment::default())
+        .authority_at(redlock_client::lease::BootInstant::default())
         .unwrap()
         .token
         .0

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Moment, Sample};
+use super::{BootInstant, Sample};
 
 /// The least step that is one, beside what the rates explain. The drift of the shortest lease there may be (2 s) is
 /// 22 ms; a smaller step fits into the drift of every lease.
@@ -24,7 +24,7 @@ fn micros(duration: Duration) -> i128 {
 }
 
 impl Sample {
-    fn at(moment: Moment) -> i128 {
+    fn at(moment: BootInstant) -> i128 {
         i128::from(moment.as_nanos() / 1_000)
     }
 
@@ -39,14 +39,14 @@ impl Sample {
     }
 
     /// The least that the master's clock shows at `now`, in microseconds.
-    fn least(&self, now: Moment) -> u64 {
+    fn least(&self, now: BootInstant) -> u64 {
         let passed = now.since(self.received);
         let passed = u64::try_from((passed - passed / RATE).as_micros()).unwrap_or(u64::MAX / 2);
         self.master.saturating_add(passed)
     }
 
     /// The step since `before`, if there is one beyond both round trips and what the rates explain.
-    fn step_since(&self, before: &Self, distrusted_until: Moment) -> Option<Step> {
+    fn step_since(&self, before: &Self, distrusted_until: BootInstant) -> Option<Step> {
         let ((low, high), (low_before, high_before)) = (self.bounds(), before.bounds());
         let (least, most) = (low - high_before, high - low_before);
         let rates = micros(self.received.since(before.sent) / RATE);
@@ -76,10 +76,10 @@ pub(super) struct Step {
     pub(super) least: i128,
     most: i128,
     /// When, by the local clock.
-    pub(super) since: Moment,
-    until: Moment,
+    pub(super) since: BootInstant,
+    until: BootInstant,
     /// What held for the master before it.
-    distrusted_until: Moment,
+    distrusted_until: BootInstant,
 }
 
 impl Step {
@@ -119,15 +119,15 @@ impl Step {
         self.least.abs().min(self.most.abs())
     }
 
-    pub(super) fn moved(&self, direction: Direction, time: Moment) -> bool {
+    pub(super) fn moved(&self, direction: Direction, time: BootInstant) -> bool {
         self.direction() == direction && self.is_at(time)
     }
 
-    pub(super) fn covers(&self, amount: i128, time: Moment) -> bool {
+    pub(super) fn covers(&self, amount: i128, time: BootInstant) -> bool {
         (self.least..=self.most).contains(&amount) && self.is_at(time)
     }
 
-    fn is_at(&self, time: Moment) -> bool {
+    fn is_at(&self, time: BootInstant) -> bool {
         (self.since..=self.until).contains(&time)
     }
 }
@@ -139,11 +139,11 @@ pub(super) struct Offset {
     /// The one that bounds the master's clock best. A reply that was read late says that its clock shows less than it does.
     best: Option<Sample>,
     /// Of about the last second, oldest first, each with the beginning of its span.
-    kept: VecDeque<(Moment, Sample)>,
+    kept: VecDeque<(BootInstant, Sample)>,
     /// What the last step may have been: one for each earlier sample that witnesses it, the latest sample first. Since a
     /// master may answer while the local clock stands still, each also together with the one before that it may be a part of.
     steps: Vec<Step>,
-    distrusted_until: Moment,
+    distrusted_until: BootInstant,
     /// 1.02 × the longest lease.
     distrust: Duration,
 }
@@ -155,7 +155,7 @@ impl Offset {
             best: None,
             kept: VecDeque::new(),
             steps: Vec::new(),
-            distrusted_until: Moment::default(),
+            distrusted_until: BootInstant::default(),
             distrust: longest_lease * 102 / 100,
         }
     }
@@ -235,12 +235,12 @@ impl Offset {
         self.kept.len()
     }
 
-    pub(super) fn distrusted(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn distrusted(&self, now: BootInstant) -> Option<Duration> {
         let left = self.distrusted_until.left(now);
         (!left.is_zero()).then_some(left)
     }
 
-    pub(super) fn not_after(&self, now: Moment, deadline: Duration) -> Option<u64> {
+    pub(super) fn not_after(&self, now: BootInstant, deadline: Duration) -> Option<u64> {
         let deadline = u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX / 2);
         Some(self.best?.least(now).saturating_add(deadline))
     }
@@ -249,7 +249,7 @@ impl Offset {
         clippy::cast_precision_loss,
         reason = "microseconds since 1970 fit into 53 bits"
     )]
-    pub(super) fn seconds(&self, now: Moment, unix_now: Duration) -> Option<f64> {
+    pub(super) fn seconds(&self, now: BootInstant, unix_now: Duration) -> Option<f64> {
         let last = self.last?;
         let middle = last.sent + last.received.since(last.sent) / 2;
         Some(last.master as f64 / 1e6 + now.since(middle).as_secs_f64() - unix_now.as_secs_f64())

@@ -1,7 +1,7 @@
 use super::*;
 
-fn at(ms: u64) -> Moment {
-    Moment::from_nanos(ms * 1_000_000)
+fn at(ms: u64) -> BootInstant {
+    BootInstant::from_nanos(ms * 1_000_000)
 }
 
 const fn ms(ms: u64) -> Duration {
@@ -259,7 +259,7 @@ fn what_is_kept_of_a_clock_is_bounded() {
 #[test]
 fn not_after_never_runs_ahead_of_the_master() {
     let mut clocks = clocks(3);
-    assert_eq!(clocks.not_after(0, Moment::default(), Duration::ZERO), None);
+    assert_eq!(clocks.not_after(0, BootInstant::default(), Duration::ZERO), None);
     let _ = clocks.sample(0, sample(1_000, 0, 10));
     // One per cent less than the time since, in case the master's clock is the slower one.
     assert_eq!(

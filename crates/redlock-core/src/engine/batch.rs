@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{calls::Call, progress::Progress};
-use crate::{LockKeys, MAX_MASTERS, Moment, Operation, QuorumSize, RequestId, command::Item};
+use crate::{BootInstant, LockKeys, MAX_MASTERS, Operation, QuorumSize, RequestId, command::Item};
 
 /// One lock's part of a batch, and how far it is.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Entry {
         request: Option<RequestId>,
         (lock, item): (Arc<LockKeys>, Item),
         size: QuorumSize,
-        (started, local_steps): (Moment, u64),
+        (started, local_steps): (BootInstant, u64),
         acquire_limit: Duration,
     ) -> Self {
         let progress = Progress::new(&item, size, started, acquire_limit);
@@ -54,7 +54,7 @@ pub(super) struct Batch {
     pub(super) outstanding: usize,
     /// Entries whose completion is not certain yet. No caller waits for an undo.
     pub(super) undecided: usize,
-    pub(super) deadline: Moment,
+    pub(super) deadline: BootInstant,
 }
 
 impl Batch {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{ConnectionId, Engine, Output};
-use crate::{Admission, Ineligible, Judgement, Moment, Reply, Sample, Unknown, planted::Plant, reply::Code};
+use crate::{
+    Admission, BootInstant, Ineligible, Judgement, Reply, Sample, Unknown, planted::Plant, reply::Code,
+};
 
 /// More calls of batches than a healthy master ever has under way; beyond it a hung one would only fill memory.
 const UNDER_WAY: usize = 256;
@@ -20,7 +22,7 @@ pub struct Call {
     admission: Admission,
     /// Which server this master was.
     pub(super) server: u32,
-    pub(super) sent: Moment,
+    pub(super) sent: BootInstant,
 }
 
 /// The result of a call.
@@ -42,7 +44,7 @@ impl Engine {
         master: usize,
         admission: Admission,
         timeout: Duration,
-        now: Moment,
+        now: BootInstant,
     ) -> Result<Call, Unknown> {
         let connection = self.admitted(master, admission, now)?;
         let not_after = match self.clocks.not_after(master, now, timeout) {
@@ -64,7 +66,7 @@ impl Engine {
         master: usize,
         admission: Admission,
         timeout: Duration,
-        now: Moment,
+        now: BootInstant,
     ) -> Result<Call, Unknown> {
         let call = self.begin_call(master, admission, timeout, now)?;
         let of = &mut self.masters[master];
@@ -79,7 +81,7 @@ impl Engine {
         &self,
         master: usize,
         admission: Admission,
-        now: Moment,
+        now: BootInstant,
     ) -> Result<ConnectionId, Unknown> {
         let of = &self.masters[master];
         let connection = of.connected()?;
@@ -98,7 +100,7 @@ impl Engine {
         master: usize,
         call: &Call,
         result: Result<Reply, Unknown>,
-        now: Moment,
+        now: BootInstant,
     ) -> Finished {
         // A deadline cut short by the limit of an attempt says nothing against the master.
         if matches!(result, Err(Unknown::TimedOut(_))) && call.timeout >= self.command_timeout {
@@ -119,7 +121,7 @@ impl Engine {
         master: usize,
         call: &Call,
         result: Result<Reply, Unknown>,
-        now: Moment,
+        now: BootInstant,
     ) -> (Result<Reply, Unknown>, Option<Reply>) {
         let of = &mut self.masters[master];
         if call.server != of.server {

@@ -8,7 +8,7 @@ use super::{
     order,
 };
 use crate::{
-    MAX_MASTERS, Moment, Operation, Request, Unknown,
+    BootInstant, MAX_MASTERS, Operation, Request, Unknown,
     command::Item,
     script::{BatchItem, Payload},
 };
@@ -22,7 +22,7 @@ pub(super) const BATCH: usize = 128;
 pub(super) const HOLD: Duration = Duration::from_millis(1);
 
 impl Engine {
-    pub(super) fn on_request(&mut self, request: Request, now: Moment) {
+    pub(super) fn on_request(&mut self, request: Request, now: BootInstant) {
         if self.is_unused(now) {
             self.poll_rested();
         }
@@ -34,7 +34,7 @@ impl Engine {
         self.waiting.push(entry);
     }
 
-    fn entry(&self, request: Option<crate::RequestId>, item: BatchItem, now: Moment) -> Entry {
+    fn entry(&self, request: Option<crate::RequestId>, item: BatchItem, now: BootInstant) -> Entry {
         Entry::new(
             request,
             item,
@@ -45,7 +45,7 @@ impl Engine {
     }
 
     /// Sends what is ready, until nothing is left.
-    pub(super) fn send(&mut self, now: Moment) {
+    pub(super) fn send(&mut self, now: BootInstant) {
         if !self.is_holding(now) {
             self.ready.append(&mut self.waiting);
         }
@@ -67,16 +67,16 @@ impl Engine {
     }
 
     /// Whether a batch that a caller waits for is under way, and has not been for long.
-    fn is_holding(&self, now: Moment) -> bool {
+    fn is_holding(&self, now: BootInstant) -> bool {
         self.last_sent + HOLD > now && self.batches.values().any(|batch| batch.undecided > 0)
     }
 
     /// When requests are sent that wait for a batch under way.
-    pub(super) fn release_at(&self) -> Option<Moment> {
+    pub(super) fn release_at(&self) -> Option<BootInstant> {
         (!self.waiting.is_empty()).then(|| self.last_sent + HOLD)
     }
 
-    fn send_batch(&mut self, entries: Vec<Entry>, now: Moment) {
+    fn send_batch(&mut self, entries: Vec<Entry>, now: BootInstant) {
         let Some(operation) = entries.first().map(|entry| entry.item.operation()) else {
             return;
         };
@@ -130,7 +130,7 @@ impl Engine {
         payload: &Payload,
         (master, members): (usize, Vec<usize>),
         timeout: Duration,
-        now: Moment,
+        now: BootInstant,
     ) -> Option<((usize, Vec<usize>), Unknown)> {
         let operation = payload.operation;
         if matches!(operation, Operation::Grant | Operation::Renew) {
@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Ends the batches whose deadline has passed: a master that has not answered is unknown. Repeats what is due.
-    pub(super) fn on_timeout(&mut self, now: Moment) {
+    pub(super) fn on_timeout(&mut self, now: BootInstant) {
         let overdue = self.batches.iter().filter(|(_, batch)| batch.deadline <= now);
         let overdue: Vec<u64> = overdue.map(|(id, _)| *id).collect();
         for batch in overdue {

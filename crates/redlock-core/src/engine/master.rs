@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{ConnectionId, Engine, Output};
-use crate::{Facts, Ineligible, Moment, Unknown, eligibility};
+use crate::{BootInstant, Ineligible, MasterFacts, Unknown, eligibility};
 
 /// Between two polls of a master: a step of its clock and a lost seal show within a second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 /// The same while no lock is held or contended for, and the master could vote at the last poll. The script of each request
 /// checks the seal, the quorum and the clock by itself.
 const POLL_UNUSED_EVERY: Duration = Duration::from_secs(5);
-/// Facts give no vote when the next poll is late by more than this.
+/// MasterFacts give no vote when the next poll is late by more than this.
 const POLL_LATE: Duration = Duration::from_secs(2);
 
 /// See the module. A fresh one was never connected.
@@ -24,14 +24,14 @@ pub(super) struct Master {
     /// What the server behind the present url answered when it was retired.
     retired: Option<String>,
     /// Read on the present connection.
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<MasterFacts>,
     /// The server counts among those that are this quorum: it was polled, and its connection stands.
     listed: bool,
     /// Until when the facts give a vote.
-    facts_until: Moment,
+    facts_until: BootInstant,
     /// From one poll to the next one.
     poll_after: Duration,
-    connected_at: Moment,
+    connected_at: BootInstant,
     ineligible: Option<Ineligible>,
     duplicate: bool,
     /// The last error, while it is not connected or not polled.
@@ -43,7 +43,7 @@ pub(super) struct Master {
     /// of three masters hung, several candidates could do so in turn for seconds. Polls go on.
     silent: bool,
     pub(super) latency: Duration,
-    answered: Moment,
+    answered: BootInstant,
     /// Calls of batches that were not answered yet.
     pub(super) under_way: usize,
 }
@@ -61,18 +61,18 @@ impl Master {
         self.connected
     }
 
-    pub(super) fn answered(&mut self, now: Moment) {
+    pub(super) fn answered(&mut self, now: BootInstant) {
         self.answered = now;
         self.silent = false;
     }
 
     /// How long it has left everything unanswered.
-    pub(super) fn quiet(&self, now: Moment) -> Duration {
+    pub(super) fn quiet(&self, now: BootInstant) -> Duration {
         now.since(self.answered)
     }
 
     /// A request sent at `sent` was not answered in time.
-    pub(super) fn silent_since(&mut self, sent: Moment) {
+    pub(super) fn silent_since(&mut self, sent: BootInstant) {
         self.silent = self.answered <= sent;
     }
 
@@ -86,12 +86,12 @@ impl Master {
     }
 
     /// The task that polls the master hangs, or this process stood still: what is known of it may have changed.
-    fn is_stale(&self, now: Moment) -> bool {
+    fn is_stale(&self, now: BootInstant) -> bool {
         now > self.facts_until
     }
 
     /// By what is known of the master, whether or not it is connected.
-    pub(super) fn may_vote(&self, distrusted: Option<Duration>, now: Moment) -> Result<(), Unknown> {
+    pub(super) fn may_vote(&self, distrusted: Option<Duration>, now: BootInstant) -> Result<(), Unknown> {
         if self.silent {
             return Err(Unknown::Silent);
         }
@@ -113,11 +113,11 @@ impl Master {
     }
 
     /// The facts of a server that counts among those that are this quorum.
-    fn listed_facts(&self) -> Option<&Facts> {
+    fn listed_facts(&self) -> Option<&MasterFacts> {
         self.facts.as_ref().filter(|_| self.listed)
     }
 
-    fn standing(&self, distrusted: Option<Duration>, now: Moment) -> String {
+    fn standing(&self, distrusted: Option<Duration>, now: BootInstant) -> String {
         match (self.ineligible(distrusted), &self.facts) {
             _ if self.silent => "does not answer".into(),
             _ if self.facts.is_some() && self.is_stale(now) => "not polled".into(),
@@ -133,7 +133,7 @@ impl Master {
     /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
     /// by a process that still has its url. This process does not forget. The successor, which the same url may lead to
     /// one day, is named in the text of the retirement, or was sealed by others.
-    fn recall_retirement(&mut self, facts: &mut Facts) {
+    fn recall_retirement(&mut self, facts: &mut MasterFacts) {
         if facts.fingerprint.starts_with(eligibility::RETIRED) {
             self.retired = Some(facts.fingerprint.clone());
         } else if let Some(retired) = &self.retired
@@ -145,7 +145,7 @@ impl Master {
     }
 
     #[cfg(test)]
-    pub(super) fn touch(&mut self, now: Moment) {
+    pub(super) fn touch(&mut self, now: BootInstant) {
         self.facts_until = now + POLL_EVERY + POLL_LATE;
     }
 
@@ -154,7 +154,7 @@ impl Master {
         self.poll_after.max(POLL_EVERY)
     }
 
-    fn connect(&mut self, connection: ConnectionId, now: Moment) {
+    fn connect(&mut self, connection: ConnectionId, now: BootInstant) {
         self.connected = true;
         self.connection = connection;
         self.connected_at = now;
@@ -164,7 +164,7 @@ impl Master {
 }
 
 impl Engine {
-    pub(super) fn on_connected(&mut self, master: usize, connection: ConnectionId, now: Moment) {
+    pub(super) fn on_connected(&mut self, master: usize, connection: ConnectionId, now: BootInstant) {
         let of = &mut self.masters[master];
         of.connect(connection, now);
         // No vote before the first poll.
@@ -172,7 +172,13 @@ impl Engine {
         of.reported.clear();
     }
 
-    pub(super) fn on_replaced(&mut self, master: usize, connection: ConnectionId, facts: Facts, now: Moment) {
+    pub(super) fn on_replaced(
+        &mut self,
+        master: usize,
+        connection: ConnectionId,
+        facts: MasterFacts,
+        now: BootInstant,
+    ) {
         self.masters[master].connect(connection, now);
         self.enter(master, facts, now);
     }
@@ -198,16 +204,22 @@ impl Engine {
         self.compare_servers();
     }
 
-    /// Facts that were read by this call, as this process has to see them: a server that forgot its retirement is
+    /// MasterFacts that were read by this call, as this process has to see them: a server that forgot its retirement is
     /// retired still.
-    pub fn recall_retirement(&mut self, master: usize, call: &super::Call, facts: &mut Facts) {
+    pub fn recall_retirement(&mut self, master: usize, call: &super::Call, facts: &mut MasterFacts) {
         let of = &mut self.masters[master];
         if of.server == call.server {
             of.recall_retirement(facts);
         }
     }
 
-    pub(super) fn on_polled(&mut self, master: usize, connection: ConnectionId, facts: Facts, now: Moment) {
+    pub(super) fn on_polled(
+        &mut self,
+        master: usize,
+        connection: ConnectionId,
+        facts: MasterFacts,
+        now: BootInstant,
+    ) {
         let of = &self.masters[master];
         if !of.connected || of.connection != connection {
             return;
@@ -216,14 +228,14 @@ impl Engine {
         self.report(master, now);
     }
 
-    pub(super) fn on_poll_failed(&mut self, master: usize, reason: Unknown, now: Moment) {
+    pub(super) fn on_poll_failed(&mut self, master: usize, reason: Unknown, now: BootInstant) {
         let of = &mut self.masters[master];
         of.trouble = Some(reason);
         of.poll_after = POLL_EVERY;
         self.report(master, now);
     }
 
-    fn enter(&mut self, master: usize, facts: Facts, now: Moment) {
+    fn enter(&mut self, master: usize, facts: MasterFacts, now: BootInstant) {
         let of = &mut self.masters[master];
         if of.facts.is_some() && of.is_stale(now) {
             // It has a vote again, which is to be reported.
@@ -249,7 +261,7 @@ impl Engine {
     }
 
     /// Whether nothing can be held or contended for through this process: whatever it was asked for has run out.
-    pub(super) fn is_unused(&self, now: Moment) -> bool {
+    pub(super) fn is_unused(&self, now: BootInstant) -> bool {
         now.since(self.last_request) > self.longest_lease
     }
 
@@ -269,7 +281,7 @@ impl Engine {
 
     /// Why a server that showed these facts may not vote in this quorum.
     #[must_use]
-    pub fn judge(&self, facts: &Facts) -> Option<Ineligible> {
+    pub fn judge(&self, facts: &MasterFacts) -> Option<Ineligible> {
         eligibility::check(facts, self.identity.fingerprint(), self.identity.id())
     }
 
@@ -292,7 +304,7 @@ impl Engine {
 
     /// Reports the standing of a master if it differs from the one before: a clock step or a duplicate comes and goes
     /// between two polls.
-    fn report(&mut self, master: usize, now: Moment) {
+    fn report(&mut self, master: usize, now: BootInstant) {
         let distrusted = self.clocks.distrusted(master, now);
         let of = &mut self.masters[master];
         let standing = of.standing(distrusted, now);

@@ -5,7 +5,9 @@ use super::{
     batch::Entry,
     progress::{Change, Progress},
 };
-use crate::{Answer, Command, Completion, Moment, Step, Tally, Unknown, Vote, command::Item, planted::Plant};
+use crate::{
+    Answer, BootInstant, Command, Completion, Step, Tally, Unknown, Vote, command::Item, planted::Plant,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Planted {
@@ -47,7 +49,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn planted_time(&self, entry: &Entry, now: Moment) -> Moment {
+    pub(super) fn planted_time(&self, entry: &Entry, now: BootInstant) -> BootInstant {
         match &entry.progress {
             Progress::Attempt(attempt) if self.plant.is(Plant::NoCheckAfterTheReplies) => {
                 attempt.limit() - self.acquire_limit
@@ -62,7 +64,7 @@ impl Engine {
         entry: &mut Entry,
         (master, granted): (usize, bool),
         change: Change,
-        now: Moment,
+        now: BootInstant,
     ) -> Change {
         match (self.plant, change) {
             (Plant::NoConfirm, Change::Confirm(Item::Confirm { granted, .. }, mut attempt)) => {
@@ -102,7 +104,7 @@ impl Engine {
         &self,
         entry: &Entry,
         completion: Completion,
-        now: Moment,
+        now: BootInstant,
     ) -> Completion {
         match (&entry.item, completion) {
             (Item::Command(Command::Reserve { .. }), Completion::Done { refused, answers, .. })

@@ -1,8 +1,8 @@
 //! How far one request is, and when its completion is certain.
 
 use crate::{
-    Answer, Attempt, Command, Completion, GrantReply, MAX_MASTERS, Moment, QuorumSize, Sighting, SlotView,
-    Step, Tally, Verdict, View, Vote, command::Item,
+    Answer, Attempt, BootInstant, Command, Completion, GrantReply, MAX_MASTERS, QuorumSize, Sighting,
+    SlotView, Step, Tally, Verdict, View, Vote, command::Item,
 };
 
 /// Holds what the kind of request needs to be decided, and no more.
@@ -10,7 +10,7 @@ use crate::{
 pub(super) enum Progress {
     Attempt(Box<Attempt>),
     Renewal {
-        started: Moment,
+        started: BootInstant,
         tally: Tally,
     },
     Look {
@@ -26,7 +26,7 @@ pub(super) enum Progress {
         answers: Box<[Option<Answer>; MAX_MASTERS]>,
         all: bool,
         /// What is answered later counts for nothing.
-        limit: Moment,
+        limit: BootInstant,
     },
     Over,
 }
@@ -44,11 +44,11 @@ impl Progress {
     pub(super) fn new(
         item: &Item,
         size: QuorumSize,
-        started: Moment,
+        started: BootInstant,
         acquire_limit: std::time::Duration,
     ) -> Self {
         let Item::Command(command) = item else {
-            return Self::round(size, false, Moment::NEVER);
+            return Self::round(size, false, BootInstant::NEVER);
         };
         match command {
             Command::Acquire { lease_duration, .. } => Self::Attempt(Box::new(Attempt::new(
@@ -69,14 +69,14 @@ impl Progress {
                 view: Box::new(SlotView::new(size)),
                 answered: 0,
             },
-            Command::Inspect | Command::Break { .. } => Self::round(size, true, Moment::NEVER),
+            Command::Inspect | Command::Break { .. } => Self::round(size, true, BootInstant::NEVER),
             // A master that loses its memory waits twice as long before it reads what the others granted meanwhile.
             Command::Claim { .. } | Command::Mark { .. } => Self::round(size, false, started + acquire_limit),
-            _ => Self::round(size, false, Moment::NEVER),
+            _ => Self::round(size, false, BootInstant::NEVER),
         }
     }
 
-    fn round(size: QuorumSize, all: bool, limit: Moment) -> Self {
+    fn round(size: QuorumSize, all: bool, limit: BootInstant) -> Self {
         Self::Round {
             tally: Tally::new(size),
             answers: Box::new([const { None }; MAX_MASTERS]),
@@ -89,17 +89,17 @@ impl Progress {
     pub(super) fn is_timed(&self) -> bool {
         match self {
             Self::Attempt(_) | Self::Renewal { .. } => true,
-            Self::Round { limit, .. } => *limit != Moment::NEVER,
+            Self::Round { limit, .. } => *limit != BootInstant::NEVER,
             Self::Look { .. } | Self::Slots { .. } | Self::Over => false,
         }
     }
 
     /// No reply is waited for after this.
-    pub(super) fn limit(&self) -> Moment {
+    pub(super) fn limit(&self) -> BootInstant {
         match self {
             Self::Attempt(attempt) => attempt.limit(),
             Self::Round { limit, .. } => *limit,
-            _ => Moment::NEVER,
+            _ => BootInstant::NEVER,
         }
     }
 
@@ -110,7 +110,7 @@ impl Progress {
         size: QuorumSize,
         master: usize,
         answer: Answer,
-        now: Moment,
+        now: BootInstant,
     ) -> Change {
         match self {
             Self::Over => Change::None,
@@ -156,7 +156,7 @@ impl Progress {
         completion.map_or(Change::None, |completion| self.over(completion))
     }
 
-    fn on_round(&mut self, master: usize, answer: Answer, now: Moment) -> Change {
+    fn on_round(&mut self, master: usize, answer: Answer, now: BootInstant) -> Change {
         let Self::Round {
             tally,
             answers,
@@ -191,7 +191,7 @@ impl Progress {
         })
     }
 
-    fn on_attempt(&mut self, item: &Item, master: usize, answer: Answer, now: Moment) -> Change {
+    fn on_attempt(&mut self, item: &Item, master: usize, answer: Answer, now: BootInstant) -> Change {
         let Self::Attempt(attempt) = self else {
             return Change::None;
         };

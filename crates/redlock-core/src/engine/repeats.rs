@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{LeaseAttempt, LockKeys, Moment, command::Item, script::BatchItem};
+use crate::{BootInstant, LeaseAttempt, LockKeys, command::Item, script::BatchItem};
 
 /// Longest wait between two repeats.
 const SLOWEST: Duration = Duration::from_secs(5);
@@ -15,15 +15,15 @@ struct Repeat {
     /// The end was a reserve.
     reserve: bool,
     wait: Duration,
-    until: Moment,
+    until: BootInstant,
 }
 
 /// By the time of the next try. A lease that nobody could undo ends by itself, and its entry with it.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    due: BTreeMap<(Moment, u64), Repeat>,
+    due: BTreeMap<(BootInstant, u64), Repeat>,
     next_id: u64,
-    trying: BTreeMap<(usize, usize), (Duration, Moment)>,
+    trying: BTreeMap<(usize, usize), (Duration, BootInstant)>,
 }
 
 impl Repeats {
@@ -34,7 +34,7 @@ impl Repeats {
         lock: &Arc<LockKeys>,
         attempt: &Arc<LeaseAttempt>,
         (master, reserve): (usize, bool),
-        now: Moment,
+        now: BootInstant,
         command_timeout: Duration,
     ) {
         let key = (Arc::as_ptr(attempt) as usize, master);
@@ -57,7 +57,7 @@ impl Repeats {
         self.due.insert((now + wait, self.next_id), repeat);
     }
 
-    pub(super) fn next(&self) -> Option<Moment> {
+    pub(super) fn next(&self) -> Option<BootInstant> {
         self.due.first_key_value().map(|((moment, _), _)| *moment)
     }
 
@@ -67,7 +67,7 @@ impl Repeats {
 
     /// Those whose time has come. What follows a reserve that failed is a release, with repeats of its own; or nothing,
     /// and the lease is to run out.
-    pub(super) fn take_due(&mut self, now: Moment) -> Vec<BatchItem> {
+    pub(super) fn take_due(&mut self, now: BootInstant) -> Vec<BatchItem> {
         let mut items = Vec::new();
         while let Some(entry) = self.due.first_entry() {
             if entry.key().0 > now {

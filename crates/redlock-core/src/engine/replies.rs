@@ -8,7 +8,7 @@ use super::{
     progress::{Change, Progress, vote},
 };
 use crate::{
-    Answer, Command, Completion, ConnectionId, Moment, Operation, Reply, Unknown, Vote, command::Item,
+    Answer, BootInstant, Command, Completion, ConnectionId, Operation, Reply, Unknown, Vote, command::Item,
     planted::Plant, reply,
 };
 
@@ -42,7 +42,7 @@ impl Answers {
         }
     }
 
-    fn at(&self, position: usize, received: Moment, stale: bool) -> Answer {
+    fn at(&self, position: usize, received: BootInstant, stale: bool) -> Answer {
         let item = self.reply.as_ref().and_then(|reply| reply.items.get(position));
         let answer = item.map_or_else(
             || Answer::Unknown(self.missing.clone()),
@@ -61,7 +61,7 @@ impl Answers {
 
 impl Engine {
     /// The result of a transmit. One that is not waited for any more changes nothing.
-    pub(super) fn on_reply(&mut self, id: TransmitId, result: Result<Reply, Unknown>, now: Moment) {
+    pub(super) fn on_reply(&mut self, id: TransmitId, result: Result<Reply, Unknown>, now: BootInstant) {
         let TransmitId { batch, master } = id;
         let of = self.batches.get_mut(&batch);
         let Some((call, members)) = of.and_then(|of| of.calls.get_mut(master)?.take()) else {
@@ -84,7 +84,7 @@ impl Engine {
         batch: u64,
         (master, members): (usize, Vec<usize>),
         reply: Result<Reply, Unknown>,
-        now: Moment,
+        now: BootInstant,
     ) {
         let finished = Finished { reply, doubted: None };
         let took = std::time::Duration::ZERO;
@@ -96,7 +96,7 @@ impl Engine {
         id: u64,
         (master, members, connection): (usize, Vec<usize>, ConnectionId),
         finished: Finished,
-        (took, now): (std::time::Duration, Moment),
+        (took, now): (std::time::Duration, BootInstant),
     ) {
         let Some(mut batch) = self.batches.remove(&id) else {
             return;
@@ -131,7 +131,14 @@ impl Engine {
     }
 
     /// Follows where a lease was sent, and plans to repeat an undo that may have run before the grant.
-    fn clean_up(&mut self, entry: &Entry, master: usize, answer: &Answer, on: ConnectionId, now: Moment) {
+    fn clean_up(
+        &mut self,
+        entry: &Entry,
+        master: usize,
+        answer: &Answer,
+        on: ConnectionId,
+        now: BootInstant,
+    ) {
         let (Some(attempt), operation) = (entry.item.attempt(), entry.item.operation()) else {
             return;
         };
@@ -156,7 +163,7 @@ impl Engine {
         }
     }
 
-    fn answered(&mut self, entry: &mut Entry, master: usize, answer: Answer, now: Moment) {
+    fn answered(&mut self, entry: &mut Entry, master: usize, answer: Answer, now: BootInstant) {
         #[cfg(feature = "planted")]
         let (now, of) = (
             self.planted_time(entry, now),
@@ -180,7 +187,7 @@ impl Engine {
         }
     }
 
-    fn completed(&mut self, entry: &mut Entry, completion: Completion, now: Moment) {
+    fn completed(&mut self, entry: &mut Entry, completion: Completion, now: BootInstant) {
         #[cfg(feature = "planted")]
         let completion = self.planted_completion(entry, completion, now);
         if let (

@@ -9,8 +9,8 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(60);
 
-fn at(ms: u64) -> Moment {
-    Moment::from_nanos(ms * 1_000_000)
+fn at(ms: u64) -> BootInstant {
+    BootInstant::from_nanos(ms * 1_000_000)
 }
 
 fn cluster() -> ClusterId {
@@ -30,9 +30,9 @@ fn config() -> Config {
     }
 }
 
-fn facts(master: usize) -> Facts {
+fn facts(master: usize) -> MasterFacts {
     let run_id = format!("a{master}");
-    Facts {
+    MasterFacts {
         seal: run_id.clone(),
         run_id,
         ..fit()
@@ -67,11 +67,11 @@ fn poll(engine: &mut Engine, master: usize, connection: ConnectionId, ms: u64) {
     );
 }
 
-fn drain(engine: &mut Engine, now: Moment) -> Vec<Output> {
+fn drain(engine: &mut Engine, now: BootInstant) -> Vec<Output> {
     std::iter::from_fn(|| engine.poll(now)).collect()
 }
 
-fn transmits(engine: &mut Engine, now: Moment) -> Vec<Transmit> {
+fn transmits(engine: &mut Engine, now: BootInstant) -> Vec<Transmit> {
     let outputs = drain(engine, now).into_iter();
     outputs
         .filter_map(|output| match output {
@@ -106,7 +106,7 @@ fn call(
     sent_ms: u64,
 ) -> Finished {
     let timeout = Duration::from_millis(100);
-    // Facts are fresh whenever a call is made.
+    // MasterFacts are fresh whenever a call is made.
     engine.masters[master].touch(at(sent_ms));
     let call = engine
         .begin_call(master, admission, timeout, at(sent_ms))
@@ -233,11 +233,11 @@ fn retirement_is_recalled_until_the_server_changes() {
         let poll = engine
             .begin_call(0, Admission::Connected, timeout, at(1))
             .unwrap();
-        let mut facts = Facts {
+        let mut facts = MasterFacts {
             run_id: run_id.into(),
             seal: seal.into(),
             fingerprint: text.into(),
-            ..Facts::default()
+            ..MasterFacts::default()
         };
         engine.recall_retirement(0, &poll, &mut facts);
         (facts.fingerprint, poll)
@@ -253,9 +253,9 @@ fn retirement_is_recalled_until_the_server_changes() {
     let (_, of_the_former) = shown_by(&mut engine, "a1", "", "");
     engine.handle(Input::ServerChanged { master: 0 }, at(2));
     connect(&mut engine, 0, 2, 3);
-    let mut facts = Facts {
+    let mut facts = MasterFacts {
         fingerprint: retired.into(),
-        ..Facts::default()
+        ..MasterFacts::default()
     };
     engine.recall_retirement(0, &of_the_former, &mut facts);
     assert_eq!(shown_by(&mut engine, "a1", "", "").0, "");

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Engine;
 use crate::{
-    Admission, Clocks, Facts, FencingToken, Identity, Ineligible, Moment, QuorumSize, Unknown,
+    Admission, BootInstant, Clocks, FencingToken, Identity, Ineligible, MasterFacts, QuorumSize, Unknown,
     seal::{Known, Registers, Remembered},
 };
 
@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MasterView {
     pub connected: bool,
-    pub facts: Option<Facts>,
+    pub facts: Option<MasterFacts>,
     /// Why it has no vote although it answers.
     pub ineligible: Option<Ineligible>,
     /// The last error, while it is not connected.
@@ -24,7 +24,7 @@ pub struct MasterView {
 
 impl Engine {
     #[must_use]
-    pub fn master(&self, master: usize, now: Moment) -> MasterView {
+    pub fn master(&self, master: usize, now: BootInstant) -> MasterView {
         let of = &self.masters[master];
         MasterView {
             connected: of.is_connected(),
@@ -38,20 +38,20 @@ impl Engine {
 
     /// Whether the master is asked for votes.
     #[must_use]
-    pub fn votes(&self, master: usize, now: Moment) -> bool {
+    pub fn votes(&self, master: usize, now: BootInstant) -> bool {
         self.admitted(master, Admission::Voting, now).is_ok()
     }
 
     /// The facts that the last poll on the present connection gave.
     #[must_use]
-    pub fn facts(&self, master: usize) -> Option<&Facts> {
+    pub fn facts(&self, master: usize) -> Option<&MasterFacts> {
         let of = &self.masters[master];
         of.facts.as_ref().filter(|_| of.is_connected())
     }
 
     /// For how long the master has left everything unanswered.
     #[must_use]
-    pub fn quiet(&self, master: usize, now: Moment) -> Duration {
+    pub fn quiet(&self, master: usize, now: BootInstant) -> Duration {
         self.masters[master].quiet(now)
     }
 

@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_grid};
-use crate::{Authority, ClusterId, FencingToken, Moment, Won, planted::Plant, timing};
+use crate::{Authority, BootInstant, ClusterId, FencingToken, Won, planted::Plant, timing};
 
 impl Machine {
     /// `lease_duration` is what the attempt carried.
-    pub(super) fn on_won(&mut self, won: Won, lease_duration: Duration, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_won(
+        &mut self,
+        won: Won,
+        lease_duration: Duration,
+        now: BootInstant,
+        out: &mut Vec<Action>,
+    ) {
         let authority = Authority {
             token: won.token,
             valid_until: won.valid_until + self.planted_drift(lease_duration),
@@ -27,7 +33,7 @@ impl Machine {
         self.renew_if_due(now, out);
     }
 
-    fn held(&self, authority: Authority, started: Moment, lease_duration: Duration) -> Held {
+    fn held(&self, authority: Authority, started: BootInstant, lease_duration: Duration) -> Held {
         let timings = &self.terms.timings;
         let interval = timings.renew_interval();
         Held {
@@ -46,7 +52,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn renew_now(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn renew_now(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if let State::Active(held) = &mut self.state {
             held.renew_at = now;
             self.renew_if_due(now, out);
@@ -54,7 +60,13 @@ impl Machine {
     }
 
     /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
-    pub(super) fn on_renewed(&mut self, held: Held, started: Moment, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_renewed(
+        &mut self,
+        held: Held,
+        started: BootInstant,
+        now: BootInstant,
+        out: &mut Vec<Action>,
+    ) {
         let lease = held.renewing.unwrap_or(self.terms.timings.lease_duration);
         let valid_until = started + lease - timing::drift(lease) + self.planted_drift(lease);
         let authority = Authority {
@@ -77,7 +89,7 @@ impl Machine {
     }
 
     /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
-    pub(super) fn on_undecided(&mut self, held: Held, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_undecided(&mut self, held: Held, now: BootInstant, out: &mut Vec<Action>) {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
             renewing: None,
@@ -88,7 +100,7 @@ impl Machine {
         out.push(Action::SleepUntil(held.next()));
     }
 
-    pub(super) fn renew_if_due(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn renew_if_due(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let State::Active(mut held) = self.state else {
             return;
         };
@@ -119,7 +131,7 @@ impl Machine {
     }
 
     /// Gives up a lease that ran out, or was not renewed by the renew deadline.
-    pub(super) fn end_if_over(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn end_if_over(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         let State::Active(held) = self.state else { return };
         if now >= held.authority.valid_until {
             self.end(EndReason::Expired, out);
@@ -130,7 +142,7 @@ impl Machine {
 
     /// The local end of a lease that was not given up. Where it guards something, that is not undone yet, so the
     /// lease is left to run out: deleted, it would let another cluster begin beside it.
-    pub(super) fn lose(&mut self, reason: EndReason, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn lose(&mut self, reason: EndReason, now: BootInstant, out: &mut Vec<Action>) {
         if !self.terms.guards {
             return self.end(reason, out);
         }
@@ -201,7 +213,7 @@ impl Machine {
         self.start(Round::Release, out);
     }
 
-    pub(super) fn on_ended(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_ended(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if self.closing {
             return self.stop(out);
         }
@@ -215,11 +227,11 @@ impl Machine {
 }
 
 impl Held {
-    fn end(&self) -> Moment {
+    fn end(&self) -> BootInstant {
         self.step_down_at.min(self.authority.valid_until)
     }
 
-    fn next(&self) -> Moment {
+    fn next(&self) -> BootInstant {
         if self.renewing.is_some() {
             self.end()
         } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    super::{Authority, ClusterId, FencingToken, Loss, Moment, View, Won, obstacle::Holder},
+    super::{Authority, BootInstant, ClusterId, FencingToken, Loss, View, Won, obstacle::Holder},
     Terms,
 };
 
@@ -38,7 +38,7 @@ pub enum Outcome {
     NotWon(Loss),
     /// A majority granted or healed in this one round.
     Renewed {
-        started: Moment,
+        started: BootInstant,
     },
     /// More than N - M masters refused.
     RenewalRefused,
@@ -82,13 +82,13 @@ pub enum Event {
         token: Option<FencingToken>,
     },
     /// Give the lock up for good.
-    Shutdown(Farewell),
+    Shutdown(ReleaseMode),
 }
 
 /// What becomes of a lease that is held when its candidate leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-pub enum Farewell {
+pub enum ReleaseMode {
     /// Anybody may take it at once.
     #[default]
     Release,
@@ -118,7 +118,7 @@ pub enum Action {
         round: Round,
     },
     /// Replaces the moment of an earlier one.
-    SleepUntil(Moment),
+    SleepUntil(BootInstant),
     /// Held now, and until when. `won` when it was just acquired, not renewed.
     PublishActive {
         authority: Authority,
@@ -138,5 +138,5 @@ pub struct Takeover {
     /// The holder before gave it back; otherwise its lease ran out.
     pub released: bool,
     /// When this candidate heard of the release, or when the lease ended by its own observation.
-    pub ended_at: Moment,
+    pub ended_at: BootInstant,
 }

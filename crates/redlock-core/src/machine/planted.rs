@@ -1,7 +1,7 @@
 //! What the planted faults of the machine need to remember.
 
 use super::{Action, EndReason, Held, Machine, Round, State, Terms};
-use crate::{Authority, FencingToken, Moment, planted::Plant};
+use crate::{Authority, BootInstant, FencingToken, planted::Plant};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planted {
@@ -34,7 +34,7 @@ impl Machine {
         Some(terms)
     }
 
-    pub(super) fn take_delayed(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn take_delayed(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if let Some(terms) = self.planted.delayed.take() {
             self.on_spec(terms, now, out);
         }
@@ -48,7 +48,7 @@ impl Machine {
     }
 
     /// Renews the lease that has ended and was released.
-    pub(super) fn heals(&mut self, now: Moment, out: &mut Vec<Action>) -> bool {
+    pub(super) fn heals(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
         let Some(token) = self.planted.ended.take() else {
             return false;
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Action, Machine, Participation, Round, State, Takeover, on_grid};
-use crate::{ClusterId, Loss, Moment, View, obstacle::Holder};
+use crate::{BootInstant, ClusterId, Loss, View, obstacle::Holder};
 
 /// A key is still alive in its last millisecond.
 const LAST_MILLISECOND: Duration = Duration::from_millis(1);
@@ -24,23 +24,23 @@ const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 pub(super) struct Standby {
     /// Own observed end of the lease (or reservation) that stands in the way. Only a release brings it nearer, so a
     /// clock step or FLUSHALL on the masters does not let this candidate in early.
-    busy_until: Moment,
+    busy_until: BootInstant,
     /// Back-off after a clash or without a quorum.
-    not_before: Moment,
+    not_before: BootInstant,
     /// The last attempt or look found no quorum.
     no_quorum: bool,
     /// A majority of the masters came back while a round was under way that may still have missed it.
     quorum_back: bool,
-    pub(super) abstain_until: Moment,
+    pub(super) abstain_until: BootInstant,
     clashes: u32,
     /// When the last attempt or look began.
-    asked_at: Moment,
+    asked_at: BootInstant,
     holder: Option<Holder>,
     last_cluster: Option<ClusterId>,
     reserved_for_us: bool,
     /// Somebody was seen to hold it; and when a release of it was heard of.
     was_held: bool,
-    released_at: Option<Moment>,
+    released_at: Option<BootInstant>,
     /// Masters that published a release since the last look or attempt began, a bit each.
     released: u8,
 }
@@ -57,13 +57,13 @@ impl Standby {
     }
 
     /// The own lease was lost and is left to run out.
-    pub(super) fn leave(&mut self, ends: Moment) {
+    pub(super) fn leave(&mut self, ends: BootInstant) {
         self.busy_until = self.busy_until.max(ends);
     }
 
     /// The local clock stepped, or those of the masters did together. The observed end of the lease stays in force, and
     /// a lease of the duration `missed` may have been renewed just before the step.
-    pub(super) fn distrust_clock(&mut self, now: Moment, missed: Duration) {
+    pub(super) fn distrust_clock(&mut self, now: BootInstant, missed: Duration) {
         self.busy_until = self.busy_until.max(now + missed);
         (self.not_before, self.asked_at) = (now, now);
         (self.was_held, self.released_at) = (false, None);
@@ -107,7 +107,7 @@ impl Machine {
     }
 
     /// When this candidate may try.
-    fn due(&self) -> Moment {
+    fn due(&self) -> BootInstant {
         let siblings = if self.goes_after_siblings() {
             SIBLINGS_FIRST
         } else {
@@ -130,8 +130,8 @@ impl Machine {
     }
 
     /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.
-    pub(super) fn look_or_take(&mut self, now: Moment, out: &mut Vec<Action>) {
-        if self.standby.busy_until == Moment::default() {
+    pub(super) fn look_or_take(&mut self, now: BootInstant, out: &mut Vec<Action>) {
+        if self.standby.busy_until == BootInstant::default() {
             // First visit. With an ordered delay, it begins now.
             self.standby.busy_until = now;
         }
@@ -152,7 +152,7 @@ impl Machine {
     }
 
     /// Sleeps until the lock can be free, and looks now and then: messages get lost.
-    fn sleep(&mut self, now: Moment, out: &mut Vec<Action>) {
+    fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
         let look = on_grid(now + half, half);
@@ -168,7 +168,7 @@ impl Machine {
         out.push(Action::SleepUntil(wake));
     }
 
-    pub(super) fn on_loss(&mut self, loss: Loss, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+    pub(super) fn on_loss(&mut self, loss: Loss, now: BootInstant, entropy: u64, out: &mut Vec<Action>) {
         match loss {
             Loss::Refused(view) => self.learn(&view, now, entropy, out),
             Loss::NoQuorum(_) | Loss::TooLate => self.back_off(now, entropy),
@@ -178,7 +178,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_view(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+    pub(super) fn on_view(&mut self, view: &View, now: BootInstant, entropy: u64, out: &mut Vec<Action>) {
         self.learn(view, now, entropy, out);
         // Only a look tells: a grant of a reserved lock does not say that it was.
         if view.decided() {
@@ -195,7 +195,7 @@ impl Machine {
 
     /// A release was heard while the round that has just ended was under way: its masters may have answered before
     /// they ran it. Looks again, or tries, once the others have had their time; true if so.
-    fn heed_release(&mut self, now: Moment, out: &mut Vec<Action>) -> bool {
+    fn heed_release(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
         if self.standby.released == 0 {
             return false;
         }
@@ -211,7 +211,7 @@ impl Machine {
         true
     }
 
-    fn learn(&mut self, view: &View, now: Moment, entropy: u64, out: &mut Vec<Action>) {
+    fn learn(&mut self, view: &View, now: BootInstant, entropy: u64, out: &mut Vec<Action>) {
         let Some(free_at) = view.free_at() else {
             return self.back_off(now, entropy);
         };
@@ -221,7 +221,7 @@ impl Machine {
             self.standby.clashes = 0;
             self.standby.was_held = true;
             self.standby.released_at = None;
-            let ends = if free_at == Moment::NEVER {
+            let ends = if free_at == BootInstant::NEVER {
                 // A key without an expiry tells nothing of an end, and must not keep this candidate out once it is
                 // gone: look again.
                 now + self.terms.timings.lease_duration / 2
@@ -246,7 +246,7 @@ impl Machine {
     }
 
     /// Several candidates split the masters: try again after a random delay.
-    fn clash(&mut self, now: Moment, entropy: u64) {
+    fn clash(&mut self, now: BootInstant, entropy: u64) {
         // Spread over less than an attempt takes, they would only meet again.
         let first = CLASH_BACKOFF.max(now.since(self.standby.asked_at));
         let ceiling = first
@@ -257,7 +257,7 @@ impl Machine {
     }
 
     /// No majority answered: again after the retry period, give or take a quarter.
-    fn back_off(&mut self, now: Moment, entropy: u64) {
+    fn back_off(&mut self, now: BootInstant, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
         // What is won after an outage was not taken over: the time would be the outage's.
@@ -269,7 +269,7 @@ impl Machine {
         self.standby.not_before = now + period * 3 / 4 + random(period / 2, entropy);
     }
 
-    pub(super) fn on_released(&mut self, master: usize, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_released(&mut self, master: usize, now: BootInstant, out: &mut Vec<Action>) {
         let first = self.standby.released == 0;
         self.standby.released |= 1_u8
             .checked_shl(u32::try_from(master).unwrap_or(u32::MAX))
@@ -296,7 +296,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_quorum_back(&mut self, now: Moment, out: &mut Vec<Action>) {
+    pub(super) fn on_quorum_back(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         match self.state {
             State::Waiting if self.standby.no_quorum => {
                 self.standby.no_quorum = false;

@@ -17,8 +17,8 @@ pub(super) const LEASE: u64 = 15_000;
 const BOOT: u64 = 1_000_000;
 
 /// Milliseconds after the beginning of the test.
-pub(super) fn at(ms: u64) -> Moment {
-    Moment::from_nanos((BOOT + ms) * 1_000_000)
+pub(super) fn at(ms: u64) -> BootInstant {
+    BootInstant::from_nanos((BOOT + ms) * 1_000_000)
 }
 
 pub(super) const fn ms(ms: u64) -> Duration {
@@ -62,7 +62,7 @@ pub(super) fn view(sightings: &[Sighting]) -> View {
     view
 }
 
-pub(super) fn lease_of(name: &str, nonce: u128, ends: Moment) -> Sighting {
+pub(super) fn lease_of(name: &str, nonce: u128, ends: BootInstant) -> Sighting {
     Sighting::blocked(
         Obstacle::Lease(LeaseValue {
             cluster: cluster(name),
@@ -74,7 +74,7 @@ pub(super) fn lease_of(name: &str, nonce: u128, ends: Moment) -> Sighting {
     )
 }
 
-pub(super) fn held_until(ends: Moment) -> View {
+pub(super) fn held_until(ends: BootInstant) -> View {
     view(&[lease_of("there", 1, ends), lease_of("there", 1, ends)])
 }
 
@@ -82,7 +82,7 @@ pub(super) fn held_until(ends: Moment) -> View {
 pub(super) struct Rig {
     pub(super) machine: Machine,
     pub(super) round: Option<(u64, Round)>,
-    pub(super) wake: Option<Moment>,
+    pub(super) wake: Option<BootInstant>,
     pub(super) actions: Vec<Action>,
 }
 
@@ -147,7 +147,7 @@ impl Rig {
         self.round.as_ref().map(|(_, round)| round)
     }
 
-    pub(super) fn published_end(&self) -> Option<Moment> {
+    pub(super) fn published_end(&self) -> Option<BootInstant> {
         self.actions.iter().find_map(|action| match action {
             Action::PublishActive { authority, .. } => Some(authority.valid_until),
             _ => None,

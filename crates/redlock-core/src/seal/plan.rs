@@ -9,28 +9,28 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Facts, Fingerprint, Identity, Moment, QuorumId, QuorumSize, eligibility};
+use crate::{BootInstant, Fingerprint, Identity, MasterFacts, QuorumId, QuorumSize, eligibility};
 
 /// All masters asked at the same time.
 #[derive(Clone, Debug)]
 pub struct Read {
     /// Before the first byte: a wait that was over by then was over before every answer.
-    pub sent: Moment,
+    pub sent: BootInstant,
     /// `None`: not reached.
     pub looks: Vec<Option<Look>>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Look {
-    pub facts: Facts,
-    pub received: Moment,
+    pub facts: MasterFacts,
+    pub received: BootInstant,
 }
 
 /// A probe and when it was first seen here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     probe: String,
-    since: Moment,
+    since: BootInstant,
 }
 
 /// What to do with one master that answers and is not sealed.
@@ -39,7 +39,7 @@ pub enum Step {
     /// It carries no probe of its present run: write one.
     Probe,
     Wait {
-        until: Moment,
+        until: BootInstant,
     },
     /// Read the registers of the sources, now, and seal it with their maximum.
     Seal,
@@ -47,7 +47,7 @@ pub enum Step {
     Fallback,
     /// Not before more sealed masters can be read, however long the wait.
     Blocked {
-        until: Moment,
+        until: BootInstant,
     },
 }
 
@@ -55,7 +55,7 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// When the read began that it was made of: what had to be over, was over then.
-    pub read_at: Moment,
+    pub read_at: BootInstant,
     /// The masters without a seal that can have one.
     pub steps: Vec<(usize, Step)>,
     /// The sealed masters that answered.
@@ -99,7 +99,7 @@ impl fmt::Display for Blocked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum MasterState {
     Sealed,
     Unsealed,
     /// Not reached, or refused by the gate: neither counted nor touched.
@@ -125,7 +125,7 @@ impl Quarantine {
     }
 
     /// Notes a probe that a master was seen to carry; a wait that runs for this same probe goes on.
-    pub fn note(&mut self, master: usize, probe: &str, received: Moment) {
+    pub fn note(&mut self, master: usize, probe: &str, received: BootInstant) {
         if let Some(slot) = self.seen.get_mut(master)
             && slot.as_ref().is_none_or(|seen| seen.probe != probe)
         {
@@ -148,20 +148,20 @@ impl Quarantine {
         for (master, standing) in standings.iter().enumerate() {
             let look = read.looks.get(master).and_then(Option::as_ref);
             match (standing, look.filter(|look| carries_probe(&look.facts))) {
-                (Standing::Unsealed, Some(look)) => self.note(master, &look.facts.probe, look.received),
+                (MasterState::Unsealed, Some(look)) => self.note(master, &look.facts.probe, look.received),
                 // Its connection may come back and show the same probe: then it has carried it all the time.
-                (Standing::Unusable, _) if look.is_none() => {}
+                (MasterState::Unusable, _) if look.is_none() => {}
                 _ => self.seen[master] = None,
             }
         }
         self.plan(read, &standings, quorum)
     }
 
-    fn plan(&self, read: &Read, standings: &[Standing], quorum: Option<QuorumId>) -> Plan {
-        let of = |wanted: Standing| -> Vec<usize> {
+    fn plan(&self, read: &Read, standings: &[MasterState], quorum: Option<QuorumId>) -> Plan {
+        let of = |wanted: MasterState| -> Vec<usize> {
             (0..standings.len()).filter(|m| standings[*m] == wanted).collect()
         };
-        let (sources, unsealed) = (of(Standing::Sealed), of(Standing::Unsealed));
+        let (sources, unsealed) = (of(MasterState::Sealed), of(MasterState::Unsealed));
         let majority = self.size.majority();
         let wait = if sources.len() >= majority {
             self.fingerprint.seal_wait()
@@ -169,14 +169,14 @@ impl Quarantine {
             self.wait_after_loss(read)
         };
         let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
-        let mut ends: Vec<Moment> = unsealed.iter().filter_map(|m| end(*m)).collect();
+        let mut ends: Vec<BootInstant> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
         // The moment from which f+1 are without a seal at once; they all show their probes in this read.
         let all_lost = ends.get(majority - 1).copied();
         let blocked = (sources.len() < majority && unsealed.len() < majority).then_some(Blocked {
             needed: majority,
             readable: sources.len(),
-            missing: of(Standing::Unusable).len(),
+            missing: of(MasterState::Unusable).len(),
         });
         let step = |master: usize| {
             let Some(end) = end(master) else {
@@ -221,25 +221,25 @@ impl Quarantine {
     }
 }
 
-fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<Standing> {
+fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<MasterState> {
     let looks = || read.looks.iter().flatten();
     let standing = |look: &Option<Look>| {
         let Some(Look { facts, .. }) = look else {
-            return Standing::Unusable;
+            return MasterState::Unusable;
         };
         let twice = looks().filter(|other| other.facts.run_id == facts.run_id).count() > 1;
         match eligibility::check(facts, fingerprint, quorum) {
-            Some(_) => Standing::Unusable,
-            None if twice => Standing::Unusable,
-            None if facts.sealed() => Standing::Sealed,
-            None => Standing::Unsealed,
+            Some(_) => MasterState::Unusable,
+            None if twice => MasterState::Unusable,
+            None if facts.sealed() => MasterState::Sealed,
+            None => MasterState::Unsealed,
         }
     };
     read.looks.iter().map(standing).collect()
 }
 
 /// Whether a master carries a probe of its present run, whoever wrote it: one of `init` is a probe like any other.
-fn carries_probe(facts: &Facts) -> bool {
+fn carries_probe(facts: &MasterFacts) -> bool {
     facts
         .probe
         .strip_prefix(&facts.run_id)

@@ -4,8 +4,8 @@ use std::{ops::Deref, time::Duration};
 
 use super::{Record, Step, Trace, text};
 use crate::{
-    Action, Admission, Config, Engine, Event, Facts, FencingToken, Input, LockName, Machine, Moment, Output,
-    QuorumId, Reply, Terms, Unknown,
+    Action, Admission, BootInstant, Config, Engine, Event, FencingToken, Input, LockName, Machine,
+    MasterFacts, Output, QuorumId, Reply, Terms, Unknown,
     engine::{Call, Finished},
     seal::Remembered,
 };
@@ -28,11 +28,11 @@ impl Tape {
     fn new(trace: &Trace, step: Step) -> Self {
         let (trace, of) = (trace.clone(), trace.id());
         let tape = Self { trace, of };
-        tape.write(Moment::default(), step, None);
+        tape.write(BootInstant::default(), step, None);
         tape
     }
 
-    fn write(&self, now: Moment, step: Step, out: Option<String>) {
+    fn write(&self, now: BootInstant, step: Step, out: Option<String>) {
         let of = self.of;
         self.trace.write(&Record { now, of, step, out });
     }
@@ -49,7 +49,7 @@ impl<T> Deref for Recorded<T> {
 impl<T> Drop for Recorded<T> {
     fn drop(&mut self) {
         if let Some(tape) = &self.tape {
-            tape.write(Moment::default(), Step::End, None);
+            tape.write(BootInstant::default(), Step::End, None);
         }
     }
 }
@@ -64,7 +64,7 @@ impl Recorded<Engine> {
     }
 
     /// See [`Engine::handle`].
-    pub fn handle(&mut self, input: Input, now: Moment) {
+    pub fn handle(&mut self, input: Input, now: BootInstant) {
         if let Some(tape) = &self.tape {
             tape.write(now, Step::Handle(Box::new(input.clone())), None);
         }
@@ -72,7 +72,7 @@ impl Recorded<Engine> {
     }
 
     /// See [`Engine::poll`].
-    pub fn poll(&mut self, now: Moment) -> Option<Output> {
+    pub fn poll(&mut self, now: BootInstant) -> Option<Output> {
         let output = self.inner.poll(now);
         if let Some(tape) = &self.tape {
             let out = text::polled(output.as_ref(), &self.inner);
@@ -90,7 +90,7 @@ impl Recorded<Engine> {
         master: usize,
         admission: Admission,
         timeout: Duration,
-        now: Moment,
+        now: BootInstant,
     ) -> Result<Call, Unknown> {
         let call = self.inner.begin_call(master, admission, timeout, now);
         if let Some(tape) = &self.tape {
@@ -110,7 +110,7 @@ impl Recorded<Engine> {
         master: usize,
         call: &Call,
         result: Result<Reply, Unknown>,
-        now: Moment,
+        now: BootInstant,
     ) -> Finished {
         let Some(tape) = &self.tape else {
             return self.inner.finish_call(master, call, result, now);
@@ -126,7 +126,7 @@ impl Recorded<Engine> {
     }
 
     /// See [`Engine::recall_retirement`].
-    pub fn recall_retirement(&mut self, master: usize, call: &Call, facts: &mut Facts) {
+    pub fn recall_retirement(&mut self, master: usize, call: &Call, facts: &mut MasterFacts) {
         let before = self.tape.as_ref().map(|_| facts.clone());
         self.inner.recall_retirement(master, call, facts);
         if let Some((tape, before)) = self.tape.as_ref().zip(before) {
@@ -135,7 +135,7 @@ impl Recorded<Engine> {
                 call: *call,
                 facts: Box::new(before),
             };
-            tape.write(Moment::default(), step, Some(text::recalled(facts)));
+            tape.write(BootInstant::default(), step, Some(text::recalled(facts)));
         }
     }
 
@@ -144,7 +144,7 @@ impl Recorded<Engine> {
         self.inner.set_drawn(id.clone());
         if let Some(tape) = &self.tape {
             let out = text::drawn(&self.inner);
-            tape.write(Moment::default(), Step::SetDrawn(id), Some(out));
+            tape.write(BootInstant::default(), Step::SetDrawn(id), Some(out));
         }
     }
 
@@ -153,7 +153,7 @@ impl Recorded<Engine> {
         let remembered = self.inner.remember(token, unix_time);
         if let Some(tape) = &self.tape {
             let step = Step::Remember { token, unix_time };
-            tape.write(Moment::default(), step, Some(text::remembered(remembered)));
+            tape.write(BootInstant::default(), step, Some(text::remembered(remembered)));
         }
         remembered
     }
@@ -175,7 +175,7 @@ impl Recorded<Machine> {
 
     /// See [`Machine::handle`].
     #[must_use]
-    pub fn handle(&mut self, now: Moment, entropy: u64, event: Event) -> Vec<Action> {
+    pub fn handle(&mut self, now: BootInstant, entropy: u64, event: Event) -> Vec<Action> {
         let Some(tape) = &self.tape else {
             return self.inner.handle(now, entropy, event);
         };

@@ -8,7 +8,7 @@ use std::{
 use thiserror::Error;
 
 use super::{Header, Record, Step, text};
-use crate::{Engine, Input, LeaseAttempt, LockName, Machine, Moment, Nonce, QuorumSize};
+use crate::{BootInstant, Engine, Input, LeaseAttempt, LockName, Machine, Nonce, QuorumSize};
 
 /// What a replay went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Replay {
         }
     }
 
-    fn call(&mut self, of: u64, step: Step, now: Moment) -> Returned {
+    fn call(&mut self, of: u64, step: Step, now: BootInstant) -> Returned {
         match step {
             Step::Engine(config) => {
                 // The size is an index wherever masters are.
@@ -169,7 +169,7 @@ fn call(
     engine: &mut Engine,
     attempts: &mut BTreeMap<Nonce, Arc<LeaseAttempt>>,
     step: Step,
-    now: Moment,
+    now: BootInstant,
 ) -> Option<String> {
     match step {
         Step::Handle(mut input) => {

@@ -8,8 +8,8 @@ use crate::{
     reply::{Code, Value},
 };
 
-fn at(ms: u64) -> Moment {
-    Moment::from_nanos(ms * 1_000_000)
+fn at(ms: u64) -> BootInstant {
+    BootInstant::from_nanos(ms * 1_000_000)
 }
 
 fn cluster() -> ClusterId {
@@ -54,7 +54,7 @@ impl Recording {
         let engine = &mut self.engine;
         engine.handle(Input::Connected { master, connection }, at(0));
         let run_id = format!("a{master}");
-        let facts = Facts {
+        let facts = MasterFacts {
             seal: run_id.clone(),
             run_id,
             ..fit()

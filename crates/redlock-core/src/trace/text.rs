@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
-    Action, Engine, Facts, Moment, Output, Transmit, Unknown,
+    Action, BootInstant, Engine, MasterFacts, Output, Transmit, Unknown,
     engine::{Call, Finished},
     script::Arguments,
     seal::Remembered,
@@ -28,7 +28,7 @@ pub(super) fn polled(output: Option<&Output>, engine: &Engine) -> String {
 }
 
 /// Nothing to do before then.
-fn idle(until: Option<Moment>) -> String {
+fn idle(until: Option<BootInstant>) -> String {
     until.map_or_else(|| "-".to_owned(), |until| format!("- {}", until.as_nanos()))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn finished(finished: &Finished) -> String {
     }
 }
 
-pub(super) fn recalled(facts: &Facts) -> String {
+pub(super) fn recalled(facts: &MasterFacts) -> String {
     format!("{facts:?}")
 }
 

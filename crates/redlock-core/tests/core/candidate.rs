@@ -11,9 +11,9 @@ mod requests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use redlock_core::{
-    Authority, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace, LeaseAttempt,
-    LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Moment, Nonce, QuorumSize, Reply,
-    RequestId, Terms, Transmit, TransmitId,
+    Authority, BootInstant, ClusterId, Config, Engine, Event, FencingToken, HolderIdentity, Input, Keyspace,
+    LeaseAttempt, LeaseValue, LockKeys, LockName, MAX_MASTERS, Machine, Mark, Marks, Nonce, QuorumSize,
+    Reply, RequestId, Terms, Transmit, TransmitId,
 };
 
 pub(crate) use self::keeper::Polled;
@@ -41,11 +41,11 @@ pub(crate) enum Out {
         master: usize,
     },
     /// The timer of the machine, that of the engine, and that of the task that keeps a master connected.
-    WakeAt(Moment),
-    TimeoutAt(Moment),
+    WakeAt(BootInstant),
+    TimeoutAt(BootInstant),
     KeepAt {
         master: usize,
-        at: Moment,
+        at: BootInstant,
     },
     /// Authority was published; `won` if by a new lease, with how long that took.
     Active {
@@ -64,8 +64,8 @@ pub(crate) enum Out {
     /// A majority keeps the lock for this cluster, for as long as the lease was good for.
     Reserved {
         cluster: ClusterId,
-        began: Moment,
-        until: Moment,
+        began: BootInstant,
+        until: BootInstant,
     },
     /// It continues to hold although what runs could not be stopped any more.
     NoTimeToStop(String),
@@ -78,7 +78,7 @@ pub(crate) enum Out {
 struct Sent {
     id: TransmitId,
     connection: u32,
-    deadline: Moment,
+    deadline: BootInstant,
 }
 
 #[derive(Debug)]
@@ -112,11 +112,11 @@ pub(crate) struct Candidate {
     published: Option<Authority>,
     /// The authority that ended last.
     ended: Option<Authority>,
-    timer: Option<Moment>,
-    timeout: Option<Moment>,
+    timer: Option<BootInstant>,
+    timeout: Option<BootInstant>,
     /// The terms that were given last, and when.
     given: Option<Terms>,
-    changed: Moment,
+    changed: BootInstant,
 }
 
 impl Candidate {
@@ -152,7 +152,7 @@ impl Candidate {
             timer: None,
             timeout: None,
             given: None,
-            changed: Moment::default(),
+            changed: BootInstant::default(),
         }
     }
 
@@ -174,7 +174,7 @@ impl Candidate {
     pub(crate) fn knows_clock_of(&self, master: usize) -> bool {
         let clocks = self.engine.clocks();
         clocks
-            .not_after(master, Moment::default(), Duration::ZERO)
+            .not_after(master, BootInstant::default(), Duration::ZERO)
             .is_some()
     }
 
@@ -271,7 +271,7 @@ impl Candidate {
     }
 
     /// The time that the last `SleepUntil` named has come, unless it was replaced.
-    pub(crate) fn on_timer(&mut self, at: Instant, due: Moment, rng: &mut fastrand::Rng) -> Vec<Out> {
+    pub(crate) fn on_timer(&mut self, at: Instant, due: BootInstant, rng: &mut fastrand::Rng) -> Vec<Out> {
         if self.timer != Some(due) {
             return Vec::new();
         }
@@ -280,7 +280,7 @@ impl Candidate {
     }
 
     /// The same for the engine.
-    pub(crate) fn on_timeout(&mut self, at: Instant, due: Moment, rng: &mut fastrand::Rng) -> Vec<Out> {
+    pub(crate) fn on_timeout(&mut self, at: Instant, due: BootInstant, rng: &mut fastrand::Rng) -> Vec<Out> {
         let mut out = Vec::new();
         if self.timeout != Some(due) {
             return out;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{ClusterId, Event, Farewell, Mark, Participation};
+use redlock_core::{ClusterId, Event, Mark, Participation, ReleaseMode};
 
 use crate::{
     rate::{Instant, MS, SECOND},
@@ -261,8 +261,9 @@ impl World {
             return;
         }
         self.count(fault);
-        let farewell = [Farewell::Release, Farewell::Reserve, Farewell::Abandon][self.rng.usize(..3)];
-        let out = self.candidates[candidate].event(self.now, Event::Shutdown(farewell), &mut self.rng);
+        let release_mode =
+            [ReleaseMode::Release, ReleaseMode::Reserve, ReleaseMode::Abandon][self.rng.usize(..3)];
+        let out = self.candidates[candidate].event(self.now, Event::Shutdown(release_mode), &mut self.rng);
         self.carry(candidate, out);
     }
 

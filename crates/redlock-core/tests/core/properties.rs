@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redlock_core::{
-    Action, Attempt, ClusterId, Event, Farewell, FencingToken, GrantReply, HolderIdentity, LeaseValue, Loss,
-    Machine, Marks, Moment, Nonce, Obstacle, Outcome, Participation, QuorumSize, Round, Sighting, Step,
-    Tally, Terms, Timings, Verdict, View, Vote, Won, timing,
+    Action, Attempt, BootInstant, ClusterId, Event, FencingToken, GrantReply, HolderIdentity, LeaseValue,
+    Loss, Machine, Marks, Nonce, Obstacle, Outcome, Participation, QuorumSize, ReleaseMode, Round, Sighting,
+    Step, Tally, Terms, Timings, Verdict, View, Vote, Won, timing,
 };
 
 use crate::world::{ACQUIRE_LIMIT, LONG, SHORT};
 
-const START: Moment = Moment::from_nanos(1_000_000_000);
+const START: BootInstant = BootInstant::from_nanos(1_000_000_000);
 
 fn sizes() -> impl Strategy<Value = QuorumSize> {
     prop::sample::select(vec![3, 5, 7]).prop_map(|n| QuorumSize::new(n).unwrap())
@@ -38,12 +38,12 @@ fn sighting() -> impl Strategy<Value = Sighting> {
         (0_u8..3, any::<u32>()).prop_map(|(nonce, left)| {
             Sighting::blocked(
                 Obstacle::Lease(lease(nonce)),
-                Moment::from_nanos(u64::from(left) * 10),
+                BootInstant::from_nanos(u64::from(left) * 10),
             )
         }),
         Just(Sighting::blocked(
             Obstacle::Reserved("nobody".into()),
-            Moment::NEVER
+            BootInstant::NEVER
         )),
     ]
 }
@@ -153,7 +153,7 @@ proptest! {
     fn l1_one_more_account_never_puts_the_free_moment_off(size in sizes(), seen in
         prop::collection::vec((0_usize..9, sighting()), 0..12)) {
         let mut view = View::new(size);
-        let mut before: Option<Moment> = None;
+        let mut before: Option<BootInstant> = None;
         for (master, sighting) in seen {
             view.record(master, sighting);
             let now = view.free_at();
@@ -173,13 +173,13 @@ proptest! {
 /// Plays any events to a machine, as masters of any mood would.
 struct Script {
     machine: Machine,
-    now: Moment,
-    timer: Option<Moment>,
+    now: BootInstant,
+    timer: Option<BootInstant>,
     /// Under way: id, round, when it was started.
-    round: Option<(u64, Round, Moment)>,
-    published: Option<Moment>,
+    round: Option<(u64, Round, BootInstant)>,
+    published: Option<BootInstant>,
     /// No authority may reach beyond this: the end of the lease that was won or renewed last.
-    bound: Moment,
+    bound: BootInstant,
     stopped: bool,
 }
 
@@ -260,7 +260,7 @@ impl Script {
                 to: ClusterId::new("west", "west").unwrap(),
                 token: None,
             },
-            12 if entropy.is_multiple_of(4) => Event::Shutdown(Farewell::Release),
+            12 if entropy.is_multiple_of(4) => Event::Shutdown(ReleaseMode::Release),
             // The round of a lease that is over.
             _ => Event::RoundFinished {
                 id: 0,
@@ -269,7 +269,7 @@ impl Script {
         })
     }
 
-    fn outcome(&mut self, round: &Round, started: Moment, entropy: u64) -> Outcome {
+    fn outcome(&mut self, round: &Round, started: BootInstant, entropy: u64) -> Outcome {
         let end = |lease: Duration| started + lease - timing::drift(lease);
         let mut view = View::new(QuorumSize::new(3).unwrap());
         for master in 0..3 {

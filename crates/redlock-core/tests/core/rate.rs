@@ -1,6 +1,6 @@
 //! Clocks that run at different rates.
 
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// Nanoseconds of true time.
 pub(crate) type Instant = u64;
@@ -27,12 +27,12 @@ impl Rate {
         u64::try_from(shown).unwrap()
     }
 
-    pub(crate) fn moment(&self, at: Instant) -> Moment {
-        Moment::from_nanos(self.nanos(at))
+    pub(crate) fn moment(&self, at: Instant) -> BootInstant {
+        BootInstant::from_nanos(self.nanos(at))
     }
 
     /// The first instant at which the clock shows `moment` or later.
-    pub(crate) fn instant(&self, moment: Moment) -> Instant {
+    pub(crate) fn instant(&self, moment: BootInstant) -> Instant {
         let shown = i128::from(moment.as_nanos().saturating_sub(self.offset));
         let rate = i128::from(1_000_000 + self.parts_per_million);
         u64::try_from((shown * 1_000_000 + rate - 1) / rate).unwrap_or(u64::MAX / 2)

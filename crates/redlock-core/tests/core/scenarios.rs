@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Event, Farewell};
+use redlock_core::{Event, ReleaseMode};
 
 use crate::{
     planted::Planted,
@@ -96,7 +96,7 @@ fn unheld_after_an_attempt_is_given_up(seed: u64, planted: Planted) -> Option<In
     if world.candidates[leaver].state() != Some("acquiring") {
         return None;
     }
-    world.tell(leaver, Event::Shutdown(Farewell::Release));
+    world.tell(leaver, Event::Shutdown(ReleaseMode::Release));
     let given_up = world.now;
     while holders(&world).is_empty() && world.now < given_up + 2 * nanos(LONGEST) {
         let next = world.now + MS;

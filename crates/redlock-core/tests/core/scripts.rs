@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use redlock_core::{
-    Command, Facts, Fingerprint, LeaseAttempt, LeaseValue, Obstacle, QuorumId, Transmit,
+    Command, Fingerprint, LeaseAttempt, LeaseValue, MasterFacts, Obstacle, QuorumId, Transmit,
     command::Item,
     reply::{Code, Reply, Value},
     seal,
@@ -170,8 +170,8 @@ fn item(reply: &master::Reply) -> Option<Value> {
 }
 
 /// The account of itself that a master gives to a poll. `fingerprint`: what it knows, sealed or not.
-pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, counter: u64) -> Facts {
-    Facts {
+pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, counter: u64) -> MasterFacts {
+    MasterFacts {
         seal: if sealed { run_id.clone() } else { String::new() },
         run_id,
         version: "7.0".into(),
@@ -182,7 +182,7 @@ pub(crate) fn facts(run_id: String, sealed: bool, fingerprint: Option<String>, c
         counter,
         replication_id: "b".into(),
         replication_at_seal: "b|0".into(),
-        ..Facts::default()
+        ..MasterFacts::default()
     }
 }
 

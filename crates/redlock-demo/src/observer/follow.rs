@@ -14,7 +14,7 @@ use crate::claims::Incarnation;
 use crate::http::Client;
 use crate::journal::{Journal, Line, Said};
 use redlock_client::clock;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// A replica that says *lost* too late is caught with this resolution; its log has microseconds.
 const EVERY: Duration = Duration::from_millis(10);
@@ -137,7 +137,7 @@ impl Follower {
     }
 
     /// The remaining time was computed after the question was sent: counted from there it is a lower bound.
-    fn believe(&self, locks: &[LockLine], asked: Moment, heard: Moment) {
+    fn believe(&self, locks: &[LockLine], asked: BootInstant, heard: BootInstant) {
         let mut record = lock(&self.record);
         for line in locks {
             let left = line.valid_for_milliseconds.filter(|left| *left > 0);

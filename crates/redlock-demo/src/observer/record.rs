@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::claims::{Claims, Incarnation};
 use crate::journal::Line;
 use crate::tenure::Account;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 /// One master, as it shows itself.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ impl Record {
     }
 
     /// Lock and token of all that a replica holds at `now`.
-    pub fn held_by(&self, who: &Incarnation, now: Moment) -> Vec<(String, u64)> {
+    pub fn held_by(&self, who: &Incarnation, now: BootInstant) -> Vec<(String, u64)> {
         let held = self
             .claims
             .all()
@@ -80,7 +80,7 @@ impl Record {
     }
 
     /// Whether every lock is held at `now`.
-    pub fn all_held(&self, now: Moment) -> bool {
+    pub fn all_held(&self, now: BootInstant) -> bool {
         self.locks
             .iter()
             .all(|lock| self.claims.holder(lock, now).is_some())

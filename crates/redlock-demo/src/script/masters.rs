@@ -8,7 +8,7 @@ use crate::error::DemoError;
 use crate::manifests::LEASE_SECONDS;
 use crate::observer::Record;
 use redlock_client::clock;
-use redlock_core::{Moment, timing};
+use redlock_core::{BootInstant, timing};
 
 /// Renewals come every third of a lease: this is more than one of them.
 const TWO_RENEWALS: Duration = Duration::from_millis(LEASE_SECONDS * 500);
@@ -16,7 +16,7 @@ const TWO_RENEWALS: Duration = Duration::from_millis(LEASE_SECONDS * 500);
 /// A master that was started empty, and when.
 pub(super) struct Emptied {
     master: usize,
-    at: Moment,
+    at: BootInstant,
 }
 
 impl Play<'_> {
@@ -119,7 +119,7 @@ impl Play<'_> {
 }
 
 /// Nonce and end of the lease of each lock, by the masters.
-fn holders(record: &Record) -> BTreeMap<String, (String, Moment)> {
+fn holders(record: &Record) -> BTreeMap<String, (String, BootInstant)> {
     let of = |(lock, account): (&String, &crate::tenure::Account)| {
         account
             .current()
@@ -128,7 +128,7 @@ fn holders(record: &Record) -> BTreeMap<String, (String, Moment)> {
     record.accounts.iter().filter_map(of).collect()
 }
 
-fn renewed(record: &Record, before: &BTreeMap<String, (String, Moment)>) -> bool {
+fn renewed(record: &Record, before: &BTreeMap<String, (String, BootInstant)>) -> bool {
     let now = holders(record);
     before
         .iter()

@@ -9,7 +9,7 @@ use crate::journal::Said;
 use crate::observer::Record;
 use crate::report::Kind;
 use redlock_client::clock;
-use redlock_core::Moment;
+use redlock_core::BootInstant;
 
 impl Play<'_> {
     pub(super) async fn crashes(&mut self) -> Result<(), DemoError> {
@@ -131,7 +131,7 @@ impl Play<'_> {
 }
 
 /// What a replica said first about a lock after `from`.
-fn first_word(record: &Record, who: &Incarnation, lock: &str, from: Moment) -> Option<Said> {
+fn first_word(record: &Record, who: &Incarnation, lock: &str, from: BootInstant) -> Option<Said> {
     let lines = record.replica(who)?.lines.iter();
     let mut about = lines.filter(|line| line.at >= from && line.said.lock() == Some(lock));
     about.next().map(|line| line.said.clone())

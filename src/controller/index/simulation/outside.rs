@@ -21,7 +21,7 @@ use crate::{
         target_task::{Permissions, StopRequest, TargetReport},
         writer::Item,
     },
-    lease::{ClusterId, Holder, HolderIdentity, LockName, Moment},
+    lease::{BootInstant, ClusterId, Holder, HolderIdentity, LockName},
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -39,7 +39,7 @@ pub(super) enum Owner {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stand {
-    pub(super) owner: Option<(Owner, u64, Moment)>,
+    pub(super) owner: Option<(Owner, u64, BootInstant)>,
     token: u64,
     /// Who else holds it, as this replica saw it last.
     seen: Option<Holder>,
@@ -69,7 +69,7 @@ pub(super) struct Outside {
     pub(super) random: fastrand::Rng,
     pub(super) identity: HolderIdentity,
     pub(super) cluster: ClusterId,
-    pub(super) now: Moment,
+    pub(super) now: BootInstant,
     pub(super) unix: Duration,
     pub(super) server: Server,
     pub(super) quorums: BTreeMap<String, OpenQuorum>,
@@ -80,7 +80,7 @@ pub(super) struct Outside {
     pub(super) sibling_sees: bool,
     sibling_answers: bool,
     /// Ends of what was started.
-    due: Vec<(Moment, Input)>,
+    due: Vec<(BootInstant, Input)>,
     /// What was asked for, and has not reached the masters yet.
     hand_overs: Vec<(String, LockName)>,
     /// No fault begins any more.
@@ -94,7 +94,7 @@ pub(super) struct Outside {
 impl Outside {
     pub(super) fn new(seed: u64, verbose: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let now = Moment::from_nanos(1_000_000_000_000);
+        let now = BootInstant::from_nanos(1_000_000_000_000);
         let unix = Duration::from_secs(1_700_000_000);
         let mut server = Server::default();
         let stamp = timestamp_at(unix);
@@ -224,7 +224,7 @@ impl Outside {
             .into_iter()
             .partition(|(at, _)| *at <= now);
         self.due = due;
-        let over: Vec<(Moment, Input)> = over;
+        let over: Vec<(BootInstant, Input)> = over;
         over.into_iter().map(|(_, input)| input).collect()
     }
 

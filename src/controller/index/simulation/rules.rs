@@ -11,7 +11,7 @@ use crate::{
         object::ObjectKey,
         target_task::StopRequest,
     },
-    lease::{Farewell, FencingToken, LockName},
+    lease::{FencingToken, LockName, ReleaseMode},
 };
 
 /// Of two quorums, one every 30 s, while the rest is watched.
@@ -34,7 +34,7 @@ impl Rules {
         self.unstopped = match input {
             Input::Stopped(key, false) => {
                 let entry = index.locks.get(key).filter(|entry| entry.leaving.is_some());
-                entry.and_then(|entry| Some(entry.put.as_ref()?.lock_name.clone()))
+                entry.and_then(|entry| Some(entry.active_plan.as_ref()?.lock_name.clone()))
             }
             _ => None,
         };
@@ -61,13 +61,15 @@ impl Rules {
                 Ok(())
             }
             Effect::UpdateTargetTask { key, hands, .. } => may_start(key, hands.guarded, index),
-            Effect::PutLock(plan) => may_put(plan, index),
+            Effect::ActivateLock(plan) => may_put(plan, index),
             Effect::StopTargets { key, .. } if outside.tasks.get(key).is_some_and(|task| task.broken) => Err(
                 format!("{key}: its target task has panicked, and is ordered to stop"),
             ),
             Effect::StopTargets { key, halt, after } => may_stop(key, *halt, after, index, outside),
-            Effect::RemoveLock { lock, farewell, .. } => {
-                if *farewell == Farewell::Release && self.unstopped.as_ref() == Some(lock) {
+            Effect::RemoveLock {
+                lock, release_mode, ..
+            } => {
+                if *release_mode == ReleaseMode::Release && self.unstopped.as_ref() == Some(lock) {
                     return Err(format!("{lock}: released, and its targets were not stopped"));
                 }
                 Ok(())
@@ -137,7 +139,7 @@ fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     }
     let at = super::world(outside);
     let seen = entry
-        .put
+        .active_plan
         .as_ref()
         .is_some_and(|plan| at.views.has_majority(&plan.quorum));
     !seen && index.sibling_is_responsible(key, &at)
@@ -159,8 +161,8 @@ fn claims_rightly(
     if named != Some(outside.identity.as_str()) || before == named {
         return Ok(());
     }
-    let standing = index.standing(key, &super::world(outside));
-    if standing.is_some_and(|standing| standing.authority.is_some()) {
+    let snapshot = index.snapshot(key, &super::world(outside));
+    if snapshot.is_some_and(|snapshot| snapshot.authority.is_some()) {
         return Ok(());
     }
     Err(format!(
@@ -194,7 +196,7 @@ fn may_stop(
         .locks
         .get(key)
         .ok_or("targets without an object are stopped")?;
-    let plan = entry.put.as_ref().or(entry.remains.as_ref());
+    let plan = entry.active_plan.as_ref().or(entry.leftovers.as_ref());
     let plan = plan.ok_or("what is not put is stopped")?;
     let bound = outside.now + plan.timings.stop + plan.timings.lease_duration;
     if halt.by > bound {

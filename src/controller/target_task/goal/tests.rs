@@ -1,11 +1,11 @@
 use super::*;
 
-fn at(seconds: u64) -> Moment {
-    Moment::from_nanos(seconds * 1_000_000_000)
+fn at(seconds: u64) -> BootInstant {
+    BootInstant::from_nanos(seconds * 1_000_000_000)
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> TargetFacts {
+    TargetFacts {
         held_until: None,
         start_after: at(0),
         from_elsewhere: true,
@@ -25,18 +25,18 @@ fn facts() -> Facts {
 
 #[test]
 fn what_the_holder_may_start_runs() {
-    let held = Facts {
+    let held = TargetFacts {
         held_until: Some(at(130)),
         ..facts()
     };
     assert_eq!(goal(&held, at(110)), Goal::Run);
-    let delayed = Facts {
+    let delayed = TargetFacts {
         start_after: at(140),
         ..held
     };
     assert_eq!(goal(&delayed, at(139)), Goal::Stop(None), "by hand, say");
     assert_eq!(goal(&delayed, at(140)), Goal::Run);
-    let unknown = Facts {
+    let unknown = TargetFacts {
         from_elsewhere: false,
         ..delayed
     };
@@ -46,7 +46,7 @@ fn what_the_holder_may_start_runs() {
         "perhaps its own"
     );
     // The lease is renewed meanwhile: its end is no bound.
-    let stop_by = Facts {
+    let stop_by = TargetFacts {
         stop_by: Some(at(150)),
         ..held
     };
@@ -55,18 +55,18 @@ fn what_the_holder_may_start_runs() {
 
 #[test]
 fn a_lost_lock_is_stopped_before_its_lease_ends() {
-    let lost = Facts {
+    let lost = TargetFacts {
         lost: Some(at(125)),
         ..facts()
     };
     assert_eq!(goal(&lost, at(101)), Goal::Stop(Some(at(125))));
-    let elsewhere = Facts {
+    let elsewhere = TargetFacts {
         other: Some(Other::Elsewhere),
         ..lost
     };
     assert_eq!(goal(&elsewhere, at(120)), Goal::Stop(Some(at(125))));
     // It adopts what runs.
-    let sibling = Facts {
+    let sibling = TargetFacts {
         other: Some(Other::Sibling),
         ..lost
     };
@@ -75,7 +75,7 @@ fn a_lost_lock_is_stopped_before_its_lease_ends() {
 
 #[test]
 fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
-    let kept = Facts {
+    let kept = TargetFacts {
         on_quorum_loss: OnQuorumLoss::KeepRunning,
         ..facts()
     };
@@ -91,7 +91,7 @@ fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
         (None, None, true, Goal::Stop(None)),
         (None, sibling, true, Goal::Keep(None)),
     ] {
-        let facts = Facts {
+        let facts = TargetFacts {
             lost,
             other,
             passed_on,
@@ -99,7 +99,7 @@ fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
         };
         assert_eq!(goal(&facts, at(500)), wanted, "{lost:?} {other:?} {passed_on}");
     }
-    let stop_by = Facts {
+    let stop_by = TargetFacts {
         stop_by: Some(at(510)),
         ..kept
     };
@@ -108,17 +108,17 @@ fn what_is_kept_running_runs_until_another_cluster_is_seen_to_hold() {
 
 #[test]
 fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
-    let sibling = Facts {
+    let sibling = TargetFacts {
         other: Some(Other::Sibling),
         ..facts()
     };
     assert_eq!(goal(&sibling, at(101)), Goal::Keep(None));
-    let seen = Facts {
+    let seen = TargetFacts {
         sibling_until: Some(at(120)),
         ..sibling
     };
     assert_eq!(goal(&seen, at(101)), Goal::Keep(Some(at(120))), "nobody may tell");
-    let ended = Facts {
+    let ended = TargetFacts {
         sibling_until: Some(at(120)),
         ..facts()
     };
@@ -134,7 +134,7 @@ fn what_a_sibling_runs_is_left_to_siblings_until_another_cluster_might_begin() {
 #[test]
 fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
     // LabelPods: no stop time, 5 s of delay.
-    let ended = Facts {
+    let ended = TargetFacts {
         sibling_until: Some(at(120)),
         stop: Duration::ZERO,
         takeover_delay: Duration::from_secs(5),
@@ -143,7 +143,7 @@ fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
     assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
     assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
     // Told that another cluster does not wait, this one does not either.
-    let at_once = Facts {
+    let at_once = TargetFacts {
         takeover_delay: Duration::ZERO,
         ..ended
     };
@@ -152,7 +152,7 @@ fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
 
 #[test]
 fn who_observes_follows_what_is_seen_and_no_longer() {
-    let seen = |other, sibling_until| Facts {
+    let seen = |other, sibling_until| TargetFacts {
         observes: true,
         other,
         sibling_until,
@@ -170,7 +170,7 @@ fn who_observes_follows_what_is_seen_and_no_longer() {
     ] {
         assert_eq!(goal(&seen(other, until), at(now)), expected);
     }
-    let stop_by = Facts {
+    let stop_by = TargetFacts {
         stop_by: Some(at(150)),
         ..seen(Some(Other::Sibling), None)
     };
@@ -184,8 +184,8 @@ fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
 }
 
 /// Without a majority; the siblings were asked at 100.
-fn blind(siblings: Siblings) -> Facts {
-    Facts { siblings, ..facts() }
+fn blind(siblings: Siblings) -> TargetFacts {
+    TargetFacts { siblings, ..facts() }
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn blind_replica_keeps_what_a_sibling_has_in_hand() {
         (Some(Other::Sibling), Some(at(111)), false),
         (None, Some(at(50)), false),
     ] {
-        let facts = Facts {
+        let facts = TargetFacts {
             other,
             sibling_until,
             passed_on,
@@ -208,7 +208,7 @@ fn blind_replica_keeps_what_a_sibling_has_in_hand() {
     }
     let free = blind(Siblings::Free(at(100)));
     assert_eq!(goal(&free, at(101)), Goal::Keep(Some(at(102))));
-    let observes = Facts {
+    let observes = TargetFacts {
         observes: true,
         ..held
     };
@@ -218,7 +218,7 @@ fn blind_replica_keeps_what_a_sibling_has_in_hand() {
 #[test]
 fn the_proof_of_a_sibling_expires_by_itself() {
     // The sibling died right after its answer: another cluster begins at 120 + 40.
-    let held = Facts {
+    let held = TargetFacts {
         sibling_until: Some(at(120)),
         ..blind(Siblings::Held(at(120), FencingToken(8)))
     };
@@ -234,12 +234,12 @@ fn the_proof_of_a_sibling_expires_by_itself() {
 #[test]
 fn blind_replica_stops_what_a_sibling_sees_elsewhere() {
     assert_eq!(goal(&blind(Siblings::Elsewhere), at(110)), Goal::Stop(None));
-    let kept = Facts {
+    let kept = TargetFacts {
         on_quorum_loss: OnQuorumLoss::KeepRunning,
         ..blind(Siblings::Elsewhere)
     };
     assert_eq!(goal(&kept, at(110)), Goal::Stop(None));
-    let lost = Facts {
+    let lost = TargetFacts {
         lost: Some(at(125)),
         ..blind(Siblings::Elsewhere)
     };
@@ -252,20 +252,20 @@ fn blind_replica_waits_for_answers_where_that_is_safe() {
     assert_eq!(goal(&waits, at(110)), Goal::Keep(Some(at(112))));
     assert_eq!(goal(&waits, at(112)), Goal::Stop(None));
     // A bound is kept.
-    let bound = Facts {
+    let bound = TargetFacts {
         sibling_until: Some(at(80)),
         ..waits
     };
     assert_eq!(goal(&bound, at(110)), Goal::Stop(Some(at(120))));
     // The stop of what was held must begin before its lease ends.
-    let lost = Facts {
+    let lost = TargetFacts {
         lost: Some(at(147)),
         ..waits
     };
     let begin = at(147) - Duration::from_millis(35_500);
     assert_eq!(goal(&lost, at(110)), Goal::Keep(Some(begin)));
     assert_eq!(goal(&lost, begin), Goal::Stop(Some(at(147))));
-    let stop_by = Facts {
+    let stop_by = TargetFacts {
         stop_by: Some(at(150)),
         ..waits
     };
@@ -274,18 +274,18 @@ fn blind_replica_waits_for_answers_where_that_is_safe() {
 
 #[test]
 fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it() {
-    let lost = Facts {
+    let lost = TargetFacts {
         lost: Some(at(119)),
         ..blind(Siblings::Held(at(120), FencingToken(8)))
     };
     assert_eq!(goal(&lost, at(101)), Goal::Keep(Some(at(120))));
-    let at_once = Facts {
+    let at_once = TargetFacts {
         takeover_delay: Duration::from_secs(35),
         ..lost
     };
     assert_eq!(goal(&at_once, at(101)), Goal::Stop(Some(at(119))));
     // Its own lease counts while it lasts, whatever it sees.
-    let held = Facts {
+    let held = TargetFacts {
         held_until: Some(at(130)),
         ..blind(Siblings::Silent)
     };

@@ -4,14 +4,14 @@ use crate::{
         LeaderLock, RedisQuorum,
         validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
-    controller::said::Word,
+    controller::sibling_answers::Word,
     lease::DeclaredDelay,
 };
 
 const OWN: FencingToken = FencingToken(7);
 
-fn at(seconds: u64) -> Moment {
-    Moment::from_nanos(seconds * 1_000_000_000)
+fn at(seconds: u64) -> BootInstant {
+    BootInstant::from_nanos(seconds * 1_000_000_000)
 }
 
 /// Its targets stop within 5 s, and other clusters wait for 10 s.
@@ -63,7 +63,7 @@ fn other(of: Other) -> LeaseView {
 }
 
 /// Held at 100 s, and not any more at 105 s.
-fn lost() -> (Leases, Facts) {
+fn lost() -> (Leases, TargetFacts) {
     let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());
     leases.observe(&seen(held(), 100), &plan(), &tokens);
     let facts = leases.observe(&seen(LeaseView::default(), 105), &plan(), &tokens);

@@ -9,14 +9,14 @@ use crate::{
 
 const OWN: FencingToken = FencingToken(7);
 
-fn at(seconds: u64) -> Moment {
-    Moment::from_nanos(seconds * 1_000_000_000)
+fn at(seconds: u64) -> BootInstant {
+    BootInstant::from_nanos(seconds * 1_000_000_000)
 }
 
 /// A standby that stops what runs, since another cluster holds the lock.
 fn standby() -> Decided {
     Decided {
-        facts: Facts {
+        facts: TargetFacts {
             held_until: None,
             start_after: at(0),
             from_elsewhere: true,
@@ -38,13 +38,13 @@ fn standby() -> Decided {
     }
 }
 
-const fn seen(held: Option<(FencingToken, Moment)>, other: Option<Other>) -> Now {
+const fn seen(held: Option<(FencingToken, BootInstant)>, other: Option<Other>) -> Now {
     let other = match other {
         None => None,
         Some(of) => Some(OtherLease {
             of,
             token: FencingToken(8),
-            ends: Moment::from_nanos(200_000_000_000),
+            ends: BootInstant::from_nanos(200_000_000_000),
         }),
     };
     let marks = Marks {

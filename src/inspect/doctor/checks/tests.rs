@@ -11,7 +11,7 @@ fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
         name: "m0".into(),
         url: "redis://m0".into(),
         connected: true,
-        facts: Some(Facts::default()),
+        facts: Some(MasterFacts::default()),
         ineligible: None,
         trouble,
         not_permitted: None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use serde_json::Value;
 
 use super::super::pair::{NAMES, Pair};
@@ -44,12 +44,12 @@ impl Findings {
 
 #[derive(Default)]
 pub struct Account {
-    made: Vec<(String, Moment)>,
+    made: Vec<(String, BootInstant)>,
 }
 
 impl Account {
     /// Its name in both clusters.
-    pub fn slot(&mut self, index: usize, now: Moment) -> String {
+    pub fn slot(&mut self, index: usize, now: BootInstant) -> String {
         let name = format!("slot-{index:03}");
         self.made.push((name.clone(), now));
         name

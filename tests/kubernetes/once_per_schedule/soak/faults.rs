@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use nix::sys::signal::Signal;
 use redlock::clock;
-use redlock::lease::Moment;
+use redlock::lease::BootInstant;
 use tokio::time::sleep;
 
 use super::super::pair::{NAMES, Pair};
@@ -21,7 +21,7 @@ pub struct Faults {
     operators: Vec<(usize, Operator)>,
     next: Duration,
     away: Option<usize>,
-    pub told: Vec<(Moment, String)>,
+    pub told: Vec<(BootInstant, String)>,
 }
 
 impl Faults {
@@ -99,7 +99,7 @@ impl Faults {
     }
 
     /// The fault that came last before this moment, or a little after it: a claim takes its time.
-    pub fn around(&self, at: Moment, later: Duration) -> Option<&str> {
+    pub fn around(&self, at: BootInstant, later: Duration) -> Option<&str> {
         let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
         let (when, what) = before?;
         (at.since(*when) < Duration::from_secs(15)).then_some(what)

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 
 use crate::{
     clock,
-    elector::{AcquireResult, RenewResult, Standing, Watcher},
+    elector::{AcquireResult, LockView, RenewResult, Watcher},
     lease::{
-        Authority, EndReason, Holder, LockName, Loss, Machine, Moment, Takeover, Terms, Won, timing,
+        Authority, BootInstant, EndReason, Holder, LockName, Loss, Machine, Takeover, Terms, Won, timing,
         trace::Recorded,
     },
     masters::{Completion, LeaseAttempt, LockKeys},
@@ -21,12 +21,12 @@ pub(super) struct Slot {
     pub(super) machine: Recorded<Machine>,
     /// Of the last attempt.
     pub(super) attempt: Option<Arc<LeaseAttempt>>,
-    pub(super) timer: Option<Moment>,
+    pub(super) timer: Option<BootInstant>,
     pub(super) leaving: bool,
     /// Put again while it was being given up.
     pub(super) again: Option<Terms>,
     pub(super) ending_by_reserve: bool,
-    standing: watch::Sender<Standing>,
+    view: watch::Sender<LockView>,
 }
 
 impl Slot {
@@ -35,8 +35,8 @@ impl Slot {
         generation: u64,
         keys: Arc<LockKeys>,
         machine: Recorded<Machine>,
-    ) -> (Self, watch::Receiver<Standing>) {
-        let (standing, receiver) = watch::channel(Standing::new(machine.terms().participation));
+    ) -> (Self, watch::Receiver<LockView>) {
+        let (view, receiver) = watch::channel(LockView::new(machine.terms().participation));
         let slot = Self {
             lock,
             generation,
@@ -47,13 +47,13 @@ impl Slot {
             leaving: false,
             again: None,
             ending_by_reserve: false,
-            standing,
+            view,
         };
         (slot, receiver)
     }
 
-    pub(super) fn publish(&self, change: impl FnOnce(&mut Standing)) {
-        self.standing.send_modify(change);
+    pub(super) fn publish(&self, change: impl FnOnce(&mut LockView)) {
+        self.view.send_modify(change);
     }
 
     pub(super) fn on_active(
@@ -61,16 +61,16 @@ impl Slot {
         watcher: &dyn Watcher,
         authority: Authority,
         won: Option<(Won, Option<Takeover>)>,
-        now: Moment,
+        now: BootInstant,
     ) {
-        self.publish(|standing| {
+        self.publish(|view| {
             let own = self.attempt.as_ref().map(|attempt| attempt.stem.nonce());
-            standing.active(authority, own, now);
+            view.active(authority, own, now);
             if let Some((won, takeover)) = won {
-                standing.marks = won.marks;
-                standing.acquired = Some(clock::unix_time());
-                standing.takeover = takeover;
-                standing.takeover_gap = takeover.map(|t| now.since(t.ended_at));
+                view.marks = won.marks;
+                view.acquired = Some(clock::unix_time());
+                view.takeover = takeover;
+                view.takeover_gap = takeover.map(|t| now.since(t.ended_at));
             }
         });
         if let Some((won, takeover)) = won {
@@ -87,7 +87,7 @@ impl Slot {
 
     pub(super) fn on_standby(&self, watcher: &dyn Watcher, ended: Option<EndReason>, holder: Option<Holder>) {
         if let Some(reason) = ended {
-            let token = self.standing.borrow().last_token().map(|t| t.0);
+            let token = self.view.borrow().last_token().map(|t| t.0);
             match reason {
                 EndReason::Released | EndReason::Reserved | EndReason::SteppedDown => {
                     tracing::info!(lock = %self.lock, token, ?reason, "lease given up");
@@ -99,10 +99,10 @@ impl Slot {
             watcher.ended(&self.lock, reason);
         }
         let (mut new, mut changed) = (false, ended.is_some());
-        self.publish(|standing| {
-            changed |= standing.holder.is_some() != holder.is_some();
-            standing.clock_stepped |= ended == Some(EndReason::ClockStepped);
-            new = standing.standby(holder.clone());
+        self.publish(|view| {
+            changed |= view.holder.is_some() != holder.is_some();
+            view.clock_stepped |= ended == Some(EndReason::ClockStepped);
+            new = view.standby(holder.clone());
         });
         if new || changed {
             watcher.changed(&self.lock);
@@ -115,7 +115,13 @@ impl Slot {
     }
 
     /// Counts a delivery.
-    pub(super) fn count(&self, watcher: &dyn Watcher, delivery: &Completion, started: Moment, now: Moment) {
+    pub(super) fn count(
+        &self,
+        watcher: &dyn Watcher,
+        delivery: &Completion,
+        started: BootInstant,
+        now: BootInstant,
+    ) {
         let acquired = |result| watcher.acquire_ended(&self.lock, result, now.since(started));
         match delivery {
             Completion::Won(_) => acquired(AcquireResult::Acquired),
@@ -136,7 +142,7 @@ impl Slot {
     }
 
     /// Share of the lease that is left.
-    fn margin(&self, now: Moment) -> f64 {
+    fn margin(&self, now: BootInstant) -> f64 {
         let lease = self.machine.terms().timings.lease_duration;
         let whole: Duration = lease - timing::drift(lease);
         let left = self

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, aio::SendError};
-use redlock_core::{Admission, ConnectionId, Facts, Input, Keyspace, LockName, Unknown, script::LOOK};
+use redlock_core::{Admission, ConnectionId, Input, Keyspace, LockName, MasterFacts, Unknown, script::LOOK};
 use tokio::{
     sync::{Notify, mpsc},
     time,
@@ -88,13 +88,13 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
 
 impl Link {
     /// Asks the master about itself.
-    pub(crate) async fn look(&self) -> Result<Facts, Unknown> {
+    pub(crate) async fn look(&self) -> Result<MasterFacts, Unknown> {
         let (_, facts) = self.look_on().await?;
         Ok(facts)
     }
 
     /// The same, with the connection that it was asked on.
-    async fn look_on(&self) -> Result<(ConnectionId, Facts), Unknown> {
+    async fn look_on(&self) -> Result<(ConnectionId, MasterFacts), Unknown> {
         let whole = self.whole_facts();
         let process = whole.as_ref().map_or("", |facts| &*facts.replication_id);
         let ask = |keys: &'static [fn(&Keyspace) -> &str]| {
@@ -116,7 +116,7 @@ impl Link {
             exchange = ask(&[]).await;
         }
         let reply = exchange.reply?;
-        let mut facts = Facts::parse(reply.counter, &reply.items, whole.as_ref())?;
+        let mut facts = MasterFacts::parse(reply.counter, &reply.items, whole.as_ref())?;
         if process.is_empty() || process != facts.replication_id {
             let now = exchange.received;
             self.state().whole = Some((now, facts.clone()));
@@ -131,14 +131,14 @@ impl Link {
     }
 
     /// What a brief look may leave out for as long as it finds the same process.
-    fn whole_facts(&self) -> Option<Facts> {
+    fn whole_facts(&self) -> Option<MasterFacts> {
         let state = self.state();
         let (at, facts) = state.whole.as_ref()?;
         (clock::now().since(*at) < WHOLE_LOOK_EVERY).then(|| facts.clone())
     }
 
     /// One look, by a connection that nobody keeps but the caller.
-    pub(in crate::masters) async fn look_once(&self) -> Result<Facts, Unknown> {
+    pub(in crate::masters) async fn look_once(&self) -> Result<MasterFacts, Unknown> {
         open(self).await?;
         self.look().await
     }

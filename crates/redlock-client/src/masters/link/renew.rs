@@ -7,10 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time;
 
-use redlock_core::{ClusterId, ConnectionId, Facts, Input, Unknown};
+use redlock_core::{ClusterId, ConnectionId, Input, MasterFacts, Unknown};
 
 use super::{Dial, Link, Peers, Pushes, keep};
-use crate::masters::trial;
+use crate::masters::preflight;
 
 /// Until a master that refuses the new credentials is asked again: people change the Secret first and the servers
 /// after it, or the other way round.
@@ -68,10 +68,10 @@ impl Renewer {
     }
 
     /// Everything that the scripts need must be permitted. What else is wrong with the server was wrong before.
-    async fn try_out(&self, beside: &Link) -> Result<(Facts, Pushes), Unknown> {
+    async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
         let pushes = keep::open(beside).await?;
         let facts = beside.look().await?;
-        match trial::try_out(beside, &self.cluster).await {
+        match preflight::try_out(beside, &self.cluster).await {
             Err(error) if error.reason.is_auth() || !error.reason.is_of_server() => Err(error.reason),
             _ => Ok((facts, pushes)),
         }
@@ -139,7 +139,7 @@ impl Link {
 
     /// Puts the connection of `beside` into the place of the own one, without a moment between them. What is under way
     /// on the old one ends there.
-    fn replace(&self, beside: &Self, facts: Facts, pushes: Pushes) -> bool {
+    fn replace(&self, beside: &Self, facts: MasterFacts, pushes: Pushes) -> bool {
         let Some(new) = beside.state().open.take() else {
             return false;
         };

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     clock,
-    lease::Moment,
-    masters::{Facts, Ineligible, Masters, Unknown, link::Link},
+    lease::BootInstant,
+    masters::{Ineligible, MasterFacts, Masters, Unknown, link::Link},
 };
 
 /// How long masters that were just started may take to be reached.
@@ -102,8 +102,8 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
 }
 
 /// Every master is there, fit, and was never sealed in this run.
-async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<Facts>, InitError> {
-    let mut all: Vec<Facts> = Vec::new();
+async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
+    let mut all: Vec<MasterFacts> = Vec::new();
     let looks = join_all(links.iter().map(|link| link.look())).await;
     for (link, look) in links.iter().zip(looks) {
         let master = link.name.clone();
@@ -121,7 +121,11 @@ async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<Facts>, InitError> {
     Ok(all)
 }
 
-async fn write_probes(links: &[Arc<Link>], facts: &[Facts], end: Moment) -> Result<Vec<String>, InitError> {
+async fn write_probes(
+    links: &[Arc<Link>],
+    facts: &[MasterFacts],
+    end: BootInstant,
+) -> Result<Vec<String>, InitError> {
     let own = rounds::uuid();
     let writes = links.iter().zip(facts).map(|(link, facts)| {
         let probe = format!("{}|init|{own}", facts.run_id);

@@ -79,17 +79,17 @@ pub async fn reseal(
         return Err(ResealError::LossNotAccepted);
     }
     masters.connected(CONNECT).await;
-    let hand = masters.hand();
+    let executor = masters.executor();
     let mut quarantine = Quarantine::new(masters.size(), masters.fingerprint().clone());
     let started = clock::now();
     let give_up = masters.fingerprint().seal_wait() * WAITS + MARGIN;
     loop {
-        let plan = hand.look(&mut quarantine).await;
+        let plan = executor.look(&mut quarantine).await;
         refuse(masters, &plan)?;
         let left = left(&plan);
         if let Some(Duration::ZERO) = left {
             let all: Vec<usize> = plan.steps.iter().map(|(master, _)| *master).collect();
-            let done = hand.fall_back(&quarantine, &plan, &all).await;
+            let done = executor.fall_back(&quarantine, &plan, &all).await;
             if !done.is_empty() {
                 return Ok(report(masters, done));
             }

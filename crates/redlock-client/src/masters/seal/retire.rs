@@ -9,7 +9,7 @@ use std::time::Duration;
 use redlock_core::{Admission, eligibility::RETIRED, script::RETIRE};
 
 use super::rounds::{self, NotDone};
-use crate::masters::{ConfigError, Facts, Ineligible, Masters, Unknown, link::Link};
+use crate::masters::{ConfigError, Ineligible, MasterFacts, Masters, Unknown, link::Link};
 
 /// What is known of the old server beside what it says itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +105,8 @@ impl Masters {
         let identified = new.quorum_id().is_some();
         let voting = self.others(&new).filter(|link| link.votes()).count();
         let needed = self.size().majority();
-        let votes = was.as_ref().is_some_and(Facts::sealed) && stated == OldServer::MustAnswer;
-        let unknown = !identified && was.as_ref().is_some_and(Facts::sealed);
+        let votes = was.as_ref().is_some_and(MasterFacts::sealed) && stated == OldServer::MustAnswer;
+        let unknown = !identified && was.as_ref().is_some_and(MasterFacts::sealed);
         if unknown || (voting < needed && (votes || is.sealed())) {
             return Ok(RetireOutcome::OthersMissing { voting, needed });
         }
@@ -157,7 +157,7 @@ impl Masters {
     }
 
     /// Why the new server could not vote here; also if it is another master already.
-    fn ineligible(&self, new: &Link, facts: &Facts) -> Option<Ineligible> {
+    fn ineligible(&self, new: &Link, facts: &MasterFacts) -> Option<Ineligible> {
         let twice = self
             .others(new)
             .any(|link| link.known().is_some_and(|other| other.run_id == facts.run_id));
@@ -166,7 +166,7 @@ impl Masters {
 }
 
 /// Takes no longer than an attempt to acquire: the wait of a seal counts with nothing that is under way for longer.
-async fn take_vote(link: &Link, facts: &Facts, text: &str, limit: Duration) -> Result<(), NotDone> {
+async fn take_vote(link: &Link, facts: &MasterFacts, text: &str, limit: Duration) -> Result<(), NotDone> {
     let stamp = link.quorum.read(|engine, _| engine.stamp());
     let fill = |command: &mut redis::Cmd, not_after| {
         command.arg(2).arg(&*link.keys.meta).arg(&*link.keys.probe);

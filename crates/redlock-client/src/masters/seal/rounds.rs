@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use thiserror::Error;
 
 use redlock_core::{
-    Admission, Moment, QuorumId, Reply, Unknown, quorum_id,
+    Admission, BootInstant, QuorumId, Reply, Unknown, quorum_id,
     reply::{self, Code},
     script::{PROBE, REGISTERS, SCAN, SEAL, Script},
     seal::{Account, Look, Read, Registers},
@@ -78,7 +78,7 @@ pub(super) async fn write_probe(
     probe: &str,
     probing: Probing,
     deadline: Duration,
-) -> Result<(String, Moment), NotDone> {
+) -> Result<(String, BootInstant), NotDone> {
     let exchange = link
         .call(&PROBE, Admission::Connected, deadline, |command, not_after| {
             let how = match probing {
@@ -154,7 +154,7 @@ pub(super) async fn accounts(
 }
 
 /// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
-pub(super) async fn foreign_key(link: &Link, until: Moment) -> Result<Option<String>, Unknown> {
+pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Option<String>, Unknown> {
     let pattern = link.keys.pattern("*");
     let mut cursor = "0".to_owned();
     loop {

@@ -17,7 +17,7 @@ use crate::{
 
 /// Takes part in the seals of one quorum.
 #[derive(Clone, Debug)]
-pub(super) struct Hand {
+pub(super) struct SealExecutor {
     pub(super) links: Arc<[Arc<Link>]>,
     pub(super) size: QuorumSize,
     /// T_acquire: reading or writing all registers of a master takes no longer.
@@ -28,7 +28,7 @@ pub(super) struct Hand {
 /// What came of one master's seal.
 pub(super) type Sealed = Vec<(usize, Result<(), NotDone>)>;
 
-impl Hand {
+impl SealExecutor {
     /// Reads all masters, plans, and writes the probes that are missing.
     pub(super) async fn look(&self, quarantine: &mut Quarantine) -> Plan {
         let read = rounds::look(&self.links).await;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Closed, Masters};
 use crate::{
     clock,
-    lease::{Authority, HolderIdentity, LockName, Loss, Moment, timing},
+    lease::{Authority, BootInstant, HolderIdentity, LockName, Loss, timing},
     masters::{Call, Command, Completion, LeaseAttempt, LockKeys, driver::ReplyTo},
 };
 
@@ -129,7 +129,7 @@ impl Masters {
 impl Lease {
     /// The authority that this lease gives at `now`, if it still gives any.
     #[must_use]
-    pub fn authority_at(&self, now: Moment) -> Option<Authority> {
+    pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         let stepped = self.masters.local_steps() != self.local_steps;
         if self.over || stepped {
             None

@@ -8,7 +8,7 @@ fn attempt(nonce: u128) -> Arc<LeaseAttempt> {
     Arc::new(LeaseAttempt::new(stem, LEASE))
 }
 
-fn request(engine: &mut Engine, id: u64, lock: &str, command: Command, now: Moment) {
+fn request(engine: &mut Engine, id: u64, lock: &str, command: Command, now: BootInstant) {
     let lock = Keyspace::new("p").lock(&LockName::any(lock).unwrap());
     let id = RequestId(id);
     engine.handle(Input::Request(Request { id, lock, command }), now);

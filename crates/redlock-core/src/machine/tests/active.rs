@@ -69,7 +69,7 @@ fn the_first_thing_said_after_a_pause_past_the_end_is_that_it_is_lost() {
         Event::SpecChanged(terms(LEASE)),
         Event::StepDown { abstain: ms(1) },
         hand_over("there", None),
-        Event::Shutdown(Farewell::Release),
+        Event::Shutdown(ReleaseMode::Release),
     ] {
         let mut rig = Rig::active(terms(LEASE));
         rig.event(60_000, event.clone());

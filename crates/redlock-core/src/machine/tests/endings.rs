@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_local_end_comes_before_the_first_byte_of_the_release() {
     for (event, round) in [
-        (Event::Shutdown(Farewell::Release), Round::Release),
+        (Event::Shutdown(ReleaseMode::Release), Round::Release),
         (Event::StepDown { abstain: ms(9) }, Round::Release),
         (
             hand_over("there", None),
@@ -39,12 +39,12 @@ fn shutdown_stops_once_nothing_is_held_or_under_way() {
         ("observing", observing),
     ] {
         assert!(
-            rig.event(100, Event::Shutdown(Farewell::Release)).stopped(),
+            rig.event(100, Event::Shutdown(ReleaseMode::Release)).stopped(),
             "{name}"
         );
         assert!(rig.timer(200).actions.is_empty(), "{name}");
         assert!(
-            rig.event(200, Event::Shutdown(Farewell::Release))
+            rig.event(200, Event::Shutdown(ReleaseMode::Release))
                 .actions
                 .is_empty(),
             "{name}"
@@ -60,7 +60,7 @@ fn shutdown_stops_once_nothing_is_held_or_under_way() {
         ("ending", ending, Round::Release),
     ] {
         assert!(
-            !rig.event(100, Event::Shutdown(Farewell::Release)).stopped(),
+            !rig.event(100, Event::Shutdown(ReleaseMode::Release)).stopped(),
             "{name}"
         );
         assert_eq!(rig.asked(), Some(&round), "{name}");
@@ -73,7 +73,7 @@ fn an_attempt_won_after_the_shutdown_is_not_held() {
     let mut rig = Rig::new(terms(LEASE));
     rig.timer(0);
     let (id, _) = rig.round.clone().unwrap();
-    rig.event(1, Event::Shutdown(Farewell::Release));
+    rig.event(1, Event::Shutdown(ReleaseMode::Release));
     let outcome = Outcome::Won(won(0, LEASE));
     rig.event(2, Event::RoundFinished { id, outcome });
     assert!(rig.actions.is_empty());
@@ -241,7 +241,7 @@ fn a_lost_lease_is_left_to_run_out_where_something_has_to_be_stopped() {
 fn a_reservation_that_failed_at_the_end_leaves_a_guarding_lease_to_run_out() {
     for (terms, released) in [(with_targets(), false), (terms(LEASE), true)] {
         let mut rig = Rig::active(terms);
-        rig.event(100, Event::Shutdown(Farewell::Reserve));
+        rig.event(100, Event::Shutdown(ReleaseMode::Reserve));
         rig.outcome(101, Outcome::Reserved { majority: false });
         assert_eq!((releases(&rig), rig.stopped()), (released, !released));
     }
@@ -250,10 +250,10 @@ fn a_reservation_that_failed_at_the_end_leaves_a_guarding_lease_to_run_out() {
 #[test]
 fn a_candidate_that_leaves_releases_reserves_or_abandons() {
     let mut rig = Rig::active(terms(LEASE));
-    rig.event(100, Event::Shutdown(Farewell::Reserve));
+    rig.event(100, Event::Shutdown(ReleaseMode::Reserve));
     assert!(matches!(&rig.round, Some((_, Round::Reserve { cluster: own })) if *own == cluster("here")));
     let mut rig = Rig::active(terms(LEASE));
-    assert!(rig.event(100, Event::Shutdown(Farewell::Abandon)).stopped());
+    assert!(rig.event(100, Event::Shutdown(ReleaseMode::Abandon)).stopped());
     assert!(
         !rig.actions
             .iter()

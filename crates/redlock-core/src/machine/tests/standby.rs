@@ -184,7 +184,7 @@ fn without_a_quorum_it_tries_again_after_about_the_retry_period_or_when_it_is_ba
 #[test]
 fn a_key_without_an_expiry_keeps_it_out_only_while_it_is_there() {
     let mut rig = Rig::new(terms(LEASE));
-    let forever = held_until(Moment::NEVER);
+    let forever = held_until(BootInstant::NEVER);
     rig.timer(0).outcome(1, Outcome::NotWon(Loss::Refused(forever)));
     assert!(rig.wake.unwrap() > at(5_000), "no busy loop");
     rig.timer(7_502);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn drifted(start: u64, lease: u64) -> Moment {
+fn drifted(start: u64, lease: u64) -> BootInstant {
     at(start + lease) - timing::drift(ms(lease))
 }
 

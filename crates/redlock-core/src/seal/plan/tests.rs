@@ -10,8 +10,8 @@ fn quorum(masters: usize) -> (QuorumSize, Fingerprint) {
     (QuorumSize::new(masters).unwrap(), fingerprint)
 }
 
-fn at(milliseconds: u64) -> Moment {
-    Moment::from_nanos(milliseconds * 1_000_000)
+fn at(milliseconds: u64) -> BootInstant {
+    BootInstant::from_nanos(milliseconds * 1_000_000)
 }
 
 /// How a master shows itself in a read.
@@ -23,18 +23,18 @@ enum Shows {
     Probe(&'static str),
     /// A probe, after a restart.
     Restarted(&'static str),
-    Odd(fn(&mut Facts)),
+    Odd(fn(&mut MasterFacts)),
 }
 use Shows::{NoSeal, Nothing, Odd, Probe, Restarted, Sealed};
 
-fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Facts> {
-    let mut facts = Facts {
+fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<MasterFacts> {
+    let mut facts = MasterFacts {
         run_id: RUNS[master].into(),
         version: "7.0.15".into(),
         role: "master".into(),
         eviction_policy: "noeviction".into(),
         replication_at_seal: "|0".into(),
-        ..Facts::default()
+        ..MasterFacts::default()
     };
     match shows {
         Nothing => return None,
@@ -238,7 +238,7 @@ fn five_masters_of_which_two_lost_their_memory_while_another_is_down_are_sealed_
 
 #[test]
 fn what_the_gate_refuses_is_never_sealed_and_never_a_source() {
-    let changes: [fn(&mut Facts); 6] = [
+    let changes: [fn(&mut MasterFacts); 6] = [
         |f| f.role = "slave".into(),
         |f| f.cluster_mode = true,
         |f| f.version = "6.0.16".into(),
@@ -272,7 +272,7 @@ fn what_the_gate_refuses_is_never_sealed_and_never_a_source() {
 
 #[test]
 fn a_sealed_master_of_another_quorum_is_never_resealed() {
-    let other: fn(&mut Facts) = |f| {
+    let other: fn(&mut MasterFacts) = |f| {
         f.seal = f.run_id.clone();
         f.fingerprint = "other".into();
     };
@@ -280,7 +280,7 @@ fn a_sealed_master_of_another_quorum_is_never_resealed() {
     assert_eq!(steps(&[(0, &masters), (9_000, &masters)]), []);
 }
 
-fn trace_of_longer_leases(facts: &mut Facts) {
+fn trace_of_longer_leases(facts: &mut MasterFacts) {
     let names = vec!["m0".into(), "m1".into(), "m2".into()];
     facts.fingerprint = Fingerprint::new(names, Duration::from_secs(10), Duration::from_secs(1)).to_string();
 }
@@ -295,7 +295,7 @@ fn server_of_another_quorum_waits_as_long_as_this_quorum_leases() {
 
 #[test]
 fn traces_of_a_quorum_with_longer_leases_make_the_wait_after_a_loss_longer() {
-    let trace: fn(&mut Facts) = trace_of_longer_leases;
+    let trace: fn(&mut MasterFacts) = trace_of_longer_leases;
     let masters = || [Odd(trace), P, P];
     let got = steps(&[(0, &masters()), (9_000, &masters())]);
     assert_eq!(got, [(0, wait(12_201)), (1, wait(12_201)), (2, wait(12_201))]);
@@ -305,7 +305,7 @@ fn traces_of_a_quorum_with_longer_leases_make_the_wait_after_a_loss_longer() {
     ));
 }
 
-fn of_another_quorum(facts: &mut Facts) {
+fn of_another_quorum(facts: &mut MasterFacts) {
     facts.seal.clone_from(&facts.run_id);
     facts.fingerprint = quorum(3).1.to_string();
     facts.quorum = QuorumId::parse(&"b".repeat(32));

@@ -1,6 +1,6 @@
 //! Carries events to the machine and its actions to the engine, and what the engine wants to the world.
 
-use redlock_core::{Action, Event, Moment, Output};
+use redlock_core::{Action, BootInstant, Event, Output};
 
 use super::{Candidate, Out, Sent};
 use crate::rate::Instant;
@@ -53,7 +53,7 @@ impl Candidate {
         }
     }
 
-    pub(super) fn voters(&self, now: Moment) -> usize {
+    pub(super) fn voters(&self, now: BootInstant) -> usize {
         let all = 0..self.size.masters();
         all.filter(|master| self.engine.votes(*master, now)).count()
     }
@@ -69,7 +69,7 @@ impl Candidate {
 
     /// Under a lease that is held, the local end comes in time to stop what runs: at once, or within the slack, when the
     /// terms ask for more time than is left.
-    fn stops_in_time(&self, now: Moment, out: &mut Vec<Out>) {
+    fn stops_in_time(&self, now: BootInstant, out: &mut Vec<Out>) {
         let held = self.published.and_then(|authority| authority.at(now));
         let (Some(authority), Some(terms), true) = (held, &self.given, self.alive()) else {
             return;
@@ -86,7 +86,7 @@ impl Candidate {
         }
     }
 
-    fn act(&mut self, now: Moment, action: Action, out: &mut Vec<Out>) {
+    fn act(&mut self, now: BootInstant, action: Action, out: &mut Vec<Out>) {
         match action {
             Action::StartRound { id, round } => self.start_round(now, id, round, out),
             Action::SleepUntil(moment) => {

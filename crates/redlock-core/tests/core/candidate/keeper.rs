@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Admission, ConnectionId, Facts, Input, Moment, Reply, Unknown, engine::Call, reply::Code,
+    Admission, BootInstant, ConnectionId, Input, MasterFacts, Reply, Unknown, engine::Call, reply::Code,
 };
 
 use super::{Candidate, Out};
@@ -20,7 +20,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum LinkState {
     /// Until the next try.
     #[default]
     Closed,
@@ -30,26 +30,26 @@ enum Standing {
 
 #[derive(Debug)]
 pub(super) struct Link {
-    standing: Standing,
+    state: LinkState,
     /// The poll under way, by its number.
     poll: Option<(u64, Call)>,
     /// When the last one ended.
-    polled: Moment,
+    polled: BootInstant,
     /// Before the one that is under way.
     waited: Duration,
     /// It is to be polled again soon.
     poked: bool,
     /// When the task acts next.
-    next: Option<Moment>,
+    next: Option<BootInstant>,
     retry: Duration,
 }
 
 impl Default for Link {
     fn default() -> Self {
         Self {
-            standing: Standing::Closed,
+            state: LinkState::Closed,
             poll: None,
-            polled: Moment::default(),
+            polled: BootInstant::default(),
             waited: POLL_EVERY,
             poked: false,
             next: None,
@@ -63,21 +63,21 @@ impl Default for Link {
 pub(crate) struct Polled {
     /// Microseconds by the master's clock.
     pub(crate) time: u64,
-    pub(crate) facts: Facts,
+    pub(crate) facts: MasterFacts,
 }
 
 impl Candidate {
     pub(super) fn open_all(&mut self, out: &mut Vec<Out>) {
         for (master, link) in self.links.iter_mut().enumerate() {
-            link.standing = Standing::Opening;
+            link.state = LinkState::Opening;
             out.push(Out::Open { master });
         }
     }
 
     /// The connection to this master, if there is one.
     pub(crate) fn connection(&self, master: usize) -> Option<u32> {
-        match self.links.get(master)?.standing {
-            Standing::Open(connection) if self.runs => Some(connection),
+        match self.links.get(master)?.state {
+            LinkState::Open(connection) if self.runs => Some(connection),
             _ => None,
         }
     }
@@ -109,7 +109,7 @@ impl Candidate {
 
     fn new_connection(&mut self, master: usize) -> u32 {
         self.connections[master] += 1;
-        self.links[master].standing = Standing::Open(self.connections[master]);
+        self.links[master].state = LinkState::Open(self.connections[master]);
         self.connections[master]
     }
 
@@ -118,7 +118,7 @@ impl Candidate {
         &mut self,
         at: Instant,
         master: usize,
-        facts: Facts,
+        facts: MasterFacts,
         rng: &mut fastrand::Rng,
     ) -> Vec<Out> {
         let mut out = Vec::new();
@@ -138,9 +138,9 @@ impl Candidate {
         self.engine
             .handle(Input::ServerChanged { master }, self.clock.moment(at));
         let link = &mut self.links[master];
-        let opens = link.standing == Standing::Opening;
+        let opens = link.state == LinkState::Opening;
         *link = Link::default();
-        link.standing = Standing::Opening;
+        link.state = LinkState::Opening;
         if !opens {
             out.push(Out::Open { master });
         }
@@ -148,14 +148,14 @@ impl Candidate {
         out
     }
 
-    fn act_at(&mut self, master: usize, at: Moment, out: &mut Vec<Out>) {
+    fn act_at(&mut self, master: usize, at: BootInstant, out: &mut Vec<Out>) {
         self.links[master].next = Some(at);
         out.push(Out::KeepAt { master, at });
     }
 
-    fn retry(&mut self, now: Moment, master: usize, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
+    fn retry(&mut self, now: BootInstant, master: usize, rng: &mut fastrand::Rng, out: &mut Vec<Out>) {
         let link = &mut self.links[master];
-        link.standing = Standing::Closed;
+        link.state = LinkState::Closed;
         link.poll = None;
         let wait = link.retry.mul_f64(0.5 + rng.f64());
         link.retry = (link.retry * 2).min(LAST_RETRY);
@@ -165,7 +165,7 @@ impl Candidate {
     pub(crate) fn on_keep(
         &mut self,
         at: Instant,
-        (master, due): (usize, Moment),
+        (master, due): (usize, BootInstant),
         rng: &mut fastrand::Rng,
     ) -> Vec<Out> {
         let (mut out, now) = (Vec::new(), self.clock.moment(at));
@@ -173,14 +173,14 @@ impl Candidate {
             return out;
         }
         self.links[master].next = None;
-        match (self.links[master].standing, self.links[master].poll.take()) {
-            (Standing::Opening, _) => {}
-            (Standing::Closed, _) => {
-                self.links[master].standing = Standing::Opening;
+        match (self.links[master].state, self.links[master].poll.take()) {
+            (LinkState::Opening, _) => {}
+            (LinkState::Closed, _) => {
+                self.links[master].state = LinkState::Opening;
                 out.push(Out::Open { master });
             }
-            (Standing::Open(_), None) => self.poll(now, master, &mut out),
-            (Standing::Open(_), Some((_, call))) => {
+            (LinkState::Open(_), None) => self.poll(now, master, &mut out),
+            (LinkState::Open(_), Some((_, call))) => {
                 let late = Unknown::TimedOut(call.timeout.as_millis());
                 self.poll_failed(now, master, &call, late);
                 // Nothing was asked for while it waited.
@@ -197,7 +197,7 @@ impl Candidate {
         out
     }
 
-    fn poll(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+    fn poll(&mut self, now: BootInstant, master: usize, out: &mut Vec<Out>) {
         let call = self
             .engine
             .begin_call(master, Admission::Connected, COMMAND_TIMEOUT, now);
@@ -212,12 +212,12 @@ impl Candidate {
         self.act_at(master, now + COMMAND_TIMEOUT, out);
     }
 
-    fn poll_failed(&mut self, now: Moment, master: usize, call: &Call, reason: Unknown) {
+    fn poll_failed(&mut self, now: BootInstant, master: usize, call: &Call, reason: Unknown) {
         let _ = self.engine.finish_call(master, call, Err(reason.clone()), now);
         self.engine.handle(Input::PollFailed { master, reason }, now);
     }
 
-    fn wait(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+    fn wait(&mut self, now: BootInstant, master: usize, out: &mut Vec<Out>) {
         let link = &mut self.links[master];
         link.polled = now;
         let soon = std::mem::take(&mut link.poked);
@@ -231,10 +231,10 @@ impl Candidate {
     }
 
     /// Polls the master soon.
-    pub(super) fn poke(&mut self, now: Moment, master: usize, out: &mut Vec<Out>) {
+    pub(super) fn poke(&mut self, now: BootInstant, master: usize, out: &mut Vec<Out>) {
         let link = &mut self.links[master];
-        match (link.standing, &link.poll) {
-            (Standing::Open(_), None) => {
+        match (link.state, &link.poll) {
+            (LinkState::Open(_), None) => {
                 let soon = now.max(link.polled + POLL_AGAIN);
                 if link.next.is_none_or(|next| soon < next) {
                     self.act_at(master, soon, out);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redlock_core::{
-    ClusterId, Command, Completion, Event, Input, LeaseAttempt, LeaseStem, Loss, Mark, Moment, Nonce,
+    BootInstant, ClusterId, Command, Completion, Event, Input, LeaseAttempt, LeaseStem, Loss, Mark, Nonce,
     Request, RequestId, Round, planted::Plant,
 };
 
@@ -16,7 +16,7 @@ pub(super) enum Wanted {
     Round {
         id: u64,
         /// It passes the lock on to this cluster, since then.
-        reserve: Option<(ClusterId, Moment)>,
+        reserve: Option<(ClusterId, BootInstant)>,
     },
     Mark {
         token: u64,
@@ -29,7 +29,7 @@ pub(super) enum Wanted {
 }
 
 impl Candidate {
-    pub(super) fn start_round(&mut self, now: Moment, id: u64, round: Round, out: &mut Vec<Out>) {
+    pub(super) fn start_round(&mut self, now: BootInstant, id: u64, round: Round, out: &mut Vec<Out>) {
         let mut reserve = None;
         match &round {
             Round::Acquire { .. } => self.attempt = Some(self.new_attempt()),
@@ -53,7 +53,7 @@ impl Candidate {
         Arc::new(LeaseAttempt::new(stem, LONGEST))
     }
 
-    fn request(&mut self, now: Moment, command: Command, wanted: Option<Wanted>) {
+    fn request(&mut self, now: BootInstant, command: Command, wanted: Option<Wanted>) {
         self.next += 1;
         let id = RequestId(self.next);
         if let Some(wanted) = wanted {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use redlock_core::{FencingToken, Marks, Moment};
+use redlock_core::{BootInstant, FencingToken, Marks};
 
 use super::{What, World};
 use crate::{
@@ -19,7 +19,7 @@ const WITNESS: Instant = 1_000 * MS;
 pub(crate) struct Stopped {
     /// The token under which it believed when the clock stopped, or that an attempt from before brings later.
     token: Option<FencingToken>,
-    at: Moment,
+    at: BootInstant,
     ended: Instant,
     length: Instant,
     /// The masters that it had heard just before, and of these those that answered what was asked after it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redlock_core::{Event, Moment, Reply, Transmit, TransmitId};
+use redlock_core::{BootInstant, Event, Reply, Transmit, TransmitId};
 
 use super::seal::Sealing;
 use crate::{candidate::Polled, rate::Instant};
@@ -97,20 +97,20 @@ pub(crate) enum What {
     Timer {
         candidate: usize,
         life: u32,
-        due: Moment,
+        due: BootInstant,
     },
     /// The timer of the engine.
     Timeout {
         candidate: usize,
         life: u32,
-        due: Moment,
+        due: BootInstant,
     },
     /// The timer of the task that keeps a master connected.
     Keep {
         candidate: usize,
         life: u32,
         master: usize,
-        due: Moment,
+        due: BootInstant,
     },
     /// A process stands still; its clock does not.
     Stop {

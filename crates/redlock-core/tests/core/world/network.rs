@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Event, Facts, Mark, Reply, Transmit};
+use redlock_core::{Event, Mark, MasterFacts, Reply, Transmit};
 
 use super::{Answer, Answered, Call, Request, What, World};
 use crate::{
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// What the server that this candidate reaches under the name of the master shows of itself.
-    pub(crate) fn facts(&self, candidate: usize, master: usize) -> Facts {
+    pub(crate) fn facts(&self, candidate: usize, master: usize) -> MasterFacts {
         if let (Some(twin), 0, true) = (&self.twin, master, self.candidates[candidate].reaches_twin()) {
             return scripts::facts(
                 "twin".into(),
@@ -197,7 +197,7 @@ impl World {
         self.facts_of(master)
     }
 
-    pub(super) fn facts_of(&self, master: usize) -> Facts {
+    pub(super) fn facts_of(&self, master: usize) -> MasterFacts {
         let (server, run) = (&self.masters[master], self.runs[master]);
         let facts = scripts::facts(
             format!("{master}.{run}"),
@@ -205,7 +205,7 @@ impl World {
             self.stamped[master].then(|| self.fingerprint.clone()),
             server.registers.counter,
         );
-        Facts {
+        MasterFacts {
             probe: server.probe.clone(),
             ..facts
         }

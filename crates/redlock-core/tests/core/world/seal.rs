@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::{
-    Facts, Fingerprint, Identity, Moment,
+    BootInstant, Fingerprint, Identity, MasterFacts,
     seal::{Look, Past, Plan, Quarantine, Read, Registers, Step},
 };
 
@@ -50,7 +50,7 @@ pub(crate) enum Sealing {
     Ask,
     /// They have answered what was asked then.
     Answers {
-        sent: Moment,
+        sent: BootInstant,
     },
     Probe {
         master: usize,
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    fn survey(&mut self, sent: Moment) {
+    fn survey(&mut self, sent: BootInstant) {
         let received = self.sealer.clock.moment(self.now);
         let looks = (0..self.masters.len())
             .map(|master| self.look(master, received))
@@ -167,18 +167,18 @@ impl World {
     }
 
     /// A master that does not answer shows nothing; unless its silence is planted to be taken for a loss of its memory.
-    fn look(&self, master: usize, received: Moment) -> Option<Look> {
+    fn look(&self, master: usize, received: BootInstant) -> Option<Look> {
         let facts = self.facts_of(master);
         if self.reachable(master) {
             return Some(Look { facts, received });
         }
         (self.planted.model == Plant::FallbackWhenUnreachable).then(|| Look {
-            facts: Facts {
+            facts: MasterFacts {
                 seal: String::new(),
                 probe: format!("{}|silent", facts.run_id),
                 ..facts
             },
-            received: Moment::default(),
+            received: BootInstant::default(),
         })
     }
 

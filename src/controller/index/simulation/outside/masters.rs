@@ -7,10 +7,10 @@ use crate::{
     api::plan::QuorumPlan,
     controller::object::ObjectKey,
     controller::{
-        index::{Input, LockView, Unready, Views},
+        index::{Input, LockSnapshot, Unready, Views},
         secrets::Found,
     },
-    lease::{Authority, EndReason, FencingToken, Holder, LockName, Moment, Nonce},
+    lease::{Authority, BootInstant, EndReason, FencingToken, Holder, LockName, Nonce},
     masters::{MasterStatus, QuorumId, Unknown},
     operator::{access::Access, metrics_watcher::Change},
 };
@@ -134,13 +134,13 @@ fn change(quorum: &str, lock: &LockName, ended: Option<EndReason>) -> Input {
 }
 
 impl Views for Outside {
-    fn lock(&self, quorum: &str, lock: &LockName, now: Moment) -> Option<LockView> {
+    fn lock(&self, quorum: &str, lock: &LockName, now: BootInstant) -> Option<LockSnapshot> {
         let stand = self.quorums.get(quorum)?.locks.get(lock)?;
         stand.contends?;
         let own = stand
             .owner
             .filter(|(owner, _, until)| *owner == Owner::Me && *until > now);
-        Some(LockView {
+        Some(LockSnapshot {
             authority: own.map(|(_, token, valid_until)| Authority {
                 token: FencingToken(token),
                 valid_until,
@@ -152,7 +152,7 @@ impl Views for Outside {
             last_token: Some(FencingToken(stand.token)).filter(|token| token.0 > 0),
             acquired: own.map(|_| self.unix),
             last_holder: stand.last.clone(),
-            ..LockView::default()
+            ..LockSnapshot::default()
         })
     }
 

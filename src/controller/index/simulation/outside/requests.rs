@@ -10,10 +10,10 @@ use crate::{
     api::{hand_over::REQUEST, leader_lock::LockState},
     controller::{
         index::{Effect, Guarded, Input, simulation::server::Server},
-        said::{Asked, Round},
+        sibling_answers::{Asked, Round},
         writer::{Item, Written},
     },
-    lease::{FencingToken, LockName, Moment, Participation},
+    lease::{BootInstant, FencingToken, LockName, Participation},
     masters::Reporters,
     operator::sibling::{Answer, LeaseAnswer, LockAnswer, QuorumAnswer},
 };
@@ -24,7 +24,7 @@ const READ: Duration = Duration::from_secs(150);
 
 impl Outside {
     /// How long an answer takes.
-    pub(super) fn delay(&mut self) -> Moment {
+    pub(super) fn delay(&mut self) -> BootInstant {
         let milliseconds = if self.calm { 1 } else { self.random.u64(..2_000) };
         self.now + Duration::from_millis(milliseconds)
     }
@@ -35,7 +35,7 @@ impl Outside {
     }
 
     /// A request to the API server fails at once, or has no answer within its time, and may have been carried out.
-    pub(super) fn fails(&mut self, patience: Duration) -> Option<(Moment, bool)> {
+    pub(super) fn fails(&mut self, patience: Duration) -> Option<(BootInstant, bool)> {
         if self.failing > 0 && patience == READ {
             self.failing -= 1;
             return Some((self.now, false));
@@ -111,7 +111,12 @@ impl Outside {
     }
 
     /// Returns when a request ends, and how.
-    fn request<T>(&mut self, patience: Duration, lost: T, act: impl FnOnce(&mut Server) -> T) -> (Moment, T) {
+    fn request<T>(
+        &mut self,
+        patience: Duration,
+        lost: T,
+        act: impl FnOnce(&mut Server) -> T,
+    ) -> (BootInstant, T) {
         let Some((at, carried_out)) = self.fails(patience) else {
             let end = act(&mut self.server);
             return (self.delay(), end);
@@ -134,7 +139,7 @@ impl Outside {
                 self.quorums.remove(&name);
                 self.answer(Input::QuorumClosed(name));
             }
-            Effect::PutLock(plan) => {
+            Effect::ActivateLock(plan) => {
                 let contends = plan.state == LockState::Enabled;
                 self.put(&plan.quorum, plan.lock_name.clone(), contends);
             }

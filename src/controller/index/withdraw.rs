@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use super::{
     AfterStop, Effect, Index, Planted, World,
+    decide::{Leaving, UNCONFIRMED, runs},
     departure::{Departing, Departure, departure},
-    place::{Leaving, UNCONFIRMED, runs},
 };
 use crate::{
     api::{
         leader_lock::{Candidates, DeletionPolicy, Enforcement},
         plan::LockPlan,
     },
-    controller::{locks::LockEntry, object::ObjectKey, target_task::StopRequest},
-    lease::Farewell,
+    controller::{index::lock_store::LockEntry, object::ObjectKey, target_task::StopRequest},
+    lease::ReleaseMode,
 };
 
 impl Index {
     /// The targets are stopped, then the lock is released. That takes no longer than stop + lease, whatever the masters
     /// say; after that the lease is left to run out.
-    pub(super) fn take_away(&mut self, key: &ObjectKey, at: &World<'_>) {
+    pub(super) fn withdraw(&mut self, key: &ObjectKey, at: &World<'_>) {
         let now = at.now;
         let Some(departing) = self.departing(key, at) else {
             return;
@@ -36,7 +36,7 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let Some(put) = entry.put.as_ref().or(entry.remains.as_ref()) else {
+        let Some(put) = entry.active_plan.as_ref().or(entry.leftovers.as_ref()) else {
             return;
         };
         let until = now + put.timings.stop + put.timings.lease_duration + more;
@@ -61,11 +61,11 @@ impl Index {
     fn departing(&self, key: &ObjectKey, at: &World<'_>) -> Option<Departing> {
         let now = at.now;
         let entry = self.locks.get(key)?;
-        let put = entry.put.as_ref().or(entry.remains.as_ref())?;
+        let put = entry.active_plan.as_ref().or(entry.leftovers.as_ref())?;
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let guarded = super::targets::has_finalizer(&entry.object);
         // The first look at the masters, and the first answers of the siblings, come a moment after the lock is put.
-        let looked = entry.put_since.is_none_or(|since| {
+        let looked = entry.active_since.is_none_or(|since| {
             now.since(since) >= UNCONFIRMED
                 && self.asked_since(since, at)
                 && !self.sibling_is_responsible(key, at)
@@ -96,20 +96,20 @@ impl Index {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the lock goes, its lease runs out");
         }
-        (entry.remains, entry.put_since) = (None, None);
-        let farewell = if releases {
-            Farewell::Release
+        (entry.leftovers, entry.active_since) = (None, None);
+        let release_mode = if releases {
+            ReleaseMode::Release
         } else {
-            Farewell::Abandon
+            ReleaseMode::Abandon
         };
-        let put = entry.put.take();
+        let put = entry.active_plan.take();
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         entry.leaving = deleted.then_some(Leaving::Left);
         self.end_target_task(key);
         // Also for others that wait for its targets.
         self.due.locks.insert(key.clone());
         if let Some(plan) = put {
-            self.withdraw(key, &plan, farewell);
+            self.remove_from_quorum(key, &plan, release_mode);
         }
         // An object that stays guards what was not stopped; one that is deleted does not wait for longer.
         let done = |entry: &LockEntry| {
@@ -130,10 +130,10 @@ impl Index {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let farewell = if unreadable || entry.task.as_ref().is_some_and(runs) {
-            Farewell::Abandon
+        let release_mode = if unreadable || entry.task.as_ref().is_some_and(runs) {
+            ReleaseMode::Abandon
         } else {
-            Farewell::Release
+            ReleaseMode::Release
         };
         for reference in entry.templates.references() {
             let effect = Effect::UnfollowTemplate(key.clone(), reference.clone());
@@ -142,13 +142,13 @@ impl Index {
         if entry.task.is_some() {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
-        if let Some(plan) = entry.put {
-            self.withdraw(key, &plan, farewell);
+        if let Some(plan) = entry.active_plan {
+            self.remove_from_quorum(key, &plan, release_mode);
         }
     }
 
     /// Gives up what was contended for on behalf of an object; unless another one has the name by now.
-    fn withdraw(&mut self, key: &ObjectKey, plan: &LockPlan, farewell: Farewell) {
+    fn remove_from_quorum(&mut self, key: &ObjectKey, plan: &LockPlan, release_mode: ReleaseMode) {
         let Some(quorum) = self.open.get_mut(&plan.quorum) else {
             return;
         };
@@ -158,7 +158,7 @@ impl Index {
             self.effects.push(Effect::RemoveLock {
                 quorum: plan.quorum.clone(),
                 lock: plan.lock_name.clone(),
-                farewell,
+                release_mode,
             });
         }
     }

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use super::problem::{Problem, Reason};
-use super::templates::Templates;
-use crate::api::{
-    LeaderLock,
-    plan::{LockPlan, QuorumPlan},
-    validate::{FieldError, LockNames, lock_name_taken, validate_lock},
+use super::target_key::TargetKey;
+use crate::{
+    api::{
+        LeaderLock,
+        plan::{LockPlan, QuorumPlan},
+        validate::{FieldError, LockNames, lock_name_taken, validate_lock},
+    },
+    controller::{
+        object::ObjectKey,
+        problem::{Problem, Reason},
+        templates::Templates,
+    },
 };
 
 /// What is known of the quorum that a lock names.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum QuorumView<'a> {
+pub(in crate::controller) enum QuorumView<'a> {
     Missing,
     /// Not opened, and why.
     NotUsable(&'a Problem),
@@ -20,7 +26,7 @@ pub(super) enum QuorumView<'a> {
 }
 
 /// The plan of a lock by itself: other objects may still have its name.
-pub(super) fn plan(
+pub(in crate::controller) fn plan(
     object: &LeaderLock,
     quorum: QuorumView<'_>,
     templates: &Templates,
@@ -68,13 +74,13 @@ fn reason(errors: &[FieldError]) -> Reason {
 }
 
 /// Another object has the name already.
-pub(super) fn taken(plan: &LockPlan, first: &super::object::ObjectKey) -> Problem {
+pub(in crate::controller) fn taken(plan: &LockPlan, first: &ObjectKey) -> Problem {
     let error = lock_name_taken(plan, first);
     Problem::invalid(Reason::DuplicateLockName, &[error])
 }
 
 /// Another object switches one of its targets, or has not stopped it yet.
-pub(super) fn target_taken(what: &super::switched::Switched, other: &super::object::ObjectKey) -> Problem {
+pub(in crate::controller) fn target_taken(what: &TargetKey, other: &ObjectKey) -> Problem {
     Problem::new(
         Reason::TargetTaken,
         format!(

@@ -9,38 +9,40 @@ use crate::{
         plan::LockPlan,
     },
     controller::{
-        locks::{LockEntry, TargetTask},
+        index::{
+            lock_store::{LockEntry, TargetTask},
+            target_key::target_keys,
+        },
         object::ObjectKey,
         problem::{Problem, Reason},
-        switched::switched,
         writer::Item,
     },
-    lease::Moment,
+    lease::BootInstant,
 };
 
 /// A lock that is being taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Leaving {
     /// The targets are being stopped. The lock is given up at this time at the latest.
-    Stopping { until: Moment },
+    Stopping { until: BootInstant },
     /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
     Left,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Move {
-    Put(Arc<LockPlan>),
+enum Decision {
+    Activate(Arc<LockPlan>),
     Keep,
-    TakeAway,
-    /// It cannot be put: what it may have left running is stopped.
-    StopRemains,
+    Withdraw,
+    /// It cannot be active: what it may have left running is stopped.
+    StopLeftovers,
 }
 
 /// What is known of a lock when its place is decided.
-struct Facts<'a> {
-    put: Option<&'a LockPlan>,
+struct LockFacts<'a> {
+    active: Option<&'a LockPlan>,
     /// What it may have left running is being stopped.
-    stops_remains: bool,
+    stops_leftovers: bool,
     /// Something that is put is another object's by now.
     overtaken: bool,
     wanted: &'a Result<Arc<LockPlan>, Problem>,
@@ -63,19 +65,19 @@ const MAY_COME: Duration = Duration::from_secs(3);
 
 /// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
 /// Only what the object clearly asks for takes it away.
-fn place(facts: &Facts<'_>) -> Move {
-    let Some(put) = facts.put else {
+fn decide(facts: &LockFacts<'_>) -> Decision {
+    let Some(put) = facts.active else {
         return match facts.wanted {
-            Ok(plan) if facts.confirmed && !facts.deleted => Move::Put(plan.clone()),
+            Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
             // An operator before this one left it running. It is looked at, never taken: that stops what runs, unless a
             // sibling holds the lock.
             Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
-                Move::Put(only_looked_at(plan))
+                Decision::Activate(observe_only(plan))
             }
-            _ if facts.stops_remains && facts.deleted => Move::TakeAway,
-            Err(_) if facts.stops_remains => Move::Keep,
-            Err(_) if facts.guarded && facts.in_charge => Move::StopRemains,
-            _ => Move::Keep,
+            _ if facts.stops_leftovers && facts.deleted => Decision::Withdraw,
+            Err(_) if facts.stops_leftovers => Decision::Keep,
+            Err(_) if facts.guarded && facts.in_charge => Decision::StopLeftovers,
+            _ => Decision::Keep,
         };
     };
     // The name, or the lock, is somebody else's.
@@ -83,17 +85,17 @@ fn place(facts: &Facts<'_>) -> Move {
         [Reason::ClusterNameNotUnique, Reason::DuplicateLockName].contains(&problem.reason)
     };
     match facts.wanted {
-        _ if facts.deleted || !facts.declared => Move::TakeAway,
-        Err(problem) if lost(problem) => Move::TakeAway,
-        Err(_) if facts.overtaken => Move::TakeAway,
-        Err(_) => Move::Keep,
-        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Move::TakeAway,
+        _ if facts.deleted || !facts.declared => Decision::Withdraw,
+        Err(problem) if lost(problem) => Decision::Withdraw,
+        Err(_) if facts.overtaken => Decision::Withdraw,
+        Err(_) => Decision::Keep,
+        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Decision::Withdraw,
         // It gives the lock back at once: what runs must be stopped before.
         Ok(plan) if gives_up(plan) && !gives_up(put) && (put.guards() || !put.targets.is_empty()) => {
-            Move::TakeAway
+            Decision::Withdraw
         }
-        Ok(plan) if facts.confirmed => Move::Put(plan.clone()),
-        Ok(_) => Move::Keep,
+        Ok(plan) if facts.confirmed => Decision::Activate(plan.clone()),
+        Ok(_) => Decision::Keep,
     }
 }
 
@@ -105,7 +107,7 @@ fn gives_up(plan: &LockPlan) -> bool {
     plan.state == LockState::SteppedDown || plan.candidates == Candidates::Agents
 }
 
-pub(super) fn only_looked_at(plan: &LockPlan) -> Arc<LockPlan> {
+pub(super) fn observe_only(plan: &LockPlan) -> Arc<LockPlan> {
     Arc::new(LockPlan {
         state: LockState::SteppedDown,
         ..plan.clone()
@@ -121,27 +123,27 @@ impl Index {
             .map(|entry| entry.object.spec.quorum_ref.name.clone());
         self.follow_templates(key);
         let view = self.quorums.view(quorum.as_deref().unwrap_or_default());
-        let others = self.locks.judge(key, view);
+        let others = self.locks.resolve(key, view);
         self.hurry_templates(key);
         self.due.locks.extend(others);
-        let (Some(wanted), Some(entry)) = (self.locks.verdict(key), self.locks.get(key)) else {
+        let (Some(wanted), Some(entry)) = (self.locks.resolution(key), self.locks.get(key)) else {
             return;
         };
         if entry.leaving.is_none() {
-            let next = self.decide(key, entry, &wanted, at);
+            let next = self.decision(key, entry, &wanted, at);
             self.carry_out(key, next, &wanted, at);
         }
         self.writer.push(Item::Lock(key.clone()));
         self.answer_hand_over(key, at);
     }
 
-    fn decide(
+    fn decision(
         &self,
         key: &ObjectKey,
         entry: &LockEntry,
         wanted: &Result<Arc<LockPlan>, Problem>,
         at: &World<'_>,
-    ) -> Move {
+    ) -> Decision {
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
         let guarded = super::targets::has_finalizer(&entry.object);
@@ -157,17 +159,17 @@ impl Index {
         let opening = |problem: &Problem| problem.reason == Reason::Opening;
         let awaited = wanted.as_ref().is_err_and(opening) && entry.templates.awaited();
         let overtaken = |plan: &Arc<LockPlan>| {
-            let mut all = switched(plan).into_iter();
+            let mut all = target_keys(plan).into_iter();
             all.any(|what| self.locks.taken(key, &what).is_some())
         };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        place(&Facts {
-            put: entry.put.as_deref(),
-            stops_remains: entry.remains.is_some(),
-            overtaken: wanted.is_err() && entry.put.as_ref().is_some_and(overtaken),
+        decide(&LockFacts {
+            active: entry.active_plan.as_deref(),
+            stops_leftovers: entry.leftovers.is_some(),
+            overtaken: wanted.is_err() && entry.active_plan.as_ref().is_some_and(overtaken),
             wanted,
             confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
-            declared: entry.put.as_ref().is_some_and(declared),
+            declared: entry.active_plan.as_ref().is_some_and(declared),
             deleted: deleted && !self.plants(Planted::ContendsWhileDeleted),
             guarded,
             in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
@@ -177,26 +179,26 @@ impl Index {
     fn carry_out(
         &mut self,
         key: &ObjectKey,
-        next: Move,
+        next: Decision,
         wanted: &Result<Arc<LockPlan>, Problem>,
         at: &World<'_>,
     ) {
         let Some(entry) = self.locks.get(key) else { return };
         let guarded = super::targets::has_finalizer(&entry.object);
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let minded = entry.remains.is_some() && !deleted;
-        if guarded && entry.put.is_none() && !minded {
+        let minded = entry.leftovers.is_some() && !deleted;
+        if guarded && entry.active_plan.is_none() && !minded {
             // It may be for this replica later; and what is deleted is taken away once it is looked at.
             self.due.tasks.insert(key.clone());
         }
         match next {
-            Move::Put(plan) => self.put(key, plan, at),
-            Move::Keep => {}
-            Move::TakeAway => self.take_away(key, at),
-            Move::StopRemains => self.stop_remains(key, wanted, at),
+            Decision::Activate(plan) => self.activate(key, plan, at),
+            Decision::Keep => {}
+            Decision::Withdraw => self.withdraw(key, at),
+            Decision::StopLeftovers => self.stop_leftovers(key, wanted, at),
         }
         if !guarded {
-            self.forget_remains(key);
+            self.forget_leftovers(key);
         }
         self.apply_targets(key, at);
     }
@@ -212,18 +214,18 @@ impl Index {
         now.since(since) >= patience && self.asked_since(since, at) && !self.sibling_is_responsible(key, at)
     }
 
-    pub(super) fn put(&mut self, key: &ObjectKey, plan: Arc<LockPlan>, at: &World<'_>) {
+    pub(super) fn activate(&mut self, key: &ObjectKey, plan: Arc<LockPlan>, at: &World<'_>) {
         let plan = self.with_abstention(key, plan, at);
-        let plan = self.with_remains(key, plan);
+        let plan = self.with_leftovers(key, plan);
         let Some(quorum) = self.open.get_mut(&plan.quorum) else {
             return;
         };
         quorum.names.insert(plan.lock_name.clone(), key.clone());
-        self.effects.push(Effect::PutLock(plan.clone()));
+        self.effects.push(Effect::ActivateLock(plan.clone()));
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.put = Some(plan);
-            entry.put_since.get_or_insert(at.now);
-            if entry.remains.take().is_some() {
+            entry.active_plan = Some(plan);
+            entry.active_since.get_or_insert(at.now);
+            if entry.leftovers.take().is_some() {
                 // It did not know how the lock stands.
                 self.end_target_task(key);
             }
@@ -231,7 +233,7 @@ impl Index {
     }
 
     /// What was taken out of the spec and may run still is guarded until it is stopped.
-    fn with_remains(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
+    fn with_leftovers(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
         let guarded = self
             .locks
             .get(key)
@@ -240,7 +242,7 @@ impl Index {
             return plan;
         }
         Arc::new(LockPlan {
-            remains: true,
+            has_leftovers: true,
             ..plan.as_ref().clone()
         })
     }
@@ -257,7 +259,7 @@ impl Index {
         let gone: Vec<String> = self
             .open
             .names()
-            .filter(|name| self.quorums.get(name).is_none() && !self.locks.any_put(name))
+            .filter(|name| self.quorums.get(name).is_none() && !self.locks.any_active(name))
             .cloned()
             .collect();
         for name in gone {

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{object::ObjectKey, observe::Observation};
+use crate::controller::{object::ObjectKey, observe::Observation};
 
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+pub(in crate::controller) struct RelistTracker {
     /// While a list comes in.
     list: Option<List>,
     synced: bool,
@@ -22,16 +22,16 @@ struct List {
 
 /// Where an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(in crate::controller) enum Origin {
     /// A watch, or the list before it.
     Watch,
     /// The answer to a write of this process.
     Answer,
 }
 
-impl Roll {
+impl RelistTracker {
     /// Returns what is gone by this observation, out of what is `known`.
-    pub(super) fn call<'a, K: kube::ResourceExt>(
+    pub(in crate::controller) fn observe<'a, K: kube::ResourceExt>(
         &mut self,
         observation: &Observation<K>,
         known: impl Iterator<Item = &'a ObjectKey>,
@@ -60,7 +60,7 @@ impl Roll {
     }
 
     /// The first list was complete.
-    pub(super) fn synced(&self) -> bool {
+    pub(in crate::controller) fn synced(&self) -> bool {
         self.synced
     }
 
@@ -69,7 +69,7 @@ impl Roll {
     ///
     /// A list is the state of the server. Its versions are older than known ones after etcd was restored from a backup.
     /// A single older version is only late.
-    pub(super) fn replaces(&mut self, key: &ObjectKey, origin: Origin, older: bool) -> bool {
+    pub(in crate::controller) fn replaces(&mut self, key: &ObjectKey, origin: Origin, older: bool) -> bool {
         match (&mut self.list, origin) {
             (None, _) => !older,
             (Some(list), Origin::Answer) => {
@@ -101,35 +101,39 @@ mod tests {
 
     #[test]
     fn list_replaces_newer_versions_and_single_objects_do_not() {
-        let mut roll = Roll::default();
-        let call = |roll: &mut Roll, observation: Observed| roll.call(&observation, std::iter::empty());
-        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
-        call(&mut roll, Observation::Restarted);
-        assert!(roll.replaces(&key("a"), Origin::Watch, true));
-        call(&mut roll, Observation::Synced);
-        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
-        assert!(roll.replaces(&key("a"), Origin::Watch, false));
+        let mut relist = RelistTracker::default();
+        let call = |relist: &mut RelistTracker, observation: Observed| {
+            relist.observe(&observation, std::iter::empty())
+        };
+        assert!(!relist.replaces(&key("a"), Origin::Watch, true));
+        call(&mut relist, Observation::Restarted);
+        assert!(relist.replaces(&key("a"), Origin::Watch, true));
+        call(&mut relist, Observation::Synced);
+        assert!(!relist.replaces(&key("a"), Origin::Watch, true));
+        assert!(relist.replaces(&key("a"), Origin::Watch, false));
     }
 
     #[test]
     fn answer_to_an_own_write_outlasts_the_list_that_was_under_way() {
-        let mut roll = Roll::default();
-        let call = |roll: &mut Roll, observation: Observed| roll.call(&observation, std::iter::empty());
-        call(&mut roll, Observation::Restarted);
-        assert!(roll.replaces(&key("a"), Origin::Answer, false));
-        assert!(!roll.replaces(&key("a"), Origin::Watch, true));
-        assert!(roll.replaces(&key("b"), Origin::Watch, true));
+        let mut relist = RelistTracker::default();
+        let call = |relist: &mut RelistTracker, observation: Observed| {
+            relist.observe(&observation, std::iter::empty())
+        };
+        call(&mut relist, Observation::Restarted);
+        assert!(relist.replaces(&key("a"), Origin::Answer, false));
+        assert!(!relist.replaces(&key("a"), Origin::Watch, true));
+        assert!(relist.replaces(&key("b"), Origin::Watch, true));
         // The list failed and is asked for again: it holds the write.
-        call(&mut roll, Observation::Restarted);
-        assert!(roll.replaces(&key("a"), Origin::Watch, true));
+        call(&mut relist, Observation::Restarted);
+        assert!(relist.replaces(&key("a"), Origin::Watch, true));
     }
 
     #[test]
     fn answer_that_is_dropped_does_not_keep_the_listed_version_out() {
-        let mut roll = Roll::default();
-        roll.call(&Observed::Restarted, std::iter::empty());
+        let mut relist = RelistTracker::default();
+        relist.observe(&Observed::Restarted, std::iter::empty());
         // etcd was restored: the write got an older version than the one that is known.
-        assert!(!roll.replaces(&key("a"), Origin::Answer, true));
-        assert!(roll.replaces(&key("a"), Origin::Watch, true));
+        assert!(!relist.replaces(&key("a"), Origin::Answer, true));
+        assert!(relist.replaces(&key("a"), Origin::Watch, true));
     }
 }

@@ -30,14 +30,14 @@ fn plan(more: &str) -> Arc<LockPlan> {
 
 const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
 
-fn decide(
-    put: Option<&LockPlan>,
+fn decided(
+    active: Option<&LockPlan>,
     wanted: &Result<Arc<LockPlan>, Problem>,
-    change: fn(&mut Facts<'_>),
-) -> Move {
-    let mut facts = Facts {
-        put,
-        stops_remains: false,
+    change: fn(&mut LockFacts<'_>),
+) -> Decision {
+    let mut facts = LockFacts {
+        active,
+        stops_leftovers: false,
         overtaken: false,
         wanted,
         confirmed: true,
@@ -47,35 +47,45 @@ fn decide(
         in_charge: false,
     };
     change(&mut facts);
-    place(&facts)
+    decide(&facts)
 }
 
 #[test]
 fn a_lock_is_put_once_our_name_is_ours() {
     let wanted = Ok(plan(""));
-    assert_eq!(decide(None, &wanted, |_| {}), Move::Put(plan("")));
-    assert_eq!(decide(None, &wanted, |facts| facts.confirmed = false), Move::Keep);
-    assert_eq!(decide(None, &wanted, |facts| facts.deleted = true), Move::Keep);
+    assert_eq!(decided(None, &wanted, |_| {}), Decision::Activate(plan("")));
+    assert_eq!(
+        decided(None, &wanted, |facts| facts.confirmed = false),
+        Decision::Keep
+    );
+    assert_eq!(
+        decided(None, &wanted, |facts| facts.deleted = true),
+        Decision::Keep
+    );
 }
 
 #[test]
 fn what_an_operator_before_left_running_sibling_is_responsible_without_a_majority() {
     let wanted = Ok(plan(TARGET));
-    let looked_at = |found: Move| matches!(found, Move::Put(plan) if plan.state == LockState::SteppedDown);
+    let looked_at =
+        |found: Decision| matches!(found, Decision::Activate(plan) if plan.state == LockState::SteppedDown);
     assert_eq!(
-        decide(None, &wanted, |facts| (facts.confirmed, facts.guarded) =
+        decided(None, &wanted, |facts| (facts.confirmed, facts.guarded) =
             (false, true)),
-        Move::Keep
+        Decision::Keep
     );
-    assert!(looked_at(decide(None, &wanted, |facts| {
+    assert!(looked_at(decided(None, &wanted, |facts| {
         (facts.confirmed, facts.guarded, facts.in_charge) = (false, true, true);
     })));
-    assert!(looked_at(decide(None, &wanted, |facts| {
+    assert!(looked_at(decided(None, &wanted, |facts| {
         (facts.deleted, facts.guarded) = (true, true);
     })));
     // Contended for as soon as our name is ours.
-    let minded = only_looked_at(&plan(TARGET));
-    assert_eq!(decide(Some(&minded), &wanted, |_| {}), Move::Put(plan(TARGET)));
+    let minded = observe_only(&plan(TARGET));
+    assert_eq!(
+        decided(Some(&minded), &wanted, |_| {}),
+        Decision::Activate(plan(TARGET))
+    );
 }
 
 #[test]
@@ -92,11 +102,11 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
     ];
     for reason in all {
         let wrong = Err(Problem::new(reason, ""));
-        let found = |change: fn(&mut Facts<'_>)| decide(None, &wrong, change);
-        assert_eq!(found(|_| {}), Move::Keep, "{reason:?}: nothing of it runs");
+        let found = |change: fn(&mut LockFacts<'_>)| decided(None, &wrong, change);
+        assert_eq!(found(|_| {}), Decision::Keep, "{reason:?}: nothing of it runs");
         assert_eq!(
             found(|facts| facts.guarded = true),
-            Move::Keep,
+            Decision::Keep,
             "{reason:?}: too early"
         );
         for deleted in [false, true] {
@@ -105,19 +115,20 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
             } else {
                 found(|facts| (facts.guarded, facts.in_charge) = (true, true))
             };
-            assert_eq!(facts, Move::StopRemains, "{reason:?}");
+            assert_eq!(facts, Decision::StopLeftovers, "{reason:?}");
         }
-        let stops = found(|facts| (facts.guarded, facts.in_charge, facts.stops_remains) = (true, true, true));
-        assert_eq!(stops, Move::Keep, "{reason:?}: it is being stopped");
-        let goes = found(|facts| (facts.guarded, facts.deleted, facts.stops_remains) = (true, true, true));
-        assert_eq!(goes, Move::TakeAway, "{reason:?}: the object may go");
+        let stops =
+            found(|facts| (facts.guarded, facts.in_charge, facts.stops_leftovers) = (true, true, true));
+        assert_eq!(stops, Decision::Keep, "{reason:?}: it is being stopped");
+        let goes = found(|facts| (facts.guarded, facts.deleted, facts.stops_leftovers) = (true, true, true));
+        assert_eq!(goes, Decision::Withdraw, "{reason:?}: the object may go");
     }
     // It can be put by now.
     let wanted = Ok(plan(TARGET));
-    let put = decide(None, &wanted, |facts| {
-        (facts.guarded, facts.stops_remains) = (true, true)
+    let put = decided(None, &wanted, |facts| {
+        (facts.guarded, facts.stops_leftovers) = (true, true)
     });
-    assert_eq!(put, Move::Put(plan(TARGET)));
+    assert_eq!(put, Decision::Activate(plan(TARGET)));
 }
 
 #[test]
@@ -125,10 +136,10 @@ fn what_an_older_lock_has_by_now_is_given_up() {
     let wrong = Err(Problem::new(Reason::TargetTaken, ""));
     let put = plan(TARGET);
     // It asks for more than it has: what it has stays.
-    assert_eq!(decide(Some(&put), &wrong, |_| {}), Move::Keep);
+    assert_eq!(decided(Some(&put), &wrong, |_| {}), Decision::Keep);
     assert_eq!(
-        decide(Some(&put), &wrong, |facts| facts.overtaken = true),
-        Move::TakeAway
+        decided(Some(&put), &wrong, |facts| facts.overtaken = true),
+        Decision::Withdraw
     );
 }
 
@@ -137,28 +148,28 @@ fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
     let put = plan("");
     let wrong = |reason| Err(Problem::new(reason, ""));
     assert_eq!(
-        decide(Some(&put), &wrong(Reason::InvalidSpec), |_| {}),
-        Move::Keep
+        decided(Some(&put), &wrong(Reason::InvalidSpec), |_| {}),
+        Decision::Keep
     );
     assert_eq!(
-        decide(Some(&put), &wrong(Reason::QuorumNotUsable), |_| {}),
-        Move::Keep
+        decided(Some(&put), &wrong(Reason::QuorumNotUsable), |_| {}),
+        Decision::Keep
     );
     // A majority that is lost says nothing about our name.
     assert_eq!(
-        decide(Some(&put), &Ok(plan("")), |facts| facts.confirmed = false),
-        Move::Keep
+        decided(Some(&put), &Ok(plan("")), |facts| facts.confirmed = false),
+        Decision::Keep
     );
     for gone in [
-        decide(Some(&put), &Ok(plan(", lockName: n/other")), |_| {}),
-        decide(Some(&put), &wrong(Reason::ClusterNameNotUnique), |_| {}),
-        decide(Some(&put), &wrong(Reason::DuplicateLockName), |_| {}),
-        decide(Some(&put), &wrong(Reason::QuorumNotFound), |facts| {
+        decided(Some(&put), &Ok(plan(", lockName: n/other")), |_| {}),
+        decided(Some(&put), &wrong(Reason::ClusterNameNotUnique), |_| {}),
+        decided(Some(&put), &wrong(Reason::DuplicateLockName), |_| {}),
+        decided(Some(&put), &wrong(Reason::QuorumNotFound), |facts| {
             facts.declared = false
         }),
-        decide(Some(&put), &Ok(plan("")), |facts| facts.deleted = true),
+        decided(Some(&put), &Ok(plan("")), |facts| facts.deleted = true),
     ] {
-        assert_eq!(gone, Move::TakeAway);
+        assert_eq!(gone, Decision::Withdraw);
     }
 }
 
@@ -166,15 +177,18 @@ fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
 fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
     let down = format!("{TARGET}, state: SteppedDown, reason: maintenance");
     assert_eq!(
-        decide(Some(&plan(TARGET)), &Ok(plan(&down)), |_| {}),
-        Move::TakeAway
+        decided(Some(&plan(TARGET)), &Ok(plan(&down)), |_| {}),
+        Decision::Withdraw
     );
-    assert_eq!(decide(None, &Ok(plan(&down)), |_| {}), Move::Put(plan(&down)));
+    assert_eq!(
+        decided(None, &Ok(plan(&down)), |_| {}),
+        Decision::Activate(plan(&down))
+    );
     // Without targets there is nothing to stop.
     let down = ", state: SteppedDown, reason: maintenance";
     assert_eq!(
-        decide(Some(&plan("")), &Ok(plan(down)), |_| {}),
-        Move::Put(plan(down))
+        decided(Some(&plan("")), &Ok(plan(down)), |_| {}),
+        Decision::Activate(plan(down))
     );
 }
 
@@ -182,8 +196,8 @@ fn what_runs_is_stopped_before_the_lock_is_stepped_down_from() {
 fn removed_target_is_stopped_before_the_lock_is_stepped_down_from() {
     let down = Ok(plan(", state: SteppedDown, reason: maintenance"));
     let put = LockPlan {
-        remains: true,
+        has_leftovers: true,
         ..plan("").as_ref().clone()
     };
-    assert_eq!(decide(Some(&put), &down, |_| {}), Move::TakeAway);
+    assert_eq!(decided(Some(&put), &down, |_| {}), Decision::Withdraw);
 }

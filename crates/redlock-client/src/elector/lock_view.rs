@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::lease::{Authority, FencingToken, Holder, Marks, Moment, Nonce, Participation, Takeover};
+use crate::lease::{Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover};
 
 /// A value, replaced at every change. It is good to ask at any time: authority ends by itself.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct LockView {
     authority: Option<Authority>,
     /// Who else holds it, by the last look.
     pub holder: Option<Holder>,
@@ -19,7 +19,7 @@ pub struct Standing {
     /// And how long after the end of that.
     pub takeover_gap: Option<Duration>,
     /// When the last renewal (or acquisition) was won.
-    pub renewed: Option<Moment>,
+    pub renewed: Option<BootInstant>,
     pub participation: Participation,
     /// The registers as they were when this process acquired the lock last.
     pub marks: Marks,
@@ -36,7 +36,7 @@ pub struct Standing {
     own: Option<Nonce>,
 }
 
-impl Standing {
+impl LockView {
     pub(super) fn new(participation: Participation) -> Self {
         Self {
             authority: None,
@@ -59,13 +59,13 @@ impl Standing {
 
     /// The authority of this process at `now`, if any. Ask after the last `await` before a write.
     #[must_use]
-    pub fn authority_at(&self, now: Moment) -> Option<Authority> {
+    pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         self.authority?.at(now)
     }
 
     /// Who else holds it at `now`. One whose lease has ended holds nothing, also before the next look says so.
     #[must_use]
-    pub fn holder_at(&self, now: Moment) -> Option<&Holder> {
+    pub fn holder_at(&self, now: BootInstant) -> Option<&Holder> {
         self.holder.as_ref().filter(|holder| now < holder.ends)
     }
 
@@ -82,7 +82,7 @@ impl Standing {
         self.own == Some(holder.nonce)
     }
 
-    pub(super) fn active(&mut self, authority: Authority, own: Option<Nonce>, now: Moment) {
+    pub(super) fn active(&mut self, authority: Authority, own: Option<Nonce>, now: BootInstant) {
         self.own = own.or(self.own);
         if self.last_token.is_none_or(|last| last < authority.token) {
             self.changed(authority.token);

@@ -34,7 +34,7 @@ const TRIES: usize = 3;
 /// The first script that did not do what it does.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{script}{}: {reason}", if commands.is_empty() { String::new() } else { format!(" ({commands})") })]
-pub struct TrialError {
+pub struct PreflightError {
     pub script: String,
     /// What stands on the line of the script at which the server stopped; its own message names only the line.
     pub commands: String,
@@ -43,14 +43,14 @@ pub struct TrialError {
 
 impl Masters {
     /// Runs every script at every master. Those that were not looked at yet answer with their trouble.
-    pub async fn try_scripts(&self) -> Vec<Result<(), TrialError>> {
+    pub async fn try_scripts(&self) -> Vec<Result<(), PreflightError>> {
         let links = self.links().iter();
         join_all(links.map(|link| try_out(link, self.cluster()))).await
     }
 }
 
 /// Runs every script at one master.
-pub(super) async fn try_out(link: &Link, cluster: &ClusterId) -> Result<(), TrialError> {
+pub(super) async fn try_out(link: &Link, cluster: &ClusterId) -> Result<(), PreflightError> {
     let mut end = try_once(link, cluster).await;
     for _ in 1..TRIES {
         match &end {
@@ -61,7 +61,7 @@ pub(super) async fn try_out(link: &Link, cluster: &ClusterId) -> Result<(), Tria
     end
 }
 
-async fn try_once(link: &Link, cluster: &ClusterId) -> Result<(), TrialError> {
+async fn try_once(link: &Link, cluster: &ClusterId) -> Result<(), PreflightError> {
     let (holder, name) = (
         HolderIdentity::parse("doctor"),
         LockName::internal("doctor", "trial"),
@@ -93,8 +93,8 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    async fn run(&self) -> Result<(), TrialError> {
-        let facts = self.link.look().await.map_err(|reason| TrialError {
+    async fn run(&self) -> Result<(), PreflightError> {
+        let facts = self.link.look().await.map_err(|reason| PreflightError {
             script: scripts::LOOK.name.to_lowercase(),
             commands: commands(&scripts::LOOK, &reason),
             reason,
@@ -104,7 +104,7 @@ impl Trial<'_> {
         tried.and(cleaned)
     }
 
-    async fn try_all(&self, run_id: &str) -> Result<(), TrialError> {
+    async fn try_all(&self, run_id: &str) -> Result<(), PreflightError> {
         let probe = format!("{run_id}|{}", self.probe);
         let (meta, probe_key) = (&*self.keys.meta, &*self.keys.probe);
         let lock = [&*self.lock.lease, &*self.lock.reserved];
@@ -134,7 +134,7 @@ impl Trial<'_> {
         self.call(&scripts::RETIRE, &[meta, probe_key], &[run_id, FINGERPRINT, ""])
             .await?;
         let subscribed = self.link.subscribe().await;
-        subscribed.map_err(|reason| TrialError {
+        subscribed.map_err(|reason| PreflightError {
             script: "subscribe".into(),
             commands: String::new(),
             reason,
@@ -183,7 +183,7 @@ impl Trial<'_> {
         first.into_iter().chain(commands.map(Item::Command)).collect()
     }
 
-    async fn ask(&self, item: Item) -> Result<(), TrialError> {
+    async fn ask(&self, item: Item) -> Result<(), PreflightError> {
         let payload = Payload {
             operation: item.operation(),
             items: Arc::new([(self.lock.clone(), item)]),
@@ -204,7 +204,7 @@ impl Trial<'_> {
     }
 
     /// Deletes the trial's keys, or lets them expire.
-    async fn end(&self, after: Duration) -> Result<(), TrialError> {
+    async fn end(&self, after: Duration) -> Result<(), PreflightError> {
         let keys = [
             &*self.keys.meta,
             &*self.keys.probe,
@@ -216,14 +216,24 @@ impl Trial<'_> {
     }
 
     /// A script whose first argument is `not_after`.
-    async fn call(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<(), TrialError> {
+    async fn call(
+        &self,
+        script: &'static Script,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Result<(), PreflightError> {
         self.exchange(script, |command, not_after| {
             command.arg(keys.len()).arg(keys).arg(not_after).arg(args);
         })
         .await
     }
 
-    async fn read(&self, script: &'static Script, keys: &[&str], args: &[&str]) -> Result<(), TrialError> {
+    async fn read(
+        &self,
+        script: &'static Script,
+        keys: &[&str],
+        args: &[&str],
+    ) -> Result<(), PreflightError> {
         self.exchange(script, |command, _| {
             command.arg(keys.len()).arg(keys).arg(args);
         })
@@ -234,11 +244,11 @@ impl Trial<'_> {
         &self,
         script: &'static Script,
         fill: impl Fn(&mut Cmd, u64),
-    ) -> Result<(), TrialError> {
+    ) -> Result<(), PreflightError> {
         let deadline = self.link.command_timeout();
         let exchange = self.link.call(script, Admission::Connected, deadline, fill).await;
         let done = exchange.reply.and_then(done);
-        done.map_err(|reason| TrialError {
+        done.map_err(|reason| PreflightError {
             script: script.name.to_lowercase(),
             commands: commands(script, &reason),
             reason,

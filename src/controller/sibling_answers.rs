@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    lease::{FencingToken, LockName, Moment},
+    lease::{BootInstant, FencingToken, LockName},
     operator::sibling::{Answer, LeaseAnswer},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// A replica of this cluster holds it, until then if it does not renew its lease.
-    Held(Moment, FencingToken),
+    Held(BootInstant, FencingToken),
     /// No replica and no other cluster holds it; a sibling with a majority contends for it, and has its targets in hand.
     Free,
     /// Another cluster holds it, by a sibling with a majority.
@@ -41,7 +41,7 @@ pub(super) enum Witness {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     /// When the questions were sent; none before the first round.
-    pub(super) sent: Option<Moment>,
+    pub(super) sent: Option<BootInstant>,
     asked: Asked,
     /// A sibling whose pod is ready did not answer, or the siblings are not known.
     silent: bool,
@@ -50,7 +50,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Of these answers, those of other replicas of this cluster.
-    pub(super) fn new(sent: Moment, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
+    pub(super) fn new(sent: BootInstant, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
         let mut answers = answers;
         answers.retain(|answer| answer.cluster == cluster && answer.identity != identity);
         Self {
@@ -148,9 +148,9 @@ impl Round {
             }
         });
         all.max_by_key(|word| match word {
-            Word::Free => (0, Moment::default()),
+            Word::Free => (0, BootInstant::default()),
             Word::Held(until, token) => (token.0, *until),
-            Word::Elsewhere(token) => (token.0, Moment::default()),
+            Word::Elsewhere(token) => (token.0, BootInstant::default()),
         })
     }
 
@@ -173,7 +173,7 @@ impl Round {
     }
 }
 
-fn of_lease(lease: &LeaseAnswer, sent: Moment) -> Word {
+fn of_lease(lease: &LeaseAnswer, sent: BootInstant) -> Word {
     let token = FencingToken(lease.fencing_token);
     if lease.own_cluster {
         Word::Held(sent + Duration::from_millis(lease.valid_for_milliseconds), token)
@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use crate::operator::sibling::{LockAnswer, QuorumAnswer};
 
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
     }
 
     fn lease(own: bool, own_cluster: bool, token: u64, seconds: u64) -> LockAnswer {

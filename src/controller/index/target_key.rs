@@ -8,7 +8,7 @@ use crate::api::plan::{LockPlan, TargetWork};
 
 /// An object, in whatever version of its group, or the pods of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Switched {
+pub(in crate::controller) enum TargetKey {
     Object {
         namespace: String,
         group: String,
@@ -21,8 +21,8 @@ pub(super) enum Switched {
     },
 }
 
-impl Switched {
-    pub(super) fn of(namespace: &str, work: &TargetWork) -> Self {
+impl TargetKey {
+    pub(in crate::controller) fn of(namespace: &str, work: &TargetWork) -> Self {
         let namespace = namespace.to_owned();
         match work {
             TargetWork::Scale { object, .. }
@@ -41,7 +41,7 @@ impl Switched {
     }
 }
 
-impl fmt::Display for Switched {
+impl fmt::Display for TargetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object { kind, name, .. } => write!(f, "{kind} {name}"),
@@ -51,9 +51,9 @@ impl fmt::Display for Switched {
 }
 
 /// All of a lock. One that only says what it would do is in nobody's way.
-pub(super) fn switched(plan: &LockPlan) -> BTreeSet<Switched> {
+pub(in crate::controller) fn target_keys(plan: &LockPlan) -> BTreeSet<TargetKey> {
     let all = plan.targets.iter().filter(|_| plan.switches());
-    all.map(|target| Switched::of(&plan.namespace, &target.work))
+    all.map(|target| TargetKey::of(&plan.namespace, &target.work))
         .collect()
 }
 
@@ -85,18 +85,18 @@ mod tests {
     use super::*;
     use crate::api::target::TargetRef;
 
-    fn scale(api_version: &str, kind: &str, name: &str) -> Switched {
+    fn scale(api_version: &str, kind: &str, name: &str) -> TargetKey {
         let object = TargetRef {
             api_version: api_version.into(),
             kind: kind.into(),
             name: name.into(),
         };
-        Switched::of("n", &TargetWork::Suspend { object })
+        TargetKey::of("n", &TargetWork::Suspend { object })
     }
 
-    fn pods(selector: &str) -> Switched {
+    fn pods(selector: &str) -> TargetKey {
         let selector = serde_yaml::from_str(selector).unwrap();
-        Switched::of("n", &TargetWork::LabelPods { selector })
+        TargetKey::of("n", &TargetWork::LabelPods { selector })
     }
 
     #[test]

@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::object::ObjectKey;
+use crate::controller::object::ObjectKey;
 use crate::lease::LockName;
 
 /// A lock name on the masters of a quorum.
-pub(super) type Name = (String, LockName);
+pub(in crate::controller) type Name = (String, LockName);
 /// See [`super::object::age`].
-pub(super) type Age = (i64, String, String);
+pub(in crate::controller) type Age = (i64, String, String);
 
 /// Of objects on what only one of them may have.
 #[derive(Debug)]
-pub(super) struct Claims<N> {
+pub(in crate::controller) struct OwnershipIndex<N> {
     claimants: BTreeMap<N, BTreeSet<(Age, ObjectKey)>>,
     by_object: BTreeMap<ObjectKey, (BTreeSet<N>, Age)>,
 }
 
-impl<N> Default for Claims<N> {
+impl<N> Default for OwnershipIndex<N> {
     fn default() -> Self {
         Self {
             claimants: BTreeMap::new(),
@@ -26,9 +26,14 @@ impl<N> Default for Claims<N> {
     }
 }
 
-impl<N: Ord + Clone> Claims<N> {
+impl<N: Ord + Clone> OwnershipIndex<N> {
     /// The object claims these, and nothing else. Returns the other objects for which that changes something.
-    pub(super) fn set(&mut self, key: &ObjectKey, names: BTreeSet<N>, age: Age) -> Vec<ObjectKey> {
+    pub(in crate::controller) fn set(
+        &mut self,
+        key: &ObjectKey,
+        names: BTreeSet<N>,
+        age: Age,
+    ) -> Vec<ObjectKey> {
         let before = self.by_object.get(key);
         if before.map_or(names.is_empty(), |before| before.0 == names && before.1 == age) {
             return Vec::new();
@@ -57,12 +62,12 @@ impl<N: Ord + Clone> Claims<N> {
     }
 
     /// Those that claim it, the oldest first.
-    pub(super) fn of(&self, name: &N) -> impl Iterator<Item = &ObjectKey> {
+    pub(in crate::controller) fn of(&self, name: &N) -> impl Iterator<Item = &ObjectKey> {
         self.claimants.get(name).into_iter().flatten().map(|(_, key)| key)
     }
 
     /// The object that has it.
-    pub(super) fn first(&self, name: &N) -> Option<&ObjectKey> {
+    pub(in crate::controller) fn first(&self, name: &N) -> Option<&ObjectKey> {
         self.of(name).next()
     }
 }
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_oldest_has_the_name_until_it_gives_it_up() {
-        let mut claims = Claims::<&str>::default();
+        let mut claims = OwnershipIndex::<&str>::default();
         let mut set = |object: &str, created: i64, names: &[&'static str]| {
             let age = (created, "n".into(), object.into());
             let touched = claims.set(&key(object), names.iter().copied().collect(), age);

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time;
 
-use crate::{clock, lease::Moment};
+use crate::{clock, lease::BootInstant};
 
 /// What was not used may be made up for within so long.
 const BURST: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimiter {
     /// From one request to the next.
     gap: Duration,
     lanes: Mutex<Lanes>,
@@ -36,14 +36,14 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 struct Lanes {
     /// Those that are waited for included.
-    all: Moment,
-    sent: Moment,
-    stops: Moment,
-    stops_sent: Moment,
-    told: Moment,
+    all: BootInstant,
+    sent: BootInstant,
+    stops: BootInstant,
+    stops_sent: BootInstant,
+    told: BootInstant,
 }
 
-impl Pace {
+impl RateLimiter {
     pub(super) fn new(per_second: u32) -> Self {
         Self {
             gap: Duration::from_secs(1) / per_second.max(1),
@@ -52,7 +52,7 @@ impl Pace {
     }
 
     /// When the turn of these requests comes. Ask [`Self::send`] then.
-    pub(super) fn turn(&self, requests: u32, now: Moment) -> Moment {
+    pub(super) fn turn(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
     }
 
@@ -70,17 +70,17 @@ impl Pace {
 
     /// They are sent now, unless it is to be asked again then: a process that was not run for a while must not make up
     /// for all of it at once.
-    pub(super) fn send(&self, requests: u32, now: Moment) -> Option<Moment> {
+    pub(super) fn send(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         self.with(|lanes| self.pass(&mut lanes.sent, requests, now))
     }
 
     /// When the turn of a stop comes that has no bound: it waits for other stops only, and is counted.
-    pub(super) fn turn_to_stop(&self, requests: u32, now: Moment) -> Moment {
+    pub(super) fn turn_to_stop(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.stops, self.gap * requests, now))
     }
 
     /// As [`Self::send`].
-    pub(super) fn send_stop(&self, requests: u32, now: Moment) -> Option<Moment> {
+    pub(super) fn send_stop(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         let again = self.with(|lanes| self.pass(&mut lanes.stops_sent, requests, now));
         if again.is_none() {
             self.count(requests, now);
@@ -88,7 +88,7 @@ impl Pace {
         again
     }
 
-    fn pass(&self, lane: &mut Moment, requests: u32, now: Moment) -> Option<Moment> {
+    fn pass(&self, lane: &mut BootInstant, requests: u32, now: BootInstant) -> Option<BootInstant> {
         if is_free(*lane, now) {
             take(lane, self.gap * requests, now);
             return None;
@@ -97,7 +97,7 @@ impl Pace {
     }
 
     /// Counts requests that cannot wait.
-    pub(super) fn count(&self, requests: u32, now: Moment) {
+    pub(super) fn count(&self, requests: u32, now: BootInstant) {
         self.with(|lanes| {
             for lane in [&mut lanes.all, &mut lanes.sent] {
                 let before = *lane;
@@ -108,12 +108,12 @@ impl Pace {
     }
 
     /// Whether something may be told now.
-    pub(super) fn may_tell(&self, now: Moment) -> bool {
+    pub(super) fn may_tell(&self, now: BootInstant) -> bool {
         self.with(|lanes| (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.told, now))
     }
 
     /// Something is told.
-    pub(super) fn tell(&self, now: Moment) {
+    pub(super) fn tell(&self, now: BootInstant) {
         self.with(|lanes| {
             if !is_free(lanes.all, now) || !is_free(lanes.sent, now) {
                 take(&mut lanes.told, self.gap * SHARE, now);
@@ -143,7 +143,7 @@ impl Pace {
         }
     }
 
-    fn is_idle(&self, now: Moment) -> bool {
+    fn is_idle(&self, now: BootInstant) -> bool {
         self.with(|lanes| is_free(lanes.all, now) && is_free(lanes.sent, now))
     }
 
@@ -153,11 +153,11 @@ impl Pace {
     }
 }
 
-fn is_free(lane: Moment, now: Moment) -> bool {
+fn is_free(lane: BootInstant, now: BootInstant) -> bool {
     lane.left(now) < BURST
 }
 
-fn take(lane: &mut Moment, length: Duration, now: Moment) -> Moment {
+fn take(lane: &mut BootInstant, length: Duration, now: BootInstant) -> BootInstant {
     let from = (*lane).max(now);
     *lane = from + length;
     now + from.left(now).saturating_sub(BURST)
@@ -167,74 +167,74 @@ fn take(lane: &mut Moment, length: Duration, now: Moment) -> Moment {
 mod tests {
     use super::*;
 
-    fn at(milliseconds: u64) -> Moment {
-        Moment::from_nanos(milliseconds * 1_000_000)
+    fn at(milliseconds: u64) -> BootInstant {
+        BootInstant::from_nanos(milliseconds * 1_000_000)
     }
 
     #[test]
     fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
-        let pace = Pace::new(100);
-        let turns: Vec<Moment> = (0..300).map(|_| pace.turn(1, at(5_000))).collect();
+        let rate_limiter = RateLimiter::new(100);
+        let turns: Vec<BootInstant> = (0..300).map(|_| rate_limiter.turn(1, at(5_000))).collect();
         assert_eq!(turns[50], at(5_000), "half a second's worth");
         assert_eq!(turns[51], at(5_010));
         assert_eq!(turns[299], at(7_490));
         // Unused for long: no more than that at once.
-        assert_eq!(pace.turn(300, at(60_000)), at(60_000));
-        assert_eq!(pace.turn(1, at(60_000)), at(62_500));
+        assert_eq!(rate_limiter.turn(300, at(60_000)), at(60_000));
+        assert_eq!(rate_limiter.turn(1, at(60_000)), at(62_500));
     }
 
     #[test]
     fn who_slept_through_its_turns_does_not_take_them_all_at_once() {
-        let pace = Pace::new(100);
-        let turns: Vec<Moment> = (0..1_000).map(|_| pace.turn(1, at(0))).collect();
+        let rate_limiter = RateLimiter::new(100);
+        let turns: Vec<BootInstant> = (0..1_000).map(|_| rate_limiter.turn(1, at(0))).collect();
         assert!(turns[999] < at(10_000), "{:?}", turns[999]);
         let sent = turns
             .iter()
-            .filter(|_| pace.send(1, at(10_000)).is_none())
+            .filter(|_| rate_limiter.send(1, at(10_000)).is_none())
             .count();
         assert_eq!(sent, 50, "half a second's worth");
-        let again = pace.send(1, at(10_000));
+        let again = rate_limiter.send(1, at(10_000));
         assert_eq!(again, Some(at(10_010)));
-        assert_eq!(pace.send(1, at(10_010)), None);
+        assert_eq!(rate_limiter.send(1, at(10_010)), None);
     }
 
     #[test]
     fn a_stop_does_not_wait_behind_starts_and_they_wait_behind_it() {
-        let pace = Pace::new(100);
-        pace.turn(1_000, at(0));
-        assert_eq!(pace.turn_to_stop(1, at(0)), at(0));
-        assert_eq!(pace.send_stop(1, at(0)), None);
-        pace.count(100_000, at(0));
+        let rate_limiter = RateLimiter::new(100);
+        rate_limiter.turn(1_000, at(0));
+        assert_eq!(rate_limiter.turn_to_stop(1, at(0)), at(0));
+        assert_eq!(rate_limiter.send_stop(1, at(0)), None);
+        rate_limiter.count(100_000, at(0));
         assert!(
-            pace.turn(1, at(0)) < at(10_000),
+            rate_limiter.turn(1, at(0)) < at(10_000),
             "what does not wait puts off the rest for 3 s at most"
         );
     }
 
     #[test]
     fn statuses_get_their_share_whatever_else_is_to_be_done() {
-        let pace = Pace::new(100);
-        pace.turn(100_000, at(0));
-        let tells = |pace: &Pace, time| {
-            let may = pace.may_tell(at(time));
+        let rate_limiter = RateLimiter::new(100);
+        rate_limiter.turn(100_000, at(0));
+        let tells = |rate_limiter: &RateLimiter, time| {
+            let may = rate_limiter.may_tell(at(time));
             if may {
-                pace.tell(at(time));
+                rate_limiter.tell(at(time));
             }
             may
         };
-        let told = (0..10_000).filter(|time| tells(&pace, *time)).count();
+        let told = (0..10_000).filter(|time| tells(&rate_limiter, *time)).count();
         assert!((250..=300).contains(&told), "{told} in 10 s, a quarter of 100/s");
-        let free = Pace::new(100);
+        let free = RateLimiter::new(100);
         let told = (0..10_000).filter(|time| tells(&free, *time)).count();
         assert!((1_000..=1_102).contains(&told), "{told}");
     }
 
     #[test]
     fn what_is_in_no_hurry_waits_for_all_else() {
-        let pace = Pace::new(100);
-        assert!(pace.is_idle(at(0)));
-        pace.turn(200, at(0));
-        assert!(!pace.is_idle(at(1_000)));
-        assert!(pace.is_idle(at(1_501)), "a burst is let by");
+        let rate_limiter = RateLimiter::new(100);
+        assert!(rate_limiter.is_idle(at(0)));
+        rate_limiter.turn(200, at(0));
+        assert!(!rate_limiter.is_idle(at(1_000)));
+        assert!(rate_limiter.is_idle(at(1_501)), "a burst is let by");
     }
 }

@@ -7,11 +7,11 @@
 
 use std::time::Duration;
 
-use super::index::LockView;
+use super::LockSnapshot;
 use crate::{
     api::in_use,
     lease::{
-        ClusterId, LockName, Moment, Participation, Terms,
+        BootInstant, ClusterId, LockName, Participation, Terms,
         identity::IdentityError,
         timing::{GivenTimings, Timings},
     },
@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(15);
 
 /// How one of the internal locks looks from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(in crate::controller) enum View {
     Mine,
     /// A candidate holds it: our sibling if its cluster has our UID.
     Held(ClusterId),
@@ -31,7 +31,7 @@ pub(super) enum View {
     Free,
 }
 
-fn view(seen: &LockView) -> View {
+fn view(seen: &LockSnapshot) -> View {
     if seen.authority.is_some() {
         return View::Mine;
     }
@@ -46,11 +46,11 @@ fn view(seen: &LockView) -> View {
 struct Seat {
     lock: LockName,
     mine: bool,
-    free_since: Option<Moment>,
+    free_since: Option<BootInstant>,
 }
 
 impl Seat {
-    fn new(lock: LockName, now: Moment) -> Self {
+    fn new(lock: LockName, now: BootInstant) -> Self {
         Self {
             lock,
             mine: false,
@@ -59,7 +59,7 @@ impl Seat {
     }
 
     /// Returns whether this replica became, or is no more, the reporter.
-    fn look(&mut self, seen: &View, now: Moment) -> bool {
+    fn look(&mut self, seen: &View, now: BootInstant) -> bool {
         let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
         self.free_since = match seen {
             View::Free => self.free_since.or(Some(now)),
@@ -68,25 +68,25 @@ impl Seat {
         before != self.mine
     }
 
-    fn absent_for(&self, now: Moment) -> Option<Duration> {
+    fn absent_for(&self, now: BootInstant) -> Option<Duration> {
         self.free_since.map(|since| now.since(since))
     }
 }
 
 /// The namespaces that the replicas of one Deployment watch, in the name of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope(String);
+pub(in crate::controller) struct Scope(String);
 
 impl Scope {
     /// Of these namespaces; the empty one stands for all.
-    pub(super) fn of(namespaces: &[String]) -> Self {
+    pub(in crate::controller) fn of(namespaces: &[String]) -> Self {
         Self(in_use::scope(namespaces))
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Reporter {
+pub(in crate::controller) struct Reporter {
     cluster: ClusterId,
     quorum: Seat,
     locks: Seat,
@@ -98,29 +98,29 @@ pub(super) struct Reporter {
     /// The name was seen ours at least once.
     confirmed: bool,
     clash: Option<ClusterId>,
-    name_free_since: Option<Moment>,
+    name_free_since: Option<BootInstant>,
 }
 
 /// What a look showed that was not so before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turn {
+pub(in crate::controller) struct Turn {
     /// This replica became, or is no more, the reporter of the quorum.
-    pub(super) quorum: bool,
+    pub(in crate::controller) quorum: bool,
     /// The same of the locks.
-    pub(super) locks: bool,
+    pub(in crate::controller) locks: bool,
     /// Whether the name is ours is known otherwise than before.
-    pub(super) name: bool,
+    pub(in crate::controller) name: bool,
     /// To be contended for, or not any more.
-    pub(super) put: Option<(LockName, Terms)>,
+    pub(in crate::controller) put: Option<(LockName, Terms)>,
 }
 
 impl Reporter {
     /// Of the locks that [`Self::first_terms`] names.
-    pub(super) fn new(
+    pub(in crate::controller) fn new(
         (cluster, scope): (&ClusterId, &Scope),
         command_timeout: Duration,
         longest_lease: Duration,
-        now: Moment,
+        now: BootInstant,
     ) -> Result<Self, IdentityError> {
         let given = GivenTimings {
             lease_duration: Some(LEASE.min(longest_lease)),
@@ -145,7 +145,7 @@ impl Reporter {
     }
 
     /// All of them are contended for at first.
-    pub(super) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
+    pub(in crate::controller) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
         let all = [&self.quorum.lock, &self.locks.lock, &self.name];
         all.map(|lock| (lock.clone(), self.terms(Participation::Contend)))
             .into_iter()
@@ -163,7 +163,11 @@ impl Reporter {
     }
 
     /// To be called often: what is seen is a matter of time.
-    pub(super) fn look(&mut self, lock: &dyn Fn(&LockName) -> Option<LockView>, now: Moment) -> Turn {
+    pub(in crate::controller) fn look(
+        &mut self,
+        lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
+        now: BootInstant,
+    ) -> Turn {
         let seen = |name: &LockName| lock(name).map_or(View::Free, |seen| view(&seen));
         let (quorum, locks, name) = (seen(&self.quorum.lock), seen(&self.locks.lock), seen(&self.name));
         let before = (self.confirmed, self.clash.clone());
@@ -186,7 +190,7 @@ impl Reporter {
 
     /// A name that another cluster has is not contended for: the first moment in which it is free, because a replica
     /// there was replaced, must not make us the rightful bearer. What nobody held for two longest leases is free.
-    fn judge_name(&mut self, seen: View, now: Moment) {
+    fn judge_name(&mut self, seen: View, now: BootInstant) {
         match seen {
             View::Mine => (self.confirmed, self.clash, self.name_free_since) = (true, None, None),
             View::Held(cluster) if cluster.uid() == self.cluster.uid() => {
@@ -207,37 +211,37 @@ impl Reporter {
     }
 
     /// This replica writes the status of the quorum.
-    pub(super) fn reports_quorum(&self) -> bool {
+    pub(in crate::controller) fn reports_quorum(&self) -> bool {
         self.quorum.mine
     }
 
     /// This replica writes for locks of its scope that no replica of its cluster holds.
-    pub(super) fn reports_locks(&self) -> bool {
+    pub(in crate::controller) fn reports_locks(&self) -> bool {
         self.locks.mine
     }
 
     /// For how long no replica of this cluster reports on the quorum, as far as this replica sees.
-    pub(super) fn quorum_unreported(&self, now: Moment) -> Option<Duration> {
+    pub(in crate::controller) fn quorum_unreported(&self, now: BootInstant) -> Option<Duration> {
         self.quorum.absent_for(now)
     }
 
     /// The same of the locks of this scope.
-    pub(super) fn locks_unreported(&self, now: Moment) -> Option<Duration> {
+    pub(in crate::controller) fn locks_unreported(&self, now: BootInstant) -> Option<Duration> {
         self.locks.absent_for(now)
     }
 
     /// So long without a reporter: any replica may write that nothing is known.
-    pub(super) fn long(&self) -> Duration {
+    pub(in crate::controller) fn long(&self) -> Duration {
         self.long
     }
 
     /// Another cluster that has our name.
-    pub(super) fn clash(&self) -> Option<&ClusterId> {
+    pub(in crate::controller) fn clash(&self) -> Option<&ClusterId> {
         self.clash.as_ref()
     }
 
     /// The name was ours at a look and no other cluster had it since.
-    pub(super) fn confirmed(&self) -> bool {
+    pub(in crate::controller) fn confirmed(&self) -> bool {
         self.confirmed
     }
 }
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn reporter_is_absent_from_when_its_lock_was_first_seen_free() {
-        let at = |second: u64| Moment::from_nanos(second * 1_000_000_000);
+        let at = |second: u64| BootInstant::from_nanos(second * 1_000_000_000);
         let mut seat = Seat::new(lock(&[]), at(1));
         assert!(!seat.look(&View::Free, at(3)));
         assert_eq!(seat.absent_for(at(4)), Some(Duration::from_secs(3)));

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use redlock_core::{
-    Admission, LeaseValue, LockKeys, LockName, Moment, Obstacle, Reply, Unknown,
+    Admission, BootInstant, LeaseValue, LockKeys, LockName, Obstacle, Reply, Unknown,
     reply::{self, Value},
     script::{INSPECT, SCAN},
 };
@@ -70,7 +70,7 @@ impl Masters {
 }
 
 /// The names in the keys that fit a pattern.
-pub(super) async fn lock_names(link: &Link, pattern: &str, until: Moment) -> Result<LockNames, Unknown> {
+pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -> Result<LockNames, Unknown> {
     let mut found = LockNames::default();
     let mut cursor = "0".to_owned();
     while clock::now() < until {

@@ -8,13 +8,15 @@ use std::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    index::{Guard, UrlChange},
-    judge::QuorumView,
+    Guard, UrlChange,
+    relist::{Origin, RelistTracker},
+    reporter::Reporter,
+    resolve::QuorumView,
+};
+use crate::controller::{
     object::{ObjectKey, age, is_older},
     problem::{Problem, Reason},
-    reporter::Reporter,
-    roll::{Origin, Roll},
-    said::Witness,
+    sibling_answers::Witness,
     status::Health,
 };
 use crate::{
@@ -24,48 +26,48 @@ use crate::{
         quorum_status::NotReadyReplica,
         validate::{FieldError, shared_masters, validate_quorum, validate_quorum_update},
     },
-    lease::{ClusterId, Moment},
+    lease::{BootInstant, ClusterId},
 };
 
 /// As long as an election of the reporter takes at most, where one can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct QuorumEntry {
+pub(in crate::controller) struct QuorumEntry {
     /// The last version that could be read.
-    pub(super) object: RedisQuorum,
+    pub(in crate::controller) object: RedisQuorum,
     /// Why the object as it is now is not in use, or not as it is now.
-    pub(super) problem: Option<Problem>,
+    pub(in crate::controller) problem: Option<Problem>,
     /// What is in use.
-    pub(super) plan: Option<QuorumPlan>,
+    pub(in crate::controller) plan: Option<QuorumPlan>,
     /// The spec that this came of.
-    pub(super) in_force: Option<RedisQuorumSpec>,
-    pub(super) reporter: Option<Reporter>,
-    pub(super) health: Option<Health>,
+    pub(in crate::controller) in_force: Option<RedisQuorumSpec>,
+    pub(in crate::controller) reporter: Option<Reporter>,
+    pub(in crate::controller) health: Option<Health>,
     /// When the clusters are asked for next; the heartbeat follows.
-    pub(super) ask_at: Option<Moment>,
-    pub(super) heartbeat_due: bool,
+    pub(in crate::controller) ask_at: Option<BootInstant>,
+    pub(in crate::controller) heartbeat_due: bool,
     /// The clusters that report, by the last look.
-    pub(super) clusters: BTreeSet<ClusterId>,
-    pub(super) initialized: Option<Time>,
+    pub(in crate::controller) clusters: BTreeSet<ClusterId>,
+    pub(in crate::controller) initialized: Option<Time>,
     /// First start: the masters are being initialised.
-    pub(super) initializing: Initializing,
-    pub(super) url_change: UrlChange,
-    pub(super) guard: Guard,
+    pub(in crate::controller) initializing: Initializing,
+    pub(in crate::controller) url_change: UrlChange,
+    pub(in crate::controller) guard: Guard,
     /// Another quorum runs under its name until no lock is contended for there.
-    pub(super) awaits_other: bool,
+    pub(in crate::controller) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
-    pub(super) told_unknown: bool,
+    pub(in crate::controller) told_unknown: bool,
     /// When there was no majority last, after there was one; until it is told that it is back.
-    pub(super) lost: Option<Moment>,
+    pub(in crate::controller) lost: Option<BootInstant>,
     /// This replica was the last to report, and nobody was elected since.
-    pub(super) caretaker: bool,
+    pub(in crate::controller) caretaker: bool,
     /// Since when this replica sees no majority of the masters.
-    pub(super) blind_since: Option<Moment>,
+    pub(in crate::controller) blind_since: Option<BootInstant>,
     /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
-    pub(super) contradicted: bool,
+    pub(in crate::controller) contradicted: bool,
     /// When this replica last began to write that it is not ready.
-    pub(super) told_not_ready: Option<Moment>,
+    pub(in crate::controller) told_not_ready: Option<BootInstant>,
 }
 
 /// One heartbeat missed, and half of the next.
@@ -73,7 +75,7 @@ const HEARTBEAT_MISSED: i64 = 45;
 
 /// `firstStart: Immediate`. That it was begun is remembered before it is: whoever finds it remembered must not begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Initializing {
+pub(in crate::controller) enum Initializing {
     #[default]
     No,
     /// All masters are new; the status is being written.
@@ -110,13 +112,13 @@ impl QuorumEntry {
     }
 
     /// By its status.
-    pub(super) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
+    pub(in crate::controller) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
         let status = self.object.status.as_ref();
         status.map_or(&[], |status| &status.not_ready_replicas)
     }
 
     /// Why this replica cannot use it.
-    pub(super) fn why_unseen(&self) -> String {
+    pub(in crate::controller) fn why_unseen(&self) -> String {
         let problem = self.problem.as_ref();
         let problem = problem.map(|problem| format!("{}: {}", problem.reason.name(), problem.message));
         let lost = self.health.as_ref().and_then(Health::no_majority);
@@ -129,7 +131,7 @@ impl QuorumEntry {
     }
 
     /// By its status, a replica of this cluster reports.
-    pub(super) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
+    pub(in crate::controller) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
         let (status, cluster) = (self.object.status.as_ref(), cluster.to_string());
         let mut reporters = status.iter().flat_map(|status| &status.reporters);
         reporters.any(|reporter| {
@@ -139,22 +141,22 @@ impl QuorumEntry {
     }
 
     /// This replica sees a majority of the masters.
-    pub(super) fn has_majority(&self) -> bool {
+    pub(in crate::controller) fn has_majority(&self) -> bool {
         self.health.as_ref().is_some_and(Health::has_majority)
     }
 
     /// Its status says that a majority votes.
-    pub(super) fn is_said_ready(&self) -> bool {
+    pub(in crate::controller) fn is_said_ready(&self) -> bool {
         is_ready(&self.object)
     }
 
     /// Whether the status of the quorum is for this replica to write. `witness` of what the siblings say, where this
     /// replica sees no majority.
-    pub(super) fn may_write(
+    pub(in crate::controller) fn may_write(
         &self,
         cluster: &ClusterId,
         witness: Option<Witness>,
-        now: Moment,
+        now: BootInstant,
         stamp: Timestamp,
     ) -> bool {
         let unseen = witness == Some(Witness::Absent);
@@ -179,7 +181,7 @@ impl QuorumEntry {
     }
 
     /// For the locks that name it.
-    pub(super) fn view(&self) -> QuorumView<'_> {
+    pub(in crate::controller) fn view(&self) -> QuorumView<'_> {
         match (&self.plan, &self.problem) {
             (_, Some(problem)) if problem.reason == Reason::ClusterNameNotUnique => {
                 QuorumView::NotUsable(problem)
@@ -192,7 +194,7 @@ impl QuorumEntry {
 
     /// Takes what the masters show now. Returns whether a majority was lost or regained: the statuses of locks depend
     /// on nothing else of it.
-    pub(super) fn look(&mut self, health: Health) -> bool {
+    pub(in crate::controller) fn look(&mut self, health: Health) -> bool {
         let before = self.health.as_ref().map(Health::has_majority);
         let crossed = before != Some(health.has_majority());
         self.health = Some(health);
@@ -208,40 +210,40 @@ fn is_ready(object: &RedisQuorum) -> bool {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Quorums {
+pub(in crate::controller) struct Quorums {
     entries: BTreeMap<String, QuorumEntry>,
-    pub(super) unreadable: BTreeMap<String, String>,
-    pub(super) roll: Roll,
+    pub(in crate::controller) unreadable: BTreeMap<String, String>,
+    pub(in crate::controller) relist: RelistTracker,
 }
 
 impl Quorums {
-    pub(super) fn get(&self, name: &str) -> Option<&QuorumEntry> {
+    pub(in crate::controller) fn get(&self, name: &str) -> Option<&QuorumEntry> {
         self.entries.get(name)
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut QuorumEntry> {
+    pub(in crate::controller) fn get_mut(&mut self, name: &str) -> Option<&mut QuorumEntry> {
         self.entries.get_mut(name)
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(in crate::controller) fn names(&self) -> Vec<String> {
         self.entries.keys().cloned().collect()
     }
 
-    pub(super) fn known(&self) -> impl Iterator<Item = &String> {
+    pub(in crate::controller) fn known(&self) -> impl Iterator<Item = &String> {
         self.entries.keys().chain(self.unreadable.keys())
     }
 
-    pub(super) fn view(&self, name: &str) -> QuorumView<'_> {
+    pub(in crate::controller) fn view(&self, name: &str) -> QuorumView<'_> {
         self.entries
             .get(name)
             .map_or(QuorumView::Missing, QuorumEntry::view)
     }
 
-    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
+    pub(in crate::controller) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
         self.unreadable.remove(name);
         let known = self.entries.get(name);
         let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
-        let replaces = self.roll.replaces(&ObjectKey::of(&object), origin, older);
+        let replaces = self.relist.replaces(&ObjectKey::of(&object), origin, older);
         match self.entries.get_mut(name) {
             // The answer to a write may be ahead of the watch.
             Some(_) if !replaces => {}
@@ -256,13 +258,13 @@ impl Quorums {
         }
     }
 
-    pub(super) fn forget(&mut self, name: &str) -> Option<QuorumEntry> {
+    pub(in crate::controller) fn forget(&mut self, name: &str) -> Option<QuorumEntry> {
         self.unreadable.remove(name);
         self.entries.remove(name)
     }
 
     /// What the object asks for, beside the others and beside what is in use.
-    pub(super) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
+    pub(in crate::controller) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
         let entry = self.entries.get(name)?;
         let plan = match validate_quorum(&entry.object) {
             Ok(plan) => plan,

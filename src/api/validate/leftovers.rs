@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A plan that is good for one thing: to look at the lock and to stop its targets. What is wrong is left out, so that it
 /// does not keep the rest running. `None` if not even its name can be read.
-pub fn remains(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
+pub fn leftovers(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
     let (spec, metadata) = (&object.spec, &object.metadata);
     let namespace = metadata.namespace.clone()?;
     let name = metadata.name.clone()?;
@@ -49,7 +49,7 @@ pub fn remains(object: &LeaderLock, graces: &Graces) -> Option<LockPlan> {
         deletion_policy: spec.deletion_policy,
         targets,
         abstains: false,
-        remains: false,
+        has_leftovers: false,
         namespace,
         name,
     })
@@ -68,7 +68,7 @@ mod tests {
              {name: good, action: Scale, stopSeconds: 3, ref: {apiVersion: apps/v1, kind: Deployment, name: d}}]}}",
         )
         .unwrap();
-        let plan = remains(&object, &Graces::default()).unwrap();
+        let plan = leftovers(&object, &Graces::default()).unwrap();
         let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(names, ["good"]);
         assert_eq!(plan.lock_name.as_str(), "n/l");

@@ -10,9 +10,9 @@ use std::{
 /// Not `std::time::Instant`, which stops while the machine is suspended: a lease goes on running out on the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-pub struct Moment(u64);
+pub struct BootInstant(u64);
 
-impl Moment {
+impl BootInstant {
     /// The latest moment there is: "never".
     pub const NEVER: Self = Self(u64::MAX);
 
@@ -43,7 +43,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for BootInstant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
@@ -51,7 +51,7 @@ impl Add<Duration> for Moment {
     }
 }
 
-impl Sub<Duration> for Moment {
+impl Sub<Duration> for BootInstant {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
