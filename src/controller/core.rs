@@ -266,7 +266,7 @@ impl Executor {
         {
             tracing::warn!(
                 reason = trouble.text,
-                "{what} cannot be followed now; what is known stays in force"
+                "{what} cannot be followed now; the last known state stays in force"
             );
         }
     }

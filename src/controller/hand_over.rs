@@ -110,7 +110,7 @@ fn resolve(
     }
     if let Some(why) = paused.filter(|_| plan.switches()) {
         return Err(format!(
-            "its targets are paused ({why}), and what runs must be stopped first: remove the annotation redlock.dev/paused"
+            "its targets are paused ({why}), and a target that runs must be stopped first: remove the annotation redlock.dev/paused"
         ));
     }
     Ok(to)

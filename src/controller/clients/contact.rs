@@ -58,7 +58,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
             // Whatever it says, it is there.
             Ok(Ok(()) | Err(kube::Error::Api(_))) => {
                 if contact.answer(clock::now()) {
-                    tracing::warn!("the API server answers again: watches go on over new connections");
+                    tracing::warn!("the API server answers again: watches continue over new connections");
                     for renewal in &renewals {
                         if let Err(error) = renewal.renew() {
                             tracing::error!(reason = deepest(&error), "connections could not be made anew");

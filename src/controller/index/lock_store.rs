@@ -272,7 +272,7 @@ impl Locks {
                     first_seen: now,
                     seen: now,
                     last_held: None,
-                    plan: Err(Problem::new(Reason::Opening, "not looked at yet")),
+                    plan: Err(Problem::new(Reason::Opening, "not inspected yet")),
                     implausible: None,
                     plausible: None,
                     said_unknown: false,

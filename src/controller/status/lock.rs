@@ -84,7 +84,7 @@ fn refused(
     let (reason, message) = (problem.reason, &problem.message);
     let (role, held) = if problem.reason.leaves_in_force() {
         in_force(facts, status);
-        let text = "not looked at; what the object asked for while it was valid stays in force";
+        let text = "not inspected; the last valid spec of the object stays in force";
         (Role::Unknown, text)
     } else {
         (Role::Standby, "this cluster does not take part")
@@ -139,7 +139,7 @@ fn known(
     status.targets = facts
         .targets
         .map_or_else(Vec::new, |report| report.targets.clone());
-    let mut held_message = "nobody holds the lock".to_owned();
+    let mut held_message = "no replica holds the lock".to_owned();
     if let Some(holder) = &facts.holder {
         let same = holder::show(holder, holds, before, status, facts.now);
         let said = conditions.before(ConditionType::Held);
@@ -179,7 +179,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
     }
     if switches(facts, plan) {
         match facts.targets {
-            None => return Progress::in_progress(Reason::NotLooked, "the targets were not looked at yet"),
+            None => return Progress::in_progress(Reason::NotLooked, "the targets were not inspected yet"),
             Some(report) => {
                 if let Some(trouble) = &report.trouble {
                     return Progress::trouble(trouble);
@@ -237,7 +237,7 @@ pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut 
                 ConditionType::Enforced,
                 Truth::Unknown,
                 Reason::NotLooked,
-                "not looked at yet".into(),
+                "not inspected yet".into(),
             ),
             Some(TargetReport {
                 trouble: Some(trouble),
@@ -310,7 +310,7 @@ fn ready(facts: &LockFacts<'_>) -> String {
             abstains(facts),
             called(&holder.cluster, &holder.identity)
         ),
-        None => format!("stands by{}; nobody holds the lock", abstains(facts)),
+        None => format!("stands by{}; no replica holds the lock", abstains(facts)),
     }
 }
 

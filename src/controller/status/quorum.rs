@@ -149,7 +149,7 @@ fn renewal_cause(refusal: &Unknown) -> Cause {
     Cause {
         reason,
         text: format!(
-            "does not take what the Secret holds now ({refusal}), and goes on with what it held before"
+            "does not take what the Secret holds now ({refusal}), and continues with its previous content before"
         ),
     }
 }

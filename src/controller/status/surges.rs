@@ -14,7 +14,7 @@ pub(super) fn set(surges: &Surges, conditions: &mut Conditions<'_>) {
     match surges {
         Surges::Of(objects) => conditions.set(KIND, true, Reason::SurgingStrategy, advice(objects)),
         Surges::Never if conditions.before(KIND).is_some() => {
-            let text = "a rollout tells the old pod to end before it makes the new one";
+            let text = "a rollout ends the old pod before it creates the new one";
             conditions.set(KIND, false, Reason::NoSurge, text.to_owned());
         }
         Surges::NotJudged => conditions.withdraw(KIND),
@@ -27,7 +27,7 @@ fn advice(objects: &[String]) -> String {
     format!(
         "a rollout of {} starts the new pod beside the old one, so that two run in this cluster meanwhile: write into its spec \
          `strategy: {{type: Recreate}}`, which waits until the old pod is gone, or `strategy: {{rollingUpdate: {{maxSurge: 0, \
-         maxUnavailable: 1}}}}`, which tells it to end before",
+         maxUnavailable: 1}}}}`, which ends the old pod first",
         objects.join(", ")
     )
 }
