@@ -9,6 +9,7 @@ mod clients;
 mod cluster;
 mod core;
 mod declared;
+mod error;
 mod events;
 mod hand_over;
 mod index;
@@ -28,6 +29,7 @@ mod target_task;
 mod templates;
 mod writer;
 
+pub(crate) use error::OperatorError;
 pub(crate) use password::NewSecret;
-pub(crate) use process::{OperatorError, Options, run};
+pub(crate) use process::{Options, run};
 pub(crate) use siblings::Siblings;

@@ -8,7 +8,7 @@ use std::{error::Error, time::Duration};
 use kube::{Client, Config};
 use tokio::sync::watch;
 
-use super::process::OperatorError;
+use super::error::OperatorError;
 
 /// An answer that takes longer than this is none: the connection is made anew.
 const CONNECT: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::time;
 
-use super::process::OperatorError;
+use super::error::OperatorError;
 use crate::{lease::ClusterId, targets::deepest};
 
 const NAMESPACE: &str = "kube-system";

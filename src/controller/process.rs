@@ -1,18 +1,18 @@
 //! The process: its clients, watches and HTTP side; ends when any of them does, or on a signal.
 
-use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use futures_util::FutureExt;
 use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 use tokio::{net::TcpListener, sync::mpsc};
 
 use super::{
+    OperatorError,
     clients::Clients,
     cluster::cluster_id,
     core::{Core, Incoming},
-    declared::{self, Declared},
+    declared::Declared,
     events,
     observe::{Observation, follow},
     password::{self, NewSecret},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::LeaderLock,
-    lease::{ClusterId, HolderIdentity, identity::IdentityError},
+    lease::{ClusterId, HolderIdentity},
     operator::{
         error::{ProcessError, listen},
         guarded::{Details, Reviewer},
@@ -62,36 +62,6 @@ pub(crate) struct Options {
     pub(crate) quorums_file: Option<PathBuf>,
     /// A Secret to make with a random password.
     pub(crate) new_password: Option<NewSecret>,
-}
-
-/// Why the process ends before it was told to.
-#[derive(Debug, Error)]
-pub(crate) enum OperatorError {
-    #[error(
-        "finding the API server: not in a pod, and the kubeconfig cannot be used ({0}); set KUBECONFIG, run in a pod, or give --standalone DIR"
-    )]
-    NoCluster(String),
-    #[error("setting up the client of the API server")]
-    Client(#[source] Box<kube::Error>),
-    #[error("{}", declared::advice(file))]
-    QuorumsFile { file: PathBuf, source: io::Error },
-    #[error("--cluster {name:?}")]
-    ClusterName { name: String, source: IdentityError },
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
-
-impl OperatorError {
-    /// Whether somebody has to change a flag, a file or an address.
-    #[must_use]
-    pub(crate) const fn is_of_configuration(&self) -> bool {
-        match self {
-            Self::NoCluster(_) | Self::Client(_) | Self::QuorumsFile { .. } | Self::ClusterName { .. } => {
-                true
-            }
-            Self::Process(error) => error.is_of_configuration(),
-        }
-    }
 }
 
 /// Contends for every lock that the cluster declares, until SIGTERM or SIGINT.

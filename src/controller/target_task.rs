@@ -9,6 +9,7 @@ mod conflict;
 mod delay;
 mod goal;
 mod handle;
+mod lease_view;
 mod leases;
 mod mark;
 mod outcome;

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::{
     author::Author,
     condition::{ConditionType, Conditions, Truth},
+    enforced::{LockFacts, enforced, switches},
     holder::called,
-    lock::{LockFacts, enforced, switches},
     progress::Progress,
 };
 use crate::{

@@ -2,53 +2,23 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::{
     author::Author,
     blind::unseen,
     condition::{ConditionType, Conditions, Truth},
-    holder::{self, HolderFacts, called, taken},
+    enforced::{LockFacts, enforced, switches},
+    holder::{self, called, taken},
     progress::Progress,
     surges,
 };
 use crate::{
     api::{
-        leader_lock::{Enforcement, OnQuorumLoss},
+        leader_lock::OnQuorumLoss,
         lock_status::{EffectiveTimings, LeaderLockStatus, Role, TargetState},
         plan::LockPlan,
     },
-    controller::{
-        index::intention,
-        problem::{Problem, Reason},
-        target_task::TargetReport,
-        templates::Surges,
-    },
+    controller::problem::{Problem, Reason},
 };
-
-/// What a status is made of.
-#[derive(Debug)]
-pub(in crate::controller) struct LockFacts<'a> {
-    pub(in crate::controller) before: &'a LeaderLockStatus,
-    pub(in crate::controller) generation: i64,
-    pub(in crate::controller) plan: Result<&'a LockPlan, &'a Problem>,
-    pub(in crate::controller) author: Author,
-    /// No master gave the token that the status has.
-    pub(in crate::controller) implausible: bool,
-    pub(in crate::controller) holder: Option<HolderFacts>,
-    /// Masters of the quorum; 0 before they were first looked at. How many of them vote is in the status of the
-    /// RedisQuorum only: here, one master that comes and goes would cost a write for every lock.
-    pub(in crate::controller) masters: usize,
-    /// Why there is no majority.
-    pub(in crate::controller) no_majority: Option<String>,
-    pub(in crate::controller) paused: Option<&'a str>,
-    /// This cluster leaves it to the others until then.
-    pub(in crate::controller) abstains: Option<Timestamp>,
-    /// How the targets are, where there are some.
-    pub(in crate::controller) targets: Option<&'a TargetReport>,
-    pub(in crate::controller) surges: &'a Surges,
-    pub(in crate::controller) now: Timestamp,
-}
 
 /// The whole status.
 pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockStatus {
@@ -200,72 +170,6 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
         }
     }
     Progress::current(if here { Reason::Active } else { Reason::Standby }, ready(facts))
-}
-
-/// There are targets, and they are to be switched now.
-pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
-    plan.switches() && facts.paused.is_none()
-}
-
-pub(super) fn enforced(facts: &LockFacts<'_>, plan: &LockPlan, conditions: &mut Conditions<'_>) {
-    if let Some(reason) = facts.paused {
-        conditions.set(
-            ConditionType::Enforced,
-            false,
-            Reason::Paused,
-            format!("redlock.dev/paused: {reason}"),
-        );
-    } else if plan.targets.is_empty() {
-        conditions.set(
-            ConditionType::Enforced,
-            true,
-            Reason::NoTargets,
-            "there is nothing to switch".into(),
-        );
-    } else if plan.enforcement == Enforcement::Observe {
-        let targets = facts.targets.into_iter().flat_map(|report| &report.targets);
-        let would: Vec<String> = targets.filter_map(intention).collect();
-        let text = match &would[..] {
-            [] => "nothing would be".to_owned(),
-            would => would.join(", "),
-        };
-        let text = format!("enforcement: Observe: nothing is switched; {text}");
-        conditions.set(ConditionType::Enforced, false, Reason::Observed, text);
-    } else {
-        match facts.targets {
-            None => conditions.set(
-                ConditionType::Enforced,
-                Truth::Unknown,
-                Reason::NotLooked,
-                "not inspected yet".into(),
-            ),
-            Some(TargetReport {
-                trouble: Some(trouble),
-                ..
-            }) => {
-                conditions.set(
-                    ConditionType::Enforced,
-                    false,
-                    trouble.reason,
-                    trouble.message.clone(),
-                );
-            }
-            Some(report) if report.settled => {
-                conditions.set(
-                    ConditionType::Enforced,
-                    true,
-                    Reason::AsDeclared,
-                    "the targets are as they should be".into(),
-                );
-            }
-            Some(_) => conditions.set(
-                ConditionType::Enforced,
-                false,
-                Reason::Switching,
-                "targets are being switched".into(),
-            ),
-        }
-    }
 }
 
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {

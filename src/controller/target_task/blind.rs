@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{goal::Siblings, leases::LeaseView};
+use super::{goal::Siblings, lease_view::LeaseView};
 use crate::{
     controller::sibling_answers::{Round, Word},
     lease::{BootInstant, LockName},

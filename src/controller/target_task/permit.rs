@@ -11,7 +11,8 @@ use super::{
     TargetTask,
     blind::{Blind, Said, has_majority},
     goal::{Goal, Other, Siblings, TargetFacts, goal},
-    leases::{LeaseView, still_owed},
+    lease_view::LeaseView,
+    leases::still_owed,
     stop_requests::ActiveStop,
 };
 use crate::{

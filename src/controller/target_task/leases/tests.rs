@@ -4,8 +4,8 @@ use crate::{
         LeaderLock, RedisQuorum,
         validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
-    controller::sibling_answers::Word,
-    lease::DeclaredDelay,
+    controller::{sibling_answers::Word, target_task::lease_view::OtherLease},
+    lease::{DeclaredDelay, Marks},
 };
 
 const OWN: FencingToken = FencingToken(7);

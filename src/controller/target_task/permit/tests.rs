@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     api::leader_lock::OnQuorumLoss,
-    controller::target_task::{handle::StopRequest, leases::OtherLease},
+    controller::target_task::{handle::StopRequest, lease_view::OtherLease},
     lease::{DeclaredDelay, Marks},
 };
 
