@@ -10,6 +10,7 @@
 use std::{fs, io, os::fd::AsFd, process::ExitCode, time::Duration};
 
 use nix::{
+    errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         prctl,
@@ -44,7 +45,8 @@ fn guard() -> io::Result<()> {
     // What is mounted here may be unmounted, and what the wrapper inherited may be closed.
     let _ = std::env::set_current_dir("/");
     close_inherited();
-    Guardian::new()?.run()
+    let record = Record::of(io::stderr().as_fd().try_clone_to_owned()?);
+    Guardian::new(record)?.run(&io::stdin(), &io::stdout())
 }
 
 /// Whoever waits for the end of a pipe must not wait for this process.
@@ -67,8 +69,7 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn new() -> io::Result<Self> {
-        let record = Record::of(io::stderr().as_fd().try_clone_to_owned()?);
+    fn new(record: Record) -> io::Result<Self> {
         // Counts the time of a suspended machine, as the lease does.
         let timer = TimerFd::new(
             ClockId::CLOCK_BOOTTIME,
@@ -78,8 +79,19 @@ impl Guardian {
         Ok(Self { record, timer, order })
     }
 
-    fn run(mut self) -> io::Result<()> {
-        let (life, answers) = (io::stdin(), io::stdout());
+    /// Returns when the wrapper is gone, and the group with it. A guardian that fails kills the group, too: the wrapper may
+    /// be unable to start another one.
+    fn run(mut self, life: &impl AsFd, answers: &impl AsFd) -> io::Result<()> {
+        let end = self.follow(life, answers);
+        self.read();
+        if let Some(order) = self.order {
+            kill(order);
+        }
+        end
+    }
+
+    /// Keeps the deadline until the wrapper is gone.
+    fn follow(&mut self, life: &impl AsFd, answers: &impl AsFd) -> io::Result<()> {
         let mut asked = [0; 64];
         loop {
             self.read();
@@ -88,19 +100,19 @@ impl Guardian {
                 PollFd::new(life.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.timer.as_fd(), PollFlags::POLLIN),
             ];
-            poll(&mut events, PollTimeout::NONE)?;
+            match poll(&mut events, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                polled => polled?,
+            };
             if events[0].revents().is_none_or(|life| life.is_empty()) {
                 continue;
             }
             let bytes = unistd::read(life.as_fd(), &mut asked)?;
-            self.read();
             if bytes == 0 {
-                if let Some(order) = self.order {
-                    kill(order);
-                }
                 return Ok(());
             }
-            // Armed before it is said to be.
+            // Armed before the answer.
+            self.read();
             self.keep_deadline()?;
             unistd::write(answers.as_fd(), &asked[..bytes])?;
         }
@@ -136,4 +148,45 @@ fn time(moment: BootInstant) -> TimeSpec {
 /// The wrapper leaves the leader of the group unreaped for as long as the record names it: the number is no other's.
 fn kill(order: Order) {
     let _ = killpg(order.group, Signal::SIGKILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        os::unix::process::{CommandExt, ExitStatusExt},
+        process::Command,
+    };
+
+    use nix::unistd::Pid;
+    use redlock_testkit::eventually_blocking;
+
+    use super::*;
+
+    const BOUND: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_guardian_kills_the_group_of_a_wrapper_that_dies_before_the_answer() {
+        let member = Command::new("sleep").arg("60").process_group(0).spawn();
+        let mut member = member.unwrap();
+        let record = Record::new().unwrap();
+        let order = Order {
+            group: Pid::from_raw(i32::try_from(member.id()).unwrap()),
+            kill_at: clock::now() + Duration::from_secs(1000),
+        };
+        record.write(Some(order)).unwrap();
+        let guardian = Guardian::new(record).unwrap();
+        // The wrapper asked, and was killed: both of its ends are closed.
+        let (life, mut asks) = io::pipe().unwrap();
+        asks.write_all(&[0]).unwrap();
+        drop(asks);
+        let (reads, answers) = io::pipe().unwrap();
+        drop(reads);
+
+        let _ = guardian.run(&life, &answers);
+        let ended = eventually_blocking(BOUND, "the group is killed", || {
+            member.try_wait().unwrap().ok_or("the member runs")
+        });
+        assert_eq!(ended.signal(), Some(Signal::SIGKILL as i32));
+    }
 }
