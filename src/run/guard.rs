@@ -10,7 +10,7 @@ use std::{
 
 use nix::unistd::Pid;
 use thiserror::Error;
-use tokio::{io::AsyncReadExt, net::unix::pipe, time};
+use tokio::{io::AsyncReadExt, net::unix::pipe};
 
 use super::{
     process,
@@ -39,6 +39,8 @@ pub(super) struct Guard {
     /// Attempts since one answered last.
     attempts: u32,
     trouble: String,
+    /// Of the next attempt. A moment: the wait for it is broken off by every signal and renewal, and must not begin anew.
+    again_at: BootInstant,
     /// The record was read since it names the present group.
     armed: bool,
 }
@@ -66,6 +68,7 @@ impl Guard {
             running,
             attempts: 1,
             trouble: String::new(),
+            again_at: BootInstant::default(),
             armed: false,
         })
     }
@@ -135,8 +138,8 @@ impl Guard {
                 self.attempts = 0;
             }
             Err(trouble) => {
-                self.trouble = trouble;
                 self.running = None;
+                self.fails(trouble);
             }
         }
         Ok(())
@@ -146,15 +149,20 @@ impl Guard {
         if self.attempts >= ATTEMPTS {
             return Err(Unguarded(std::mem::take(&mut self.trouble)));
         }
-        if self.attempts > 0 {
-            time::sleep(PAUSE).await;
-        }
+        clock::sleep_until(self.again_at).await;
         self.attempts += 1;
         match Running::start(&self.record) {
             Ok(running) => self.running = Some(running),
-            Err(error) => self.trouble = error.to_string(),
+            Err(error) => self.fails(error.to_string()),
         }
         Ok(())
+    }
+
+    /// One that answered before is replaced at once.
+    fn fails(&mut self, trouble: String) {
+        self.trouble = trouble;
+        let pause = if self.attempts == 0 { Duration::ZERO } else { PAUSE };
+        self.again_at = clock::now() + pause;
     }
 }
 

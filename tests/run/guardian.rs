@@ -1,8 +1,10 @@
 //! The wrapper cannot do its duty: the guardian does.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use redlock_testkit::eventually_blocking;
 
 use crate::wrapper::{BOUND, Quorum, SHORT, kill_hard, runs, send, wait_gone};
 
@@ -84,6 +86,41 @@ fn a_killed_guardian_is_replaced_and_the_new_one_guards() {
     wrapper.signal(Signal::SIGCONT);
     assert_eq!(wrapper.end().0, 79);
     wait_gone(last);
+}
+
+/// Signals interrupt the wrapper all the time, and it still counts the guardians that it failed to start.
+#[test]
+fn a_guardian_that_cannot_be_replaced_ends_the_command_amid_signals() {
+    let quorum = Quorum::start();
+    let mut wrapper = quorum.run("l", &["--lease-duration", "60s"], GROUP);
+    let (daemon, me) = (wrapper.number("daemon"), wrapper.number("me"));
+    let guardian = wrapper.guardian(0);
+    allow_no_second_pipe(wrapper.child.pid());
+    kill_hard(guardian);
+    eventually_blocking(BOUND, "the command ends", || {
+        wrapper.signal(Signal::SIGWINCH);
+        if runs(me) || runs(daemon) {
+            Err("it runs")
+        } else {
+            Ok(())
+        }
+    });
+    let (code, _, err) = wrapper.end();
+    assert_eq!(code, 70, "{err}");
+    assert!(err.contains("the guardian cannot be kept running"), "{err}");
+}
+
+/// The process may open one file more than now. A guardian takes two pipes, and gives one of them back when it ends.
+fn allow_no_second_pipe(pid: u32) {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open: Vec<u32> = open
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    let limit = (0..).filter(|number| !open.contains(number)).nth(1).unwrap();
+    let limited = Command::new("prlimit")
+        .args([&format!("--nofile={limit}:{limit}"), "--pid", &pid.to_string()])
+        .status();
+    assert!(limited.expect("prlimit, of util-linux, runs").success());
 }
 
 /// Between the lock and the command there is a stage. Whoever kills the wrapper there finds that nothing began.
