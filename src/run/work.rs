@@ -34,10 +34,9 @@ pub(super) enum End {
 struct Ends {
     /// The command is told to stop.
     stop: BootInstant,
-    /// What is left of it is killed.
+    /// What is left of it is killed, by the wrapper and by the guardian: either may wait for a CPU, and what is left of the lease
+    /// then is the time that they have for that.
     kill: BootInstant,
-    /// The guardian kills it. What is left of the lease then is for a machine that is busy.
-    guardian: BootInstant,
 }
 
 impl Ends {
@@ -46,7 +45,6 @@ impl Ends {
         Self {
             stop: kill - timings.stop,
             kill,
-            guardian: valid_until - timings.slack() / 2,
         }
     }
 }
@@ -81,7 +79,7 @@ impl Wrapper {
         let ends = Ends::of(authority.valid_until, timings);
         let order = Order {
             group: launcher.id(),
-            kill_at: ends.guardian,
+            kill_at: ends.kill,
         };
         if let Err(unguarded) = self.guard.arm(order).await {
             self.guard.disarm()?;
@@ -176,7 +174,7 @@ impl Work<'_> {
         match self.election.authority(self.authority.token) {
             Some(authority) => {
                 self.ends = Ends::of(authority.valid_until, self.timings);
-                if let Err(unguarded) = self.wrapper.guard.extend(self.ends.guardian) {
+                if let Err(unguarded) = self.wrapper.guard.extend(self.ends.kill) {
                     self.breaks(unguarded.into());
                 }
             }

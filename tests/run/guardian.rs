@@ -123,6 +123,30 @@ fn allow_no_second_pipe(pid: u32) {
     assert!(limited.expect("prlimit, of util-linux, runs").success());
 }
 
+/// As far as the user may. A guardian that waits for the CPU kills late.
+#[test]
+fn the_guardian_runs_before_other_processes() {
+    let quorum = Quorum::start();
+    let wrapper = quorum.run("l", &[], "exec sleep 1000");
+    let guardian = wrapper.guardian(0).to_string();
+    // The same request by another process of this user.
+    let renice = Command::new("sh")
+        .args(["-c", "renice -n -20 $$ >&2; cat /proc/$$/stat"])
+        .output()
+        .unwrap();
+    let allowed = niceness(&String::from_utf8_lossy(&renice.stdout));
+    let of = |pid: &str| niceness(&std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap());
+    assert_eq!(of(&guardian), allowed);
+    let [wrapper, own] = [wrapper.child.pid(), std::process::id()].map(|pid| of(&pid.to_string()));
+    assert_eq!(wrapper, own, "the priority is the guardian's alone");
+}
+
+/// Of the text of `/proc/<pid>/stat`.
+fn niceness(stat: &str) -> i32 {
+    let (_, rest) = stat.rsplit_once(") ").unwrap();
+    rest.split(' ').nth(16).unwrap().parse().unwrap()
+}
+
 /// Between the lock and the command there is a stage. Whoever kills the wrapper there finds that nothing began.
 #[test]
 fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
