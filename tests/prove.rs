@@ -5,6 +5,8 @@
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "prove/delays.rs"]
+mod delays;
 #[path = "prove/faults.rs"]
 mod faults;
 #[path = "prove/fenced.rs"]

@@ -51,16 +51,17 @@ fn pause_until(moment: BootInstant) {
     thread::sleep(moment.left(clock::now()));
 }
 
-/// The end of the old holder's lease as the masters show it now.
-fn valid_until(stage: &Stage) -> BootInstant {
+/// The end of the old holder's lease as the masters showed it last.
+pub fn valid_until(stage: &Stage) -> BootInstant {
     stage
         .observer
         .valid_until("old")
-        .expect("the old holder's lease was seen")
+        .expect("a majority of the masters showed the old holder's lease")
 }
 
-/// Plays the row to its end: the new holder has written, and what slept is awake again.
-pub fn play(row: Row, stage: &Stage, rng: &mut Rng) {
+/// Plays the row to its end: the new holder has written, and what slept is awake again. Returns for how long the guardian
+/// waited for a CPU, if it is there when the new holder writes.
+pub fn play(row: Row, stage: &Stage, rng: &mut Rng) -> Option<Duration> {
     // At any point of the time between two renewals.
     let some = |rng: &mut Rng, most: Duration| Duration::from_secs_f64(rng.f64() * most.as_secs_f64());
     let wait = some(rng, LEASE);
@@ -122,6 +123,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) {
     frozen.iter().for_each(|pid| stage.freeze(*pid));
     let first = stage.new_writes();
     pause_until(first + AFTERMATH);
+    let waited = stage.guardian_waits();
     // The work first, and the others a little later: who of them runs first is the kernel's choice, and this its worst.
     for pid in frozen.iter().rev() {
         stage.wake(*pid);
@@ -132,6 +134,7 @@ pub fn play(row: Row, stage: &Stage, rng: &mut Rng) {
     }
     drop(spinners);
     end(row, stage);
+    waited
 }
 
 /// Nobody writes for the old holder any more; a deserter, whom nobody watches, is killed for that.

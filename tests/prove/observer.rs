@@ -22,6 +22,7 @@ struct Seen(HashMap<String, Ends>);
 pub struct Observer {
     seen: Arc<Mutex<Seen>>,
     lease: Duration,
+    majority: usize,
     _looks: Looks,
 }
 
@@ -37,20 +38,28 @@ impl Observer {
         Self {
             seen,
             lease,
+            majority: urls.len() / 2 + 1,
             _looks: Looks::start(urls, &[lock.to_owned()], EVERY, report).unwrap(),
         }
     }
 
-    /// The latest that a holder can have believed to hold the lease: the soonest end that a master shows, less the drift.
-    /// What it believed is earlier by the time that its renewal took to get there.
+    /// The latest that a holder can have believed to hold the lease. A renewal counts when a majority granted it, so this is the
+    /// end that a majority of the masters shows or exceeds, less the drift. What the holder believed is earlier by the time
+    /// that its renewal took to get there. None before a majority has shown the lease.
     pub fn valid_until(&self, identity: &str) -> Option<BootInstant> {
-        let seen = self.seen.lock().unwrap();
-        let end = seen.0.get(identity)?.values().min()?;
-        Some(*end - DRIFT(self.lease))
+        let end = self.seen.lock().unwrap().end(identity, self.majority)?;
+        Some(end - DRIFT(self.lease))
     }
 }
 
 impl Seen {
+    /// The latest end that so many masters show or exceed. The others may show an earlier one: they missed a renewal.
+    fn end(&self, identity: &str, majority: usize) -> Option<BootInstant> {
+        let mut ends: Vec<BootInstant> = self.0.get(identity)?.values().copied().collect();
+        ends.sort_unstable();
+        ends.iter().rev().nth(majority - 1).copied()
+    }
+
     fn enter(&mut self, master: usize, shown: &Shown) {
         for (lease, ends) in shown.leases() {
             let Some(lease) = lease else { continue };
@@ -62,5 +71,35 @@ impl Seen {
                 .or_insert(ends);
             *end = nearest_end(*end, ends);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> BootInstant {
+        BootInstant::from_nanos(ms * 1_000_000)
+    }
+
+    fn end(ends: &[u64]) -> Option<BootInstant> {
+        let ends = ends.iter().enumerate().map(|(master, ms)| (master, at(*ms)));
+        Seen([("old".to_owned(), ends.collect())].into()).end("old", 2)
+    }
+
+    #[test]
+    fn a_renewal_that_one_master_missed_moves_the_end() {
+        assert_eq!(end(&[1_000, 1_626, 1_625]), Some(at(1_625)));
+    }
+
+    #[test]
+    fn a_renewal_of_one_master_moves_no_end() {
+        assert_eq!(end(&[1_001, 1_626, 1_000]), Some(at(1_001)));
+    }
+
+    #[test]
+    fn fewer_than_a_majority_show_no_end() {
+        assert_eq!(end(&[1_000]), None);
+        assert_eq!(end(&[1_000, 1_002]), Some(at(1_000)));
     }
 }

@@ -2,6 +2,7 @@
 
 use redlock::lease::BootInstant;
 
+use crate::delays::Delays;
 use crate::plan::Played;
 use crate::rows::{Promise, Row};
 
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub late: usize,
     /// Writes of the old holder that the resource let in after one of the new.
     pub let_in: usize,
+    /// What the machine did to the processes of the trial.
+    pub delays: Delays,
 }
 
 /// Signed milliseconds from `from` to `to`.
@@ -74,7 +77,7 @@ pub fn broken(played: &[Played]) -> Vec<String> {
             Ok(outcome) => {
                 let wrongs = outcome.wrongs(played.row).into_iter();
                 wrongs
-                    .map(|wrong| format!("{again}: {wrong}: {outcome:?}"))
+                    .map(|wrong| format!("{again}: {wrong}: {outcome:?}; {}", outcome.delays))
                     .collect()
             }
         }

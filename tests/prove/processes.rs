@@ -1,5 +1,8 @@
 //! Processes that are struck.
 
+use std::fs;
+use std::time::Duration;
+
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
@@ -13,6 +16,13 @@ pub fn send(pid: i32, signal: Signal) {
 /// The guardian of a wrapper, alive.
 pub fn guardian(wrapper: i32) -> Option<i32> {
     guardians(wrapper).next()
+}
+
+/// For how long a process was ready to run and did not, since its start: the second number of its `schedstat`.
+pub fn waited(pid: i32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanos = text.split(' ').nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
 }
 
 /// SIGKILL, if it still is a process of this program's work.

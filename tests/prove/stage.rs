@@ -92,6 +92,11 @@ impl Stage {
         })
     }
 
+    /// For how long the guardian waited for a CPU since its start, while it is there.
+    pub fn guardian_waits(&self) -> Option<Duration> {
+        processes::guardian(self.wrapper()).and_then(processes::waited)
+    }
+
     /// The processes of the old holder's work.
     pub fn work(&self) -> Vec<i32> {
         records::pids(self.folder(), "old")
@@ -175,9 +180,11 @@ fn holder(
     place: (&Path, &str),
 ) -> ChildGuard {
     let mut command = run(name, urls);
-    // On a starving machine it may lose its first lease before its work has begun.
+    // On a starving machine it may lose its first lease before its work has begun, and the masters may answer late.
     if name == "new" {
         command.arg("--service");
+    } else {
+        command.args(["--timeout", &BOUND.as_secs().to_string()]);
     }
     command.arg("--");
     if guardian == Guardian::Off {

@@ -5,11 +5,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::runtime::Handle;
 
+use crate::delays::{Delays, Probe};
 use crate::faults;
 use crate::outcome::Outcome;
 use crate::records::{self, Booted, Record};
 use crate::rows::Row;
-use crate::stage::{Guardian, Stage};
+use crate::stage::{Guardian, LEASE, Stage};
 
 /// Set by more, the wall clock makes the times of files useless.
 const STEP: Duration = Duration::from_millis(10);
@@ -17,7 +18,8 @@ const STEP: Duration = Duration::from_millis(10);
 pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcome {
     let booted = Booted::now();
     let stage = Stage::start(row.work(), guardian, network);
-    faults::play(row, &stage, &mut Rng::with_seed(seed));
+    let probe = Probe::start();
+    let guardian_waited = faults::play(row, &stage, &mut Rng::with_seed(seed));
     let moved = booted.moved();
     assert!(
         moved < STEP,
@@ -28,13 +30,14 @@ pub fn play(row: Row, seed: u64, guardian: Guardian, network: &Handle) -> Outcom
     let ledger = stage.resource().tokens();
     let after_new = ledger.iter().skip_while(|token| **token != new_token);
     Outcome {
-        valid_until: stage.observer.valid_until("old").filter(|_| !row.releases()),
+        valid_until: (!row.releases()).then(|| faults::valid_until(&stage)),
         last: old.last,
         first,
         old_token,
         new_token,
         late: old.writes.iter().filter(|write| write.at >= first).count(),
         let_in: after_new.filter(|token| **token == old_token).count(),
+        delays: Delays::before(&old, LEASE, &probe, guardian_waited),
     }
 }
 
