@@ -18,6 +18,7 @@ pub mod redis_quorum;
 pub mod reporters;
 mod rules;
 pub mod salvage;
+mod schemas;
 pub mod target;
 pub mod validate;
 pub(crate) mod vocabulary;

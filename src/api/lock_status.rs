@@ -30,10 +30,12 @@ pub struct LeaderLockStatus {
 
     /// When the holder acquired the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<super::schemas::Time>")]
     pub acquire_time: Option<MicroTime>,
 
     /// When the lease was last renewed before this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<super::schemas::Time>")]
     pub renew_time: Option<MicroTime>,
 
     /// How often the holder changed.
@@ -60,6 +62,7 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]
+    #[schemars(with = "Vec<super::schemas::Condition>")]
     pub conditions: Vec<Condition>,
 }
 

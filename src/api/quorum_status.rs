@@ -35,6 +35,7 @@ pub struct RedisQuorumStatus {
 
     /// When the masters were initialised by `firstStart: Immediate`. The operator reads it and does not do it again.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<super::schemas::Time>")]
     pub initialized_time: Option<Time>,
 
     /// The replicas of the operator that are not ready because of this quorum, as each reports of itself. A replica that
@@ -50,6 +51,7 @@ pub struct RedisQuorumStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(transform = super::conditions::bounded)]
+    #[schemars(with = "Vec<super::schemas::Condition>")]
     pub conditions: Vec<Condition>,
 }
 
@@ -99,6 +101,7 @@ pub struct ReporterStatus {
     /// The cluster, as NAME/UID.
     pub cluster: String,
     /// When its reporter was last seen; every 30 s while it lives.
+    #[schemars(with = "super::schemas::Time")]
     pub last_seen_time: Time,
 }
 
@@ -111,5 +114,6 @@ pub struct NotReadyReplica {
     /// Why it has not.
     pub message: String,
     /// When it reported this; every 30 s while it is not ready.
+    #[schemars(with = "super::schemas::Time")]
     pub last_seen_time: Time,
 }

@@ -141,5 +141,6 @@ pub struct LabelPodsSettings {
     /// The pods, in the namespace of the lock, of which one is labelled. At most 32 labels and 16 expressions, each of
     /// these with at most 32 values.
     #[schemars(transform = rules::selector_bounds)]
+    #[schemars(with = "super::schemas::LabelSelector")]
     pub selector: LabelSelector,
 }
