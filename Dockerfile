@@ -29,14 +29,15 @@ RUN case $TARGETARCH in \
     rustup target list --installed | grep -qx "$target" || rustup target add "$target"
 
 # What is built of the dependencies stays, as long as these files do: the sources are in a later layer.
-COPY Cargo.toml Cargo.lock ./
+COPY Cargo.toml Cargo.lock build.rs ./
+COPY src/run/functions.ld src/run/
 COPY tests/model/Cargo.toml tests/model/
 COPY crates/redlock-core/Cargo.toml crates/redlock-core/
 COPY crates/redlock-bench/Cargo.toml crates/redlock-bench/
 COPY crates/redlock-client/Cargo.toml crates/redlock-client/
 COPY crates/redlock-demo/Cargo.toml crates/redlock-demo/
 COPY crates/redlock-testkit/Cargo.toml crates/redlock-testkit/
-RUN mkdir -p src benches crates/redlock-bench/benches && touch src/lib.rs; \
+RUN mkdir -p benches crates/redlock-bench/benches && touch src/lib.rs; \
     for package in tests/model crates/*; do mkdir $package/src && touch $package/src/lib.rs; done; \
     for program in src/main benches/run benches/kubernetes crates/redlock-bench/benches/lease; do echo 'fn main() {}' >$program.rs; done; \
     . /environment && cargo build --release --locked --bin redlock

@@ -11,7 +11,7 @@ BASE ?=
 TAG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test check simulate lint release-check generate bench bench-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test check simulate lint release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -48,6 +48,9 @@ bench: tools ## Measure against the floor of bare Redis commands
 
 bench-run: tools ## Measure redlock run beside flock
 	$(CARGO) bench --bench run
+
+order-run: tools ## Measure which functions redlock run executes, and have the linker place them beside each other
+	scripts/order-run
 
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
 	scripts/build-kubernetes $(CARGO) bench --bench kubernetes -- $(ARGS)
