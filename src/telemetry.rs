@@ -151,7 +151,11 @@ impl Telemetry {
             ("revision", option_env!("REDLOCK_REVISION").unwrap_or("unknown")),
             ("component", self.origin.component),
         ]);
-        text.family("redlock_build_info", "gauge", "What runs here; always 1.");
+        text.family(
+            "redlock_build_info",
+            "gauge",
+            "Version of this process; always 1.",
+        );
         text.sample("redlock_build_info", &build, 1);
         let name = "redlock_object_unreadable";
         text.family(

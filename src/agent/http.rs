@@ -95,8 +95,7 @@ async fn step_down(ConnectInfo(peer): ConnectInfo<SocketAddr>, Shared(desk): Sha
         let mut phase = post.phase();
         let done = phase.wait_for(|phase| !matches!(phase, Phase::Yielding(_)));
         if time::timeout(ANSWER, done).await.is_err() {
-            let message =
-                "the elector does not answer: nothing is said to be held until the lease has run out\n";
+            let message = "the elector does not answer: the agent reports the lock as not held until the lease has expired\n";
             return (StatusCode::SERVICE_UNAVAILABLE, message).into_response();
         }
     }

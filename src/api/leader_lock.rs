@@ -13,7 +13,8 @@ use super::lock_status::LeaderLockStatus;
 use super::rules;
 use super::target::Target;
 
-/// One lock. Whoever holds its lease on a majority of the quorum's masters is active; everybody else stands by.
+/// One lock. The candidate that holds its lease on a majority of the quorum's masters is active; all other candidates
+/// stand by.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "redlock.dev",
@@ -88,7 +89,7 @@ pub struct LeaderLockSpec {
     #[serde(default)]
     pub state: LockState,
 
-    /// Why the state is not `Enabled`, for whoever looks at three in the morning. Required then; at most 512 characters.
+    /// Why the state is not `Enabled`, for the person on call. Required in every other state; at most 512 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
@@ -128,7 +129,7 @@ pub struct LeaderLockSpec {
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 
-    /// What runs where the lock is held. Without targets the lock is only held and told about.
+    /// The workloads that run where the lock is held. Without targets, the operator only holds the lock and reports it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

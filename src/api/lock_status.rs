@@ -56,8 +56,7 @@ pub struct LeaderLockStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub targets: Vec<TargetStatus>,
 
-    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling` (the operator works on it, or waits for what may still
-    /// come), `Stalled` (a person has to change something first): exactly one of these two and `Ready` is true.
+    /// `Ready`, `Held`, `QuorumAvailable`, `Enforced`, `Reconciling` (the operator works on it, or waits for a change that needs no edit), `Stalled` (a person has to change something first): exactly one of these two and `Ready` is true.
     /// `SurgesOnRollout` where a rollout runs two pods of a Deployment that is to have one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

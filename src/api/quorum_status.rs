@@ -71,10 +71,10 @@ pub struct MasterStatus {
     /// It may vote under its present run id.
     #[serde(default)]
     pub sealed: bool,
-    /// Seconds until it can be sealed; absent when it is sealed or nobody can tell.
+    /// Seconds until it can be sealed; absent when it is sealed or the time is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_in_seconds: Option<i64>,
-    /// Its replication role as it says itself, `master` or `slave`; only a `master` may vote.
+    /// Its replication role as the master reports it, `master` or `slave`; only a `master` may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// Version of the server, such as `7.2.4`; 6.2 is the oldest that may vote.

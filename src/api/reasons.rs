@@ -21,13 +21,13 @@ pub(super) const AGENTS_ONLY_LABEL: &str =
 
 // Targets
 
-pub(super) const NO_PODS: &str = "is required with action: LabelPods: say which pods by its selector";
+pub(super) const NO_PODS: &str = "is required with action: LabelPods: name the pods by its selector";
 
 pub(super) const ALL_PODS: &str =
     "is empty and would mean every pod of the namespace: give matchLabels or matchExpressions";
 
 pub(super) const REF_NOT_READ: &str =
-    "is not read with action: LabelPods; say which pods by labelPods.selector";
+    "is not read with action: LabelPods; name the pods by labelPods.selector";
 
 pub(super) const API_VERSION: &str =
     "is not an API version: write GROUP/VERSION, such as apps/v1, or v1 for the core group";
@@ -51,7 +51,7 @@ pub(super) const QUORUM_SIZE: &str = "is not a number of masters that can form a
 pub(super) const URL_SHAPE: &str = "write redis://HOST[:PORT][/DATABASE], or rediss:// for TLS";
 
 pub(super) const CREDENTIALS: &str =
-    "carries a user or password, which anybody who may read this can see: put it into auth";
+    "carries a user or password, which every reader of this object can see: put it into auth";
 
 /// Told by whoever sees that two urls are one server: of the second.
 pub(super) const SERVER_OF_ITS_OWN: &str = "give each master a server of its own";

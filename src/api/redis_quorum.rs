@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::quorum_status::RedisQuorumStatus;
 use super::rules;
 
-/// N = 2f+1 independent Redis masters (3, 5 or 7) that grant leases together. A lock is held by whoever holds it on a
-/// majority of them.
+/// N = 2f+1 independent Redis masters (3, 5 or 7) that grant leases together. A lock is held by the candidate that
+/// holds its lease on a majority of them.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "redlock.dev",
@@ -110,8 +110,8 @@ pub struct Master {
     #[schemars(length(min = 1, max = 512))]
     pub url: String,
 
-    /// What the master shares with others that fail together (a zone, a rack). Told in metrics; two masters with the
-    /// same value weaken the quorum.
+    /// What the master shares with others that fail together (a zone, a rack). Reported in metrics; two masters with
+    /// the same value weaken the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub failure_domain: Option<String>,

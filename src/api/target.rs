@@ -44,8 +44,8 @@ pub struct Target {
 
     /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
     /// pod template in this cluster + 5, at most 35, and 35 where that cannot be read; of a StatefulSet with
-    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. More must be given: an event
-    /// says so.
+    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. A longer time must be
+    /// set here; the operator emits an event that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,

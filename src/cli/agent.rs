@@ -14,13 +14,13 @@ use crate::{
     lease::{HolderIdentity, LockName},
 };
 
-/// Contend for a lock beside an app, and tell the app over HTTP whether it may act.
+/// Contend for a lock beside an app, and answer the app over HTTP whether it may act.
 ///
-/// For a container in the app's pod; needs no access to Kubernetes. The app asks at /v1/lock (role, holder, token, and for
-/// how long it may act), /v1/active (200 active, 409 standby, 503 nobody can say) or /v1/watch (an event at each change),
+/// For a container in the app's pod; needs no access to Kubernetes. The app asks at /v1/lock (role, holder, token, and
+/// for how long it may act), /v1/active (200 active, 409 standby, 503 unknown) or /v1/watch (an event at each change),
 /// and gives the lock up by POST to /v1/step-down; / answers as the retired leader-elector sidecar did.
 ///
-/// Masters that cannot be reached are tried again until they can: meanwhile nothing is held, and /readyz says why. SIGTERM
+/// Retries masters that cannot be reached. Until then the agent holds nothing, and /readyz reports the reason. SIGTERM
 /// releases the lock, after the stop grace if it is held, and ends the process with 0.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -28,10 +28,11 @@ use crate::{
   redlock agent billing/api --stop-grace 10s \\
     --config examples/standalone/quorum.yaml")]
 pub(super) struct AgentArgs {
-    /// The lock, by its name on the masters: of a LeaderLock that is NAMESPACE/NAME unless it says otherwise.
+    /// The lock, by its name on the masters: for a LeaderLock, NAMESPACE/NAME unless its spec.lockName differs.
     #[arg(value_name = "LOCK", value_parser = session::users_lock)]
     lock: LockName,
-    /// Where the app asks. Whoever reaches it may look; only the own machine or pod may ask to step down.
+    /// The address that the app asks. Every client that reaches it may read; only clients on the same machine or in the
+    /// same pod may request a step-down.
     #[arg(
         long,
         env = "REDLOCK_LISTEN",
@@ -40,8 +41,8 @@ pub(super) struct AgentArgs {
         default_value = "127.0.0.1:4040"
     )]
     listen: SocketAddr,
-    /// How long a lease lasts: after a crash nobody is active for so long. Unless told 15s, or stop grace + 25s, or the
-    /// quorum's longest.
+    /// Duration of a lease: after a crash, no candidate is active for this long. Defaults to 15s, or stop grace + 25s,
+    /// or the longest lease of the quorum.
     #[arg(
         long,
         env = "REDLOCK_LEASE_DURATION",
@@ -49,7 +50,8 @@ pub(super) struct AgentArgs {
         value_parser = session::duration
     )]
     lease_duration: Option<Duration>,
-    /// What the app needs to stop: it is told so long before the lease can end, and the lock is not released sooner.
+    /// The time that the app needs to stop. The app is notified this long before the lease can end, and the lock is not
+    /// released sooner.
     #[arg(
         long,
         env = "REDLOCK_STOP_GRACE",
@@ -57,7 +59,8 @@ pub(super) struct AgentArgs {
         value_parser = session::duration
     )]
     stop_grace: Option<Duration>,
-    /// Identity of this candidate. Unless told POD_NAMESPACE/POD_NAME/POD_UID from the downward API, else the host name.
+    /// Identity of this candidate. Defaults to POD_NAMESPACE/POD_NAME/POD_UID from the downward API, else the host
+    /// name.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
     #[command(flatten)]

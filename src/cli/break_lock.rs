@@ -9,10 +9,10 @@ use crate::{
     masters::Agreement,
 };
 
-/// Force a lock's holder to stop, and keep everybody out for one longest lease.
+/// Force the holder of a lock to stop, and keep every candidate out for the duration of the longest lease.
 ///
-/// Deletes no lease: the holder is refused at its next renewal, and nobody enters before. Without --yes it only says
-/// what it would do, and exits with 64.
+/// Deletes no lease: the masters refuse the next renewal of the holder, and no candidate acquires the lock before the
+/// reservation ends. Without --yes it only prints what it would do, and exits with 64.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock break -n billing nightly-report --yes --reason 'node lost, INC-42'
@@ -25,7 +25,7 @@ pub(super) struct BreakArgs {
     /// Do it.
     #[arg(long, requires = "reason")]
     yes: bool,
-    /// Why, for whoever reads the output later.
+    /// The reason, which is recorded in the output.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(super) async fn run(args: BreakArgs) -> Result<Exit, Failure> {
     if args.yes && reason.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
-            "--reason is empty: say why the lock is broken",
+            "--reason is empty: give the reason why the lock is broken",
         ));
     }
     let (session, lock) = open(&args).await?;

@@ -48,7 +48,7 @@ pub struct QuorumArgs {
     /// A RedisQuorum manifest instead of urls.
     #[arg(long, value_name = "FILE", conflicts_with = "masters")]
     pub config: Option<PathBuf>,
-    /// Prefix of the keys on the masters; a RedisQuorum says its own.
+    /// Prefix of the keys on the masters; a RedisQuorum has its own.
     #[arg(
         long,
         env = "REDLOCK_KEY_PREFIX",

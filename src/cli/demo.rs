@@ -1,22 +1,28 @@
 //! `redlock demo`.
 
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
 use clap::{Args, ValueEnum};
 
 use super::{Exit, Failure, process::signals, session};
-use redlock_demo::{DemoError, Report, Screen};
+use redlock_demo::{DemoError, Report, Run, Screen};
 
 /// Play real failures on this machine: five Redis masters, three replicas, measured takeovers. Takes under a minute.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Needs redis-server. Leaves nothing behind.\n\nExample:\n  redlock demo --output json"
+    after_help = "Needs redis-server. Leaves nothing behind.\n\nExample:\n  redlock demo --output json --timeline demo.svg"
 )]
 pub(super) struct DemoArgs {
     /// How the findings are given; with json, one object and nothing else on the standard output.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Fails the same masters again.
+    /// Fail the same masters again.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Write the run to FILE as an SVG: the holder of each lock over time, and the faults.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,15 +36,43 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         Output::Text => Screen::for_people(),
         Output::Json => Screen::aside(),
     };
+    if let Some(path) = &args.timeline {
+        can_be_written(path)?;
+    }
     // Listening before anything is started: from here on no signal leaves a process behind.
     let mut signals = signals()?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    let report = tokio::select! {
-        report = redlock_demo::run(seed, screen) => report.map_err(|error| failed(&error))?,
+    let Run { report, timeline } = tokio::select! {
+        run = redlock_demo::run(seed, screen) => run.map_err(|error| failed(&error))?,
         name = signals.next() => return Err(interrupted(name)),
     };
     print(&report, args.output)?;
+    if let Some(path) = &args.timeline {
+        fs::write(path, timeline).map_err(|error| unwritable(path, &error))?;
+    }
     Ok(if report.ok { Exit::Ok } else { Exit::Unhealthy })
+}
+
+/// Checked before the run, which takes a minute: the folder of the file exists, and the file is not one itself.
+fn can_be_written(path: &Path) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = fs::metadata(folder).map_err(|error| unwritable(path, &error))?;
+    if folder.is_dir() && !path.is_dir() {
+        Ok(())
+    } else {
+        Err(unwritable(path, &io::ErrorKind::IsADirectory.into()))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    let message = format!(
+        "--timeline {path}: the file cannot be written: {error}; name a file in a folder that exists"
+    );
+    Failure::new(Exit::Config, message)
 }
 
 fn interrupted(signal: &str) -> Failure {

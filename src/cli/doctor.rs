@@ -24,7 +24,7 @@ use crate::{
 /// (`!` is no harm), 1 when a master is not (`✗`), 69 when no majority votes, 77 when user or password are the reason.
 /// With a kubeconfig: the masters of a RedisQuorum, the object itself, and the LeaderLocks that name it.
 ///
-/// Prints a line for each master and each object, and what was found where something is not good.
+/// Prints a line for each master and each object, and the findings of each that is not healthy.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock doctor --quorum default
@@ -33,7 +33,8 @@ use crate::{
   redlock doctor --masters \\
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003")]
 pub(super) struct DoctorArgs {
-    /// The shortest lease that the masters must be fast enough for; 15s, or the longest that they grant, unless told.
+    /// The shortest lease that the masters must be fast enough for; defaults to 15s, or the longest lease that they
+    /// grant.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
     /// Also take a real lock of its own: two candidates in turns, each with a larger token than the one before.
@@ -45,7 +46,7 @@ pub(super) struct DoctorArgs {
     /// Print problems only (`✗`), one line each, and nothing when all is well: the exit code is the answer.
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// The JSON has every check, whatever --verbose and --quiet say.
+    /// The JSON has every check, with or without --verbose and --quiet.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Output,
     #[command(flatten)]

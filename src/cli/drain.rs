@@ -9,10 +9,10 @@ use crate::inspect::{cluster::ClusterOptions, drain};
 
 /// End the operator of this cluster, and all that runs under its locks.
 ///
-/// Before an uninstall: scales the operator's Deployment down, so that its last replica stops what runs under the locks
-/// that it holds, gives them back and takes its finalizers along. Removes the finalizers that are left, which would keep
-/// LeaderLocks and their namespaces for ever. Exits with 1 when something may still run: it is named, and its leases run
-/// out by themselves.
+/// Before an uninstall: scales the operator's Deployment down, so that its last replica stops the workloads under the
+/// locks that it holds, releases the locks and removes its finalizers. Removes the finalizers that are left, which
+/// would keep LeaderLocks and their namespaces for ever. Exits with 1 when something may still run: it is named, and
+/// its leases run out by themselves.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock drain -n redlock --deployment redlock-operator
@@ -24,10 +24,10 @@ pub(super) struct DrainArgs {
     /// It was removed before: where it is not there, only remove the finalizers that are left.
     #[arg(long)]
     gone: bool,
-    /// Its namespace; that of the context unless told.
+    /// Its namespace; defaults to that of the context.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Namespaces whose LeaderLocks the operator follows; all of them unless told.
+    /// Namespaces whose LeaderLocks the operator follows; defaults to all namespaces.
     #[arg(
         long,
         env = "REDLOCK_WATCH_NAMESPACES",
@@ -38,10 +38,10 @@ pub(super) struct DrainArgs {
     /// How long the operator may take to end: the grace period of its pods, and some seconds for each replica.
     #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "2m")]
     timeout: Duration,
-    /// The kubeconfig. Unless told KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+    /// The kubeconfig. Defaults to KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one unless told.
+    /// Context of the kubeconfig; defaults to the current context.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }

@@ -16,11 +16,11 @@ use crate::{
 
 /// Pass a held lock on to another cluster.
 ///
-/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to stop its targets and then to end
-/// its lease with a reservation for the other cluster; nobody else may enter meanwhile. What cannot be stopped in time
-/// runs on, and the lock stays. A request is for the present lease only, and is
-/// withdrawn when nobody answers. Needs a kubeconfig of the cluster that holds the lock, and get and patch on
-/// leaderlocks. Exits with 1 when the cluster did not get it.
+/// Asks the operator replica that holds the lock, by an annotation of the LeaderLock, to stop its targets and then to
+/// end its lease with a reservation for the other cluster. No other cluster can acquire the lock meanwhile. A target
+/// that cannot be stopped in time continues to run, and the holder keeps the lock. A request is for the present lease
+/// only, and is withdrawn when no holder answers. Needs a kubeconfig of the cluster that holds the lock, and get and
+/// patch on leaderlocks. Exits with 1 when the cluster did not get it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock hand-over -n billing nightly-report --to us-1
@@ -32,7 +32,8 @@ pub(super) struct HandOverArgs {
     /// The cluster that is to hold it: NAME, as its operator is called, or NAME/UID.
     #[arg(long, value_name = "CLUSTER")]
     to: String,
-    /// Also to a cluster that is not seen to be alive: then nobody holds the lock until the old lease would have ended.
+    /// Hand over even to a cluster that is not seen to be alive. If it is not, the lock stays unheld until the old
+    /// lease would have ended.
     #[arg(long)]
     force: bool,
     /// How long to wait for the other cluster to hold it. Default: 30s, and as long as its targets may take to stop.
@@ -44,8 +45,8 @@ pub(super) struct HandOverArgs {
     place: PlaceArgs,
 }
 
-const MASTERS: &str = "hand-over needs a kubeconfig: only the holder can pass a lock on, and on the masters nobody can \
-                       ask it to; `redlock break` makes any holder give up";
+const MASTERS: &str = "hand-over needs a kubeconfig: only the holder can pass a lock on, and the masters cannot \
+    forward the request; `redlock break` makes any holder give up";
 
 pub(super) async fn run(args: HandOverArgs) -> Result<Exit, Failure> {
     let Place::Cluster(cluster, given) = args.place.place(false).await? else {

@@ -21,7 +21,7 @@ use crate::{
     redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003
   redlock init --quorum default      # the masters of a RedisQuorum")]
 pub(super) struct InitArgs {
-    /// The longest lease that these masters will ever grant; it cannot be changed later. 60s unless told.
+    /// The longest lease that these masters will ever grant; it cannot be changed later. Defaults to 60s.
     #[arg(long, value_name = "DURATION", value_parser = session::duration)]
     max_lease_duration: Option<Duration>,
     #[command(flatten)]

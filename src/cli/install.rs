@@ -16,7 +16,7 @@ const THIS: &str = "/proc/self/exe";
 #[command(after_help = "Example:
   redlock install ./redlock-of-app")]
 pub(super) struct InstallArgs {
-    /// What is there is replaced as a whole; its folder must exist.
+    /// An existing file is replaced as a whole; its folder must exist.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

@@ -22,7 +22,7 @@ pub(super) struct OperatorArgs {
     /// Read RedisQuorum and LeaderLock manifests from this folder, and follow it; no Kubernetes.
     #[arg(long, value_name = "DIR")]
     standalone: Option<PathBuf>,
-    /// Follow LeaderLocks in these namespaces only; all namespaces unless told.
+    /// Follow LeaderLocks in these namespaces only; defaults to all namespaces.
     #[arg(
         long,
         env = "REDLOCK_WATCH_NAMESPACES",
@@ -75,8 +75,8 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     listen_details: Option<SocketAddr>,
-    /// Serve /metrics and /locks only to those whose bearer token the API server knows, and who may `get` the path there (a
-    /// rule with nonResourceURLs).
+    /// Serve /metrics and /locks only to clients whose bearer token the API server accepts and that may `get` the path
+    /// there (a rule with nonResourceURLs).
     #[arg(
         long,
         env = "REDLOCK_REQUIRE_TOKEN",
@@ -86,7 +86,7 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     require_token: bool,
-    /// Identity of this candidate; the host name unless told.
+    /// Identity of this candidate; defaults to the host name.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
     /// Give metrics of every single lock.
@@ -98,7 +98,7 @@ pub(super) struct OperatorArgs {
         default_value_t = true
     )]
     lock_metrics: bool,
-    /// As many requests a second go to the API server at most, but for what has to be stopped before a lease ends.
+    /// The most requests per second to the API server. Stops that must finish before a lease ends are exempt.
     #[arg(
         long,
         env = "REDLOCK_API_REQUESTS_PER_SECOND",

@@ -7,20 +7,21 @@ use clap::Args;
 use super::{Exit, Failure, QuorumArgs};
 use crate::inspect::cluster::{Blame, Cluster, ClusterError, ClusterOptions, Given};
 
-/// Which cluster's objects are meant. What is typed here goes before an exported REDLOCK_MASTERS.
+/// The cluster whose objects are read. These options take precedence over an exported REDLOCK_MASTERS.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArgs {
-    /// The kubeconfig. Unless told KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
+    /// The kubeconfig. Defaults to KUBECONFIG, ~/.kube/config or, in a pod, its ServiceAccount.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["masters", "config"])]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one unless told. `status` and `top` take several, one --context for each.
+    /// Context of the kubeconfig; defaults to the current context. `status` and `top` take several, one --context for
+    /// each.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub context: Vec<String>,
-    /// Namespace of the LeaderLock; that of the context unless told.
+    /// Namespace of the LeaderLock; defaults to that of the context.
     #[arg(short, long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub namespace: Option<String>,
-    /// The RedisQuorum; the one that the lock names, or the only one, unless told.
+    /// The RedisQuorum; defaults to the one that the lock names, or to the only one.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["masters", "config"])]
     pub quorum: Option<String>,
 }

@@ -31,9 +31,9 @@ use crate::{
 /// The command finds the lock, the fencing token and its own identity in REDLOCK_LOCK, REDLOCK_TOKEN and REDLOCK_HOLDER;
 /// REDLOCK_PASSWORD is kept from it.
 ///
-/// Exits with the command's own code, 128 + n if signal n ended it, 126 or 127 if it cannot be run, 75 if somebody else
-/// has the lock, 69 without a quorum, 77 if user or password are not accepted, and 79 if the lease was lost and the
-/// command stopped.
+/// Exits with the command's own code, 128 + n if signal n ended it, 126 or 127 if it cannot be run, 75 if another
+/// candidate holds the lock, 69 without a quorum, 77 if user or password are not accepted, and 79 if the lease was lost
+/// and the command stopped.
 #[derive(Args, Debug)]
 #[command(
     mut_arg("namespace", |namespace| namespace.short(None)),
@@ -73,7 +73,7 @@ pub(super) struct RunArgs {
     /// How long one lease lasts. Default: 15s, or what --stop-grace needs.
     #[arg(long, env = "REDLOCK_LEASE_DURATION", value_name = "DURATION", value_parser = session::duration)]
     lease_duration: Option<Duration>,
-    /// What tells the command to stop when the lease is lost.
+    /// The signal that stops the command when the lease is lost.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
     stop_signal: Signal,
     /// How long the command has from the stop signal to SIGKILL. Default: a third of the lease, at most 10s.
@@ -82,13 +82,13 @@ pub(super) struct RunArgs {
     /// After a lost lease, wait for the lock and run the command again; wait for masters that cannot be reached.
     #[arg(long)]
     service: bool,
-    /// Identity of this candidate; host name and process id unless told.
+    /// Identity of this candidate; defaults to host name and process id.
     #[arg(long, env = "REDLOCK_IDENTITY", value_name = "NAME")]
     identity: Option<HolderIdentity>,
-    /// Say nothing while it waits.
+    /// Print nothing while it waits.
     #[arg(short, long)]
     quiet: bool,
-    /// Events to write to the standard error: error, warn, info, debug or trace, or target=level,…; none unless told.
+    /// Events to write to the standard error: error, warn, info, debug or trace, or target=level,…; defaults to none.
     #[arg(long, env = "REDLOCK_LOG_LEVEL", value_name = "LEVEL", value_parser = level)]
     log_level: Option<String>,
     #[command(flatten)]

@@ -17,11 +17,11 @@ use crate::{
     masters::Agreement,
 };
 
-/// Show who holds each lock by each master's own account, and how the masters are.
+/// Show the holder of each lock as each master reports it, and the state of the masters.
 ///
-/// With a kubeconfig: the LeaderLocks of a namespace, each with what the masters of its RedisQuorum say; where these
-/// cannot be read from here, what the objects say, marked as such. Exits with 69 when no majority of the masters can
-/// be read, and 77 when rights, user or password are the reason.
+/// With a kubeconfig: the LeaderLocks of a namespace, each as the masters of its RedisQuorum report it. Where these
+/// masters cannot be read from here, it shows the status of the objects, marked as such. Exits with 69 when no majority
+/// of the masters can be read, and 77 when rights, user or password are the reason.
 ///
 /// With several --context: one table of the LeaderLocks of all these clusters. One that cannot be read is a row that is
 /// unknown, with the reason below the table; the command then exits with 80, or as above if that is so of all of them.

@@ -28,7 +28,7 @@ use crate::{
     masters::Agreement,
 };
 
-/// Follow who holds each lock: the table of `redlock status`, again and again, and what changed meanwhile.
+/// Follow the holder of each lock: the table of `redlock status`, refreshed in place, with the changes since the start.
 ///
 /// Ends with Ctrl-C, or after --count tables. Where the standard output is no terminal the tables follow each other. What
 /// cannot be read is unknown for that moment, and is asked for again. Exits as `redlock status` would after the last table.
@@ -49,7 +49,7 @@ pub(super) struct TopArgs {
         help_heading = "Kubernetes"
     )]
     all_namespaces: bool,
-    /// From one look to the next.
+    /// Time between two refreshes.
     #[arg(long, value_name = "DURATION", value_parser = session::duration, default_value = "1s")]
     interval: Duration,
     /// End after so many tables.

@@ -52,8 +52,8 @@ impl Plan {
         let holder = self.before.locks.first().map_or_else(String::new, holder);
         format!(
             "{holder}\nbreak writes the reservation `nobody` for {} (the longest lease) on {}.\n\
-             It deletes no lease: the holder is refused at its next renewal and stops, and nobody enters before the \
-             reservation ends.\n",
+             It deletes no lease: the masters refuse the next renewal of the holder, the holder stops, and no \
+             candidate acquires the lock before the reservation ends.\n",
             seconds(Some(self.blocked)),
             masters.join(", ")
         )
@@ -79,7 +79,7 @@ impl Plan {
         let mut text = format!("broken: lock {}, reason: {reason}\n", self.lock);
         for (master, answer) in self.before.masters.iter().zip(answers.iter()) {
             let done = match answer {
-                Some(Answer::Granted { .. }) => "reserved for nobody".to_owned(),
+                Some(Answer::Granted { .. }) => "reserved for no candidate".to_owned(),
                 Some(Answer::Refused(_)) => "not reserved: refused".to_owned(),
                 Some(Answer::Unknown(why)) => format!("not reserved: {why}"),
                 Some(Answer::Slot(_)) | None => "not reserved: no answer".to_owned(),
@@ -98,7 +98,8 @@ impl Plan {
         } else {
             writeln!(
                 text,
-                "NOT broken: no majority carries the reservation; the holder may go on. Try again once more masters vote"
+                "NOT broken: no majority carries the reservation, so the holder may keep the lock. Retry when more \
+                    masters vote"
             )
         };
         Ok(Broken { majority, text })

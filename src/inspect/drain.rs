@@ -57,11 +57,11 @@ impl Drained {
         let pods = self
             .pods
             .iter()
-            .map(|pod| format!("pod {pod} of the operator has not ended: look at its node\n"));
+            .map(|pod| format!("pod {pod} of the operator has not ended: check its node\n"));
         let locks = self.unfinished.iter().map(|lock| {
             format!(
-                "LeaderLock {lock}: nobody confirmed that its targets are stopped: look at them; its lease runs out by \
-                 itself and its finalizer is removed\n"
+                "LeaderLock {lock}: no replica confirmed that its targets are stopped: check them. Its lease \
+                    expires by itself and its finalizer is removed\n"
             )
         });
         pods.chain(locks).collect()
@@ -84,7 +84,7 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
             let last = gone(&objects, &deployment.selector, 1, until).await?;
             adopted(&objects, &all, &last, until.min(clock::now() + ADOPTION)).await?;
         }
-        say("ending the last replica: it stops what runs under its locks\n");
+        say("ending the last replica: it stops the workloads under its locks\n");
         objects.scale(0).await?;
         left.pods = gone(&objects, &deployment.selector, 0, until)
             .await?
@@ -92,7 +92,7 @@ pub async fn drain(cluster: &Cluster, wish: &Wish, say: impl Fn(&str)) -> Result
             .collect();
     } else if !wish.gone {
         return Err(ClusterError::NotFound(format!(
-            "{}: name the one of the operator; --gone says that it was removed before",
+            "{}: name the Deployment of the operator, or give --gone if it was removed before",
             objects.called()
         )));
     }

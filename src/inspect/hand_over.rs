@@ -60,7 +60,8 @@ pub enum HandOverError {
     #[error("--to {to}: {why}")]
     NoCluster { to: String, why: String },
     #[error(
-        "--to {0}: no operator there has been heard of for 45 s, so nobody would take the lock; --force reserves it anyway"
+        "--to {0}: no operator of that cluster has reported for 45 s, so no replica would acquire the lock; --force \
+            reserves the lock anyway"
     )]
     NotAlive(ClusterId),
     #[error(
@@ -80,7 +81,7 @@ pub enum HandOverError {
         to: String,
         answer: &'static str,
     },
-    #[error("LeaderLock {0} is written by somebody else all the time: try again")]
+    #[error("LeaderLock {0} changed during each attempt to write it: retry")]
     Busy(String),
 }
 
@@ -204,7 +205,7 @@ impl Plan {
                 Some((identity, cluster)) => {
                     format!("{identity} of cluster {cluster} holds it; ask there, with its --context")
                 }
-                None => "nobody is seen to hold it".to_owned(),
+                None => "no holder is seen".to_owned(),
             };
             return Err(HandOverError::NotHere { lock: called, held });
         };

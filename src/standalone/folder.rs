@@ -45,7 +45,7 @@ pub(super) async fn follow(
     let watcher = watch(&folder, told);
     if let Err(cause) = &watcher {
         tracing::warn!(folder = %folder.display(), error = %cause,
-            "changes of the folder are not told by the system: it is read again every {} s", RESCAN.as_secs());
+            "the system does not report changes of the folder: the operator reads it every {} s", RESCAN.as_secs());
     }
     let mut last = Ok(last);
     loop {

@@ -62,7 +62,10 @@ impl Report {
                     reason,
                 } => tracing::warn!(object, field, reason, "object cannot be used"),
                 Finding::Folder(reason) => {
-                    tracing::warn!(reason, "folder cannot be read; what was read last stays in force");
+                    tracing::warn!(
+                        reason,
+                        "folder cannot be read; the manifests of the last successful read stay in force"
+                    );
                 }
             }
         }

@@ -190,7 +190,7 @@ impl Scale {
 const AUTOSCALER: &str = "kube-controller-manager";
 
 /// Who is not known: see [`Owner`].
-const BY_HAND: &str = "somebody, by /scale, as kubectl scale does";
+const BY_HAND: &str = "a client of the scale subresource, such as kubectl scale";
 
 fn missing(object: &Object) -> Step {
     let text = format!(
@@ -220,8 +220,8 @@ fn conflict(object: &Object, wanted: i32, owner: &str, active: i32) -> String {
         named(owner)
     };
     format!(
-        "{} is kept at {wanted} replicas by {owner}, and a start takes spec.replicas from nobody: {what}; \
-         it goes on with: kubectl scale --replicas={active}",
+        "{} is kept at {wanted} replicas by {owner}, and a start does not take spec.replicas from another manager: {what}; \
+         to continue: kubectl scale --replicas={active}",
         object.called()
     )
 }

@@ -43,8 +43,8 @@ fn missing(called: &str) -> Step {
 fn conflict(called: &str, owner: &str) -> Step {
     let owner = named(owner);
     let text = format!(
-        "{called}: spec.suspend: true belongs to {owner}: set it to false in the same way, or take suspend out of what \
-         is applied, so that the lock may set it"
+        "{called}: spec.suspend: true belongs to {owner}: set it to false in the same way, or remove suspend from \
+            the applied manifest, so that the lock may set it"
     );
     Step::trouble(TargetState::Standby, ConditionReason::EnforcementConflict, text)
 }

@@ -138,18 +138,18 @@ impl Events {
             )?,
             stop_margin: histogram(
                 "redlock_stop_margin_seconds",
-                "Time that was left when what runs was confirmed stopped; negative: it was too late.",
+                "Time that was left of the lease when the targets were confirmed stopped; a negative value means too late.",
                 STOP_MARGIN,
                 &["action"],
             )?,
             reconciles: counter(
                 "redlock_reconciles_total",
-                "Passes over what is declared.",
+                "Reconciliations of the declared objects.",
                 &["controller", "result"],
             )?,
             reconcile_duration: histogram(
                 "redlock_reconcile_duration_seconds",
-                "Time that a pass over what is declared took.",
+                "Duration of a reconciliation of the declared objects.",
                 REQUEST,
                 &["controller", "result"],
             )?,

@@ -134,7 +134,11 @@ pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: BootIns
         ("holder_cluster", origin.cluster.name()),
     ]);
     let name = "redlock_lock_holder_info";
-    text.family(name, "gauge", "Who holds the lock, told by the holder; always 1.");
+    text.family(
+        name,
+        "gauge",
+        "The holder of the lock, reported by the holder; always 1.",
+    );
     for row in rows.iter().filter(|row| row.held.is_some()) {
         text.sample(name, &format!("{},{holder}", row.labels()), 1);
     }
@@ -177,7 +181,7 @@ type Family = (&'static str, &'static str, &'static str);
 const VALIDITY: Family = (
     "redlock_lock_validity_seconds",
     "gauge",
-    "How long the lease is still good for, told by the holder.",
+    "Remaining validity of the lease, reported by the holder.",
 );
 const VALID_UNTIL: Family = (
     "redlock_lock_valid_until_timestamp_seconds",
@@ -197,7 +201,7 @@ const RENEWED: Family = (
 const TOKEN: Family = (
     "redlock_lock_fencing_token",
     "gauge",
-    "The fencing token of the lease, told by the holder; only grows.",
+    "The fencing token of the lease, reported by the holder; only grows.",
 );
 const TRANSITIONS: Family = (
     "redlock_lock_transitions_total",
@@ -207,7 +211,7 @@ const TRANSITIONS: Family = (
 const UNHELD: Family = (
     "redlock_lock_unheld_seconds_total",
     "counter",
-    "Time in which nobody held the lock, as far as this process saw.",
+    "Time in which no candidate held the lock, as far as this process saw.",
 );
 
 fn each<T: std::fmt::Display>(

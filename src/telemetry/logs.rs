@@ -26,7 +26,9 @@ pub(crate) enum Format {
 
 #[derive(Debug, Error)]
 pub(crate) enum LogError {
-    #[error("log level {level:?} is none: use error, warn, info, debug or trace, or target=level,…")]
+    #[error(
+        "log level {level:?} is not valid: expected error, warn, info, debug or trace, or target=level,…"
+    )]
     Level { level: String, source: ParseError },
     #[error("the standard error cannot be opened for the log: {0}")]
     Open(io::Error),

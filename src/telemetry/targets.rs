@@ -29,8 +29,7 @@ impl Targets {
 
     pub(super) fn write(&self, text: &mut Text) {
         let name = "redlock_target_enforced";
-        let help =
-            "Whether the target is as it should be here; 0 also while the operator's hands are off it.";
+        let help = "Whether the target is in the desired state in this cluster; 0 also while the operator is paused for it.";
         text.family(name, "gauge", help);
         self.with(|(_, rows)| {
             for row in rows.values() {

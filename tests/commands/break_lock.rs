@@ -50,7 +50,7 @@ async fn the_holder_is_refused_at_its_next_renewal_and_nobody_enters() {
             "held by me",
             "reason: INC-42",
             "m0 (redis://",
-            "): reserved for nobody",
+            "): reserved for no candidate",
             "not reserved: not connected",
             "can be taken again at 2",
         ],

@@ -80,7 +80,7 @@ async fn one_master_away_is_shown_and_two_are_no_quorum() {
         &[
             "0 of 3 masters vote",
             "refused",
-            "too few masters answer to say that none is held",
+            "too few masters answer to exclude one",
         ],
     );
     servers[1].kill();

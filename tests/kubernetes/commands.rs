@@ -137,7 +137,7 @@ async fn objects_are_looked_at_and_broken_by_name() {
     );
     world
         .redlock(&["break", "-n", n, "report", "--yes", "--reason", "INC-42"])
-        .expect(0, &["reason: INC-42", "reserved for nobody"]);
+        .expect(0, &["reason: INC-42", "reserved for no candidate"]);
     let token = before["fencingToken"].as_u64();
     world
         .lock_status("report", "is held again, with a later token", |status| {

@@ -204,7 +204,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
     let held = eu.is("Active").await;
     us_operator.child.kill();
     eu.hand_over("us", &["--wait", "8s"])
-        .expect(1, &["given up, but nobody was seen to take it"]);
+        .expect(1, &["released, but no replica was seen to acquire it"]);
     let (status, _) = timed("runs again where it was", async || {
         let status = serde_json::to_value(eu.world.locks().get("report").await.unwrap().status).unwrap();
         let again = status["role"] == "Active" && status["fencingToken"] != held["fencingToken"];

@@ -55,7 +55,7 @@ refused here, since Helm or the operator would say less of it, or later. Nothing
 {{- $deployment := .metadata.name -}}
 {{- range (first .spec.template.spec.containers).env -}}
 {{- if and (eq .name "REDLOCK_CLUSTER") .value (ne (.value | default "") $own) -}}
-{{- fail (printf "clusterName: release %s in namespace %s runs as cluster %q, and this upgrade would rename it to %q: the name must not change while locks are held. To keep the name: --set clusterName=%s, or the same in the values file. To rename the cluster: stop what runs by `redlock drain --namespace %s --deployment %s`, then upgrade with --set allowClusterRename=true" $release.Name $release.Namespace .value $own .value $release.Namespace $deployment) -}}
+{{- fail (printf "clusterName: release %s in namespace %s runs as cluster %q, and this upgrade would rename it to %q: the name must not change while locks are held. To keep the name: --set clusterName=%s, or the same in the values file. To rename the cluster: stop the workloads by `redlock drain --namespace %s --deployment %s`, then upgrade with --set allowClusterRename=true" $release.Name $release.Namespace .value $own .value $release.Namespace $deployment) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -97,7 +97,10 @@ impl MasterFacts {
             replication_at_seal,
         ] = items
         else {
-            return Err(Unknown::Reply(format!("look gave {} fields", items.len())));
+            return Err(Unknown::Reply(format!(
+                "the read of the master's facts returned {} fields",
+                items.len()
+            )));
         };
         let text = |v| reply::text(v).map(str::to_owned);
         let (fingerprint, quorum) = quorum_id::split(reply::text(fingerprint)?);

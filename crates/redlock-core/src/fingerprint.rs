@@ -17,7 +17,7 @@ pub struct Fingerprint {
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("fingerprint {0:?} is none that this version can read")]
+#[error("fingerprint {0:?} cannot be read by this version")]
 pub struct FingerprintError(String);
 
 impl Fingerprint {

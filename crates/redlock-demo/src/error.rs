@@ -30,7 +30,7 @@ pub enum DemoError {
     Follow { path: PathBuf, source: io::Error },
     #[error("starting the guard that cleans up after this program, /bin/sh")]
     Guard(#[source] io::Error),
-    #[error("{name} ended by itself with {status}; it must run until it is told to stop")]
+    #[error("{name} ended by itself with {status}; it must run until the demo stops it")]
     ReplicaEnded { name: String, status: ExitStatus },
     #[error("a task of the observer ended; without it an overlap could go unseen")]
     ObserverEnded,

@@ -16,6 +16,7 @@ mod screen;
 mod script;
 mod stage;
 mod tenure;
+mod timeline;
 mod verdict;
 
 pub use error::DemoError;
@@ -25,12 +26,21 @@ pub use screen::Screen;
 use redlock_client::clock;
 use report::Findings;
 use stage::Stage;
+use timeline::Frame;
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct Run {
+    pub report: Report,
+    /// The holders and faults over time, as an SVG.
+    pub timeline: String,
+}
 
 /// Plays the demo once. What goes wrong on the stage is in the report.
 ///
 /// # Errors
 /// What is needed to begin is not there. Dropping the future takes everything down.
-pub async fn run(seed: u64, screen: Screen) -> Result<Report, DemoError> {
+pub async fn run(seed: u64, screen: Screen) -> Result<Run, DemoError> {
     let mut stage = Stage::build(screen).await?;
     let mut findings = Findings::default();
     if let Err(error) = script::play(&mut stage, seed, &mut findings).await {
@@ -38,11 +48,19 @@ pub async fn run(seed: u64, screen: Screen) -> Result<Report, DemoError> {
     }
     stage.screen.finish();
     let took = clock::now().since(stage.started);
+    let frame = Frame {
+        started: stage.started,
+        took,
+        masters: &stage.masters,
+        seed,
+        lease_seconds: manifests::LEASE_SECONDS,
+    };
+    let timeline = timeline::svg(&stage.record(), &findings.faults, &frame);
     let report = Report::new(&stage.record(), findings, seed, took, manifests::LEASE_SECONDS);
     if !report.ok {
         stage.screen.complain(&stage.log_tails());
     }
-    Ok(report)
+    Ok(Run { report, timeline })
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

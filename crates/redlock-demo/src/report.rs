@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::observer::Record;
+use super::timeline::Fault;
 use super::verdict::{fallen_claims, fallen_tenures, overlaps};
 pub(super) use numbers::Numbers;
 use redlock_core::BootInstant;
@@ -89,6 +90,7 @@ pub struct Findings {
     pub takeovers: Vec<Takeover>,
     pub checks: Vec<Check>,
     pub failure: Option<String>,
+    pub faults: Vec<Fault>,
 }
 
 impl Report {
@@ -104,7 +106,7 @@ impl Report {
         checks.push(Check {
             what: "no master shows a lease while it has no seal".to_owned(),
             ok: stray == 0,
-            detail: format!("{stray} such looks"),
+            detail: format!("{stray} reads showed one"),
         });
         let all_checks = checks.iter().all(|check| check.ok);
         Self {

@@ -11,6 +11,9 @@ use super::error::DemoError;
 use super::manifests::LEASE_SECONDS;
 use super::report::{Check, Findings};
 use super::stage::Stage;
+use super::timeline::{Fault, FaultKind};
+use redlock_client::clock;
+use redlock_core::BootInstant;
 
 /// For what happens at once on a machine that is not busy.
 const SOON: Duration = Duration::from_secs(15);
@@ -69,7 +72,7 @@ impl Play<'_> {
     /// Waits until a replica can take part and knows of every lock who holds it. One that has just started may still be
     /// waiting after a first try without a quorum, and a hand-over would measure that.
     async fn ready(&mut self, who: &Incarnation) -> Result<(), DemoError> {
-        let what = format!("{} is ready and knows who holds each lock", who.name);
+        let what = format!("{} is ready and knows the holder of each lock", who.name);
         self.stage
             .wait(SOON, &what, |record, _| {
                 let view = record.replica(who).filter(|view| view.ready && view.answers)?;
@@ -82,6 +85,7 @@ impl Play<'_> {
     async fn close(&mut self) -> Result<(), DemoError> {
         self.heading("The end: SIGTERM to all replicas");
         for who in self.stage.running() {
+            self.fault(FaultKind::Stop, &who.name, clock::now(), None);
             let (took, clean) = self.stage.stop(&who, LEAVES).await?;
             let took = took.as_millis();
             self.check(
@@ -114,6 +118,16 @@ impl Play<'_> {
 
     fn say(&mut self, text: &str) {
         self.stage.screen.say(text);
+    }
+
+    /// Records a fault for the timeline.
+    fn fault(&mut self, kind: FaultKind, of: &str, at: BootInstant, until: Option<BootInstant>) {
+        self.findings.faults.push(Fault {
+            kind,
+            of: of.to_owned(),
+            at,
+            until,
+        });
     }
 
     /// Notes whether something expected happened, and says so.

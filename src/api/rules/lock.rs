@@ -38,7 +38,7 @@ pub(in crate::api) fn reason_given() -> Rule {
     required(
         "reason",
         "self.state == 'Enabled' || (has(self.reason) && self.reason.trim() != '')",
-        said("'is required with state: ' + self.state + ': say why'"),
+        said("'is required with state: ' + self.state + ': give the reason'"),
     )
 }
 

@@ -15,7 +15,7 @@ pub(in crate::api) fn ref_given() -> Rule {
     required(
         "ref",
         "self.action == 'LabelPods' || has(self.ref)",
-        said("'is required with action: ' + self.action + ': say which object is switched'"),
+        said("'is required with action: ' + self.action + ': name the object to switch'"),
     )
 }
 

@@ -194,7 +194,7 @@ fn reason(problems: &mut Problems, spec: &LeaderLockSpec) -> Option<String> {
         .map(str::trim)
         .filter(|reason| !reason.is_empty());
     if spec.state != LockState::Enabled && given.is_none() {
-        let reason = format!("is required with state: {:?}: say why", spec.state);
+        let reason = format!("is required with state: {:?}: give the reason", spec.state);
         problems.add(FieldError::missing("spec.reason", reason));
     }
     if let Some(text) = &spec.reason

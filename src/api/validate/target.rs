@@ -213,7 +213,7 @@ fn label_pods(problems: &mut Problems, field: &str, target: &Target) -> Option<T
 fn object(problems: &mut Problems, field: &str, target: &Target, kinds: &[&str]) -> Option<TargetRef> {
     let action = target.action;
     let Some(object) = &target.reference else {
-        let reason = format!("is required with action: {action:?}: say which object is switched");
+        let reason = format!("is required with action: {action:?}: name the object to switch");
         problems.add(FieldError::missing(format!("{field}.ref"), reason));
         return None;
     };

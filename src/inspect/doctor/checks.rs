@@ -144,7 +144,8 @@ fn reached(seen: &MasterEvidence<'_>) -> Vec<Check> {
     }
 }
 
-const NOT_UNDERSTOOD: &str = "is it a Redis server? If somebody wrote to <key prefix>:meta (redlock:meta) there, delete that key, of this one master alone: it is sealed again after its wait";
+const NOT_UNDERSTOOD: &str = "is it a Redis server? If another program wrote to <key prefix>:meta (redlock:meta) \
+    there, delete that key, of this one master alone: it is sealed again after its wait";
 const UNREACHABLE: &str = "is the server running, the url right, the port open; does it want TLS (rediss://, --tls-ca, --tls-cert)?";
 
 fn version(facts: &MasterFacts, status: &MasterStatus) -> Check {
@@ -246,7 +247,8 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Ineligible::Retired(_)) => {
-            let hint = "another server is this master now: give its url; to use this one again, when nobody gives the url of the other one any more, delete <key prefix>:meta on it";
+            let hint = "another server is this master now: give its url; to use this one again, remove the url of \
+                the other one from every configuration, then delete <key prefix>:meta on it";
             return Check::but("sealed", Level::Bad, unfit.to_string(), hint);
         }
         Some(unfit @ Ineligible::ClockStep(_)) => {
@@ -271,7 +273,7 @@ fn sealed(facts: &MasterFacts, seen: &MasterEvidence<'_>) -> Check {
         _ => {}
     }
     let Some(since) = facts.probed_for(seen.unix_now) else {
-        let found = "not sealed, and nobody is about to seal it: it has no vote";
+        let found = "not sealed, and no candidate is about to seal it: it has no vote";
         let hint = "an operator seals it by itself after a wait; on new masters `redlock init` seals at once";
         return Check::but("sealed", Level::Bad, found, hint);
     };
@@ -298,7 +300,7 @@ fn persistence(facts: &MasterFacts) -> Check {
 
 fn clock(status: &MasterStatus) -> Check {
     match status.clock_offset_seconds {
-        None => Check::but("clock", Level::Warning, "not known", "look again"),
+        None => Check::but("clock", Level::Warning, "not known", "run doctor again"),
         Some(offset) if offset.abs() > CLOCK_OFFSET_SECONDS => Check::but(
             "clock",
             Level::Warning,

@@ -148,7 +148,7 @@ fn condition(conditions: &[Condition], kind: &'static str, wanted: &str, level: 
     let text = format!("{}: {}", found.status, found.message);
     Some(match found.status.as_str() {
         status if status == wanted => Check::good(kind, text),
-        "Unknown" => Check::but(kind, Level::Warning, text, "nobody can tell yet"),
+        "Unknown" => Check::but(kind, Level::Warning, text, "not known yet"),
         _ => Check::but(
             kind,
             level,

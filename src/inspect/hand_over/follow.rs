@@ -269,16 +269,16 @@ fn told(plan: &Plan, ending: Ending, seen: HandOverProgress) -> HandedOver {
         Ending::HandedOver => {
             let gap = next.as_ref().and_then(|next| next.gap);
             let gap = gap.map_or_else(
-                || "how long nobody held it is not known".to_owned(),
-                |gap| format!("nobody held it for at most {:.1} ms", gap.as_secs_f64() * 1e3),
+                || "the time without a holder is not known".to_owned(),
+                |gap| format!("no cluster held it for at most {:.1} ms", gap.as_secs_f64() * 1e3),
             );
             format!("handed over: {holder}; {gap}")
         }
         Ending::Refused => format!("not handed over: the holder refused: {answer}"),
         Ending::TakenByAnother => format!("not handed over to {}: {holder}", plan.to),
         Ending::NotTaken => format!(
-            "given up, but nobody was seen to take it within {wait} s: it stays reserved for {} until the old lease \
-             would have ended, and then anybody may have it",
+            "released, but no replica was seen to acquire it within {wait} s: it stays reserved for {} until the \
+                old lease would have ended, and then every cluster may acquire it",
             plan.to
         ),
         Ending::NotAnswered if seen.stopping => format!(

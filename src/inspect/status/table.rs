@@ -26,12 +26,12 @@ fn locks_or_none(status: &Status) -> String {
     if status.locks.is_empty() && status.reach == Reach::Majority {
         text.push_str("no lock is held or reserved\n");
     } else if status.locks.is_empty() {
-        text.push_str("no lock shows, but too few masters answer to say that none is held\n");
+        text.push_str("no held lock was found, but too few masters answer to exclude one\n");
     } else {
         text.push_str(&locks(status));
     }
     if !status.complete {
-        text.push_str("\nnot all keys were looked through in time: locks may be missing; name the lock\n");
+        text.push_str("\nnot all keys were read in time, so locks may be missing; name the lock\n");
     }
     text
 }

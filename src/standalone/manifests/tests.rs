@@ -155,7 +155,7 @@ fn every_problem_of_a_document_shows_with_its_place() {
         shown(&loaded),
         [
             "locks.yaml, document 2 (LeaderLock ns/a), spec.leaseDurationSeconds: 1 is out of bounds: use 2 to 86400 seconds",
-            "locks.yaml, document 2 (LeaderLock ns/a), spec.reason: is required with state: Frozen: say why",
+            "locks.yaml, document 2 (LeaderLock ns/a), spec.reason: is required with state: Frozen: give the reason",
         ]
     );
 }

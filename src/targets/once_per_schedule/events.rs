@@ -36,8 +36,8 @@ impl OncePerSchedule {
         let what = format!("target {}: {}", self.context.target, self.desk.called(job));
         if job.slot == When::Unreadable {
             let text = format!(
-                "{what} stays suspended: its annotation {SCHEDULED} is no time, so nobody can tell which run it is; put it \
-                 right, such as 2026-01-31T01:00:00Z, or delete the Job"
+                "{what} stays suspended: its annotation {SCHEDULED} is no time, so the scheduled run of the Job is \
+                    not known; correct the annotation, such as 2026-01-31T01:00:00Z, or delete the Job"
             );
             self.context.emit(EventReason::SlotUnreadable, text);
         } else {
@@ -51,8 +51,8 @@ impl OncePerSchedule {
         let what = format!("target {}: {}", self.context.target, self.called());
         if !cron.zoned && cron.unsafe_because.is_none() && self.emitted.no_zone.as_ref() != Some(&cron.uid) {
             let text = format!(
-                "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the slots, and \
-                 a run happens once in each zone; say it in every cluster:\nspec:\n  timeZone: Etc/UTC"
+                "{what} takes the time zone of each cluster's controller-manager: where these differ, so do the \
+                    slots, and a run happens once in each zone; set it in every cluster:\nspec:\n  timeZone: Etc/UTC"
             );
             self.context.emit(EventReason::TimeZoneMissing, text);
             self.emitted.no_zone = Some(cron.uid.clone());

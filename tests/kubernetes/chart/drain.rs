@@ -193,7 +193,10 @@ async fn what_nobody_stopped(world: &World, kubeconfig: &Path) {
     })
     .await;
     killed.child.kill();
-    let left = format!("LeaderLock {}/report: nobody confirmed", world.namespace.name());
+    let left = format!(
+        "LeaderLock {}/report: no replica confirmed",
+        world.namespace.name()
+    );
     drain(world, kubeconfig).await.await.unwrap().expect(1, &[&left]);
     assert_eq!(finalizers(world), "");
     world.kubectl(&["delete", "deployment", SERVICE_ACCOUNT]);

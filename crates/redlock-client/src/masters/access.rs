@@ -23,7 +23,7 @@ impl Access {
         }
         if credentials(&master.url).is_some() {
             return Err(bad(
-                "a user or password in a url would be seen by everybody who lists it".into(),
+                "a user or password in a url is visible to every process that can list it".into(),
             ));
         }
         let info = master

@@ -78,7 +78,7 @@ pub struct MastersConfig {
 pub enum ConfigError {
     #[error("{0} masters given; a quorum has 3, 5 or 7")]
     Count(usize),
-    #[error("master {name}: url {url:?} cannot be used: {reason}; it must look like redis://HOST:PORT")]
+    #[error("master {name}: url {url:?} cannot be used: {reason}; expected redis://HOST:PORT")]
     Url {
         name: String,
         url: String,

@@ -7,6 +7,7 @@ use super::{AFTER_LEASE, Play, SOON};
 use crate::error::DemoError;
 use crate::manifests::LEASE_SECONDS;
 use crate::observer::Record;
+use crate::timeline::FaultKind;
 use redlock_client::clock;
 use redlock_core::{BootInstant, timing};
 
@@ -23,8 +24,9 @@ impl Play<'_> {
     pub(super) async fn hang(&mut self, master: usize) -> Result<(), DemoError> {
         let name = self.stage.masters[master].clone();
         self.heading(&format!(
-            "3. SIGSTOP {name}: the other four go on, and nobody waits for it"
+            "3. SIGSTOP {name}: the other four continue, and no replica waits for it"
         ));
+        let paused = clock::now();
         self.stage.server(master)?.pause()?;
         let before = holders(&self.stage.record());
         self.stage
@@ -48,6 +50,7 @@ impl Play<'_> {
             format!("{kept} of {} renewed and kept", before.len()),
         );
         self.stage.server(master)?.resume()?;
+        self.fault(FaultKind::Pause, &name, paused, Some(clock::now()));
         self.takes_part(master, &format!("{name} votes again and shows every lease"))
             .await
     }
@@ -75,7 +78,7 @@ impl Play<'_> {
         self.check(
             true,
             &format!("{name} is in quarantine"),
-            format!("its seal follows in about {wait:.1} s, while the demo goes on"),
+            format!("its seal follows in about {wait:.1} s, while the demo continues"),
         );
         Ok(Emptied { master, at })
     }
@@ -92,6 +95,7 @@ impl Play<'_> {
                 record.masters[master].sealed.then_some(now)
             })
             .await?;
+        self.fault(FaultKind::Empty, &name, at, Some(sealed));
         let after = sealed.since(at).as_secs_f64();
         self.check(
             true,

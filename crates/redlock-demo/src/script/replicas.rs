@@ -8,6 +8,7 @@ use crate::error::DemoError;
 use crate::journal::Said;
 use crate::observer::Record;
 use crate::report::Kind;
+use crate::timeline::FaultKind;
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
@@ -20,6 +21,7 @@ impl Play<'_> {
             let (who, count) = self.victim().await?;
             self.say(&format!("kill -9 {}, which holds {count} locks", who.name));
             let killed = self.stage.kill(&who).await?;
+            self.fault(FaultKind::Kill, &who.name, killed, None);
             let held = self.stage.record().held_by(&who, killed);
             self.taken_over(Kind::Crash, &who, &held).await?;
             self.again(&who.name).await?;
@@ -35,7 +37,9 @@ impl Play<'_> {
             let (who, count) = self.victim().await?;
             let name = &who.name;
             self.say(&format!("SIGTERM to {name}, which holds {count} locks"));
-            let held = self.stage.record().held_by(&who, clock::now());
+            let asked = clock::now();
+            self.fault(FaultKind::Stop, name, asked, None);
+            let held = self.stage.record().held_by(&who, asked);
             let (took, clean) = self.stage.stop(&who, LEAVES).await?;
             self.taken_over(Kind::Release, &who, &held).await?;
             self.check(
@@ -57,14 +61,16 @@ impl Play<'_> {
         let (who, count) = self.victim().await?;
         let name = &who.name;
         self.heading(&format!(
-            "5. SIGSTOP {name}, which holds {count} locks, past its leases, and wake it: it must say *lost* first"
+            "5. SIGSTOP {name}, which holds {count} locks, past its leases, and wake it: it must report *lost* first"
         ));
+        let paused = clock::now();
         self.stage.signal(&who, Signal::SIGSTOP)?;
         let held = self.stage.record().held_by(&who, clock::now());
         self.taken_over(Kind::Pause, &who, &held).await?;
         let woken = clock::now();
         self.stage.signal(&who, Signal::SIGCONT)?;
-        let what = format!("{name} says something of each lock that it held");
+        self.fault(FaultKind::Pause, name, paused, Some(woken));
+        let what = format!("{name} reports on each lock that it held");
         let first = self
             .stage
             .wait(SOON, &what, |record, _| {
@@ -88,7 +94,7 @@ impl Play<'_> {
             .collect();
         self.check(
             wrong.is_empty(),
-            &format!("{name} said *lost* first of each lock, on waking"),
+            &format!("{name} reported *lost* first for each lock, on waking"),
             if wrong.is_empty() {
                 format!("{} of {}", held.len(), held.len())
             } else {

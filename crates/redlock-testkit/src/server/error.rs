@@ -7,13 +7,13 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum RedisServerError {
     #[error(
-        "looking for redis-server: no program redis-server or valkey-server in PATH; install the package \
+        "finding redis-server: no program redis-server or valkey-server in PATH; install the package \
          `redis-server` (Debian, Ubuntu) or `redis` (elsewhere), or run scripts/install-tools"
     )]
     Missing,
     #[error("asking {program:?} for its version: {output:?} names none; Redis 6.2 or newer is needed")]
     NoVersion { program: PathBuf, output: String },
-    #[error("looking for redis-server: {program:?} is version {major}.{minor}; 6.2 or newer is needed")]
+    #[error("finding redis-server: {program:?} is version {major}.{minor}; 6.2 or newer is needed")]
     TooOld {
         program: PathBuf,
         major: u32,

@@ -64,7 +64,7 @@ impl Process {
         let pid = line
             .trim()
             .parse()
-            .map_err(|_| io::Error::other(format!("the shell said {line:?} in place of a process id")))?;
+            .map_err(|_| io::Error::other(format!("the shell printed {line:?} in place of a process id")))?;
         let (ends, ended) = mpsc::channel();
         thread::Builder::new()
             .name(format!("redis-server {pid}"))

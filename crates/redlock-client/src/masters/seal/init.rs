@@ -47,7 +47,8 @@ pub enum InitError {
     )]
     InUse { master: String, key: String },
     #[error(
-        "initialising the masters: master {master}: {reason}; nothing was sealed, and the ordinary seal goes on from here after its full wait"
+        "initialising the masters: master {master}: {reason}; nothing was sealed, and the ordinary seal continues \
+            from here after its full wait"
     )]
     NotProbed { master: String, reason: NotDone },
     #[error(
@@ -55,7 +56,8 @@ pub enum InitError {
     )]
     TooSlow { limit: Duration },
     #[error(
-        "initialising the masters: sealed {sealed:?}, but master {master}: {reason}; the ordinary seal goes on from here after its full wait"
+        "initialising the masters: sealed {sealed:?}, but master {master}: {reason}; the ordinary seal continues \
+            from here after its full wait"
     )]
     NotAllSealed {
         sealed: Vec<String>,

@@ -41,7 +41,8 @@ pub struct ResealReport {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ResealError {
     #[error(
-        "resealing gives up what only the lost masters know (the last tokens and claimed slots); it must be told so (--accept-loss)"
+        "resealing gives up what only the lost masters know (the last tokens and claimed slots); confirm this with \
+            --accept-loss"
     )]
     LossNotAccepted,
     #[error(

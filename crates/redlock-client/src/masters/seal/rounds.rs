@@ -159,7 +159,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
     let mut cursor = "0".to_owned();
     loop {
         if clock::now() > until {
-            return Err(Unknown::Reply("too many keys to look through in time".into()));
+            return Err(Unknown::Reply("too many keys to read in time".into()));
         }
         let fill = |command: &mut redis::Cmd, _| {
             command.arg(0).arg(&cursor).arg(&pattern).arg(SCAN_COUNT);

@@ -11,7 +11,7 @@ use crate::{
 
 /// What came of an attempt.
 #[derive(Debug)]
-#[must_use = "a lease that is not looked at is held for nothing"]
+#[must_use = "a lease that is never used is held for nothing"]
 pub enum Acquired {
     Won(Lease),
     Lost(Loss),
