@@ -17,8 +17,3 @@ mod telemetry;
 
 pub use redlock_client::{clock, elector, masters};
 pub use redlock_core as lease;
-
-/// The example of the README compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

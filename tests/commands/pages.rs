@@ -18,7 +18,7 @@ const MASTERS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
 /// Of everything else.
 const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
 /// Its blocks begin with masters that are not there yet.
-const FROM_NOTHING: &str = "README.md";
+const FROM_NOTHING: &str = "docs/hands-on.md";
 
 /// The repository as somebody sees it who just built it, but for ports that may be in use.
 struct Place {
@@ -179,11 +179,11 @@ fn every_block_for_a_shell_works_as_printed() {
     };
     for (page, words) in [
         (
-            "README.md",
+            "docs/hands-on.md",
             &[
                 "5 of 5 masters vote",
                 "report, token ",
-                "somebody else has it: 75",
+                "another candidate has it: 75",
                 "my turn",
                 "\"role\"",
             ][..],

@@ -62,6 +62,7 @@ pub fn pages() -> Vec<String> {
         "",
         "docs",
         "docs/runbooks",
+        "examples",
         "charts/redlock-operator",
         "crates/redlock-client",
     ] {

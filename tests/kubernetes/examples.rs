@@ -36,7 +36,8 @@ fn recipes() -> Vec<PathBuf> {
     let folders = fs::read_dir("examples")
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    let is_recipe = |folder: &PathBuf| NOT_RECIPES.iter().all(|other| !folder.ends_with(other));
+    let is_recipe =
+        |folder: &PathBuf| folder.is_dir() && NOT_RECIPES.iter().all(|other| !folder.ends_with(other));
     folders.filter(is_recipe).collect()
 }
 
