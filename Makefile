@@ -11,7 +11,7 @@ BASE ?=
 TAG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test check simulate lint release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -32,6 +32,9 @@ lint: ## Format, clippy, dependencies (licences, bans, sources, advisories), wor
 	scripts/install-lint-tools scripts/check-dependencies
 	scripts/install-lint-tools sh -c '"$$ACTIONLINT" -shellcheck= -pyflakes='
 	$(CARGO) test --workspace --quiet --test repository words::
+
+docs: ## The pages as a book with search, target/book/html
+	CARGO='$(CARGO)' scripts/build-docs
 
 release-check: ## A dry run of a release: versions, changelog, packages, chart; TAG=v0.1.0 as for that tag
 	CARGO='$(CARGO)' scripts/build-kubernetes scripts/release-check $(TAG)

@@ -5,6 +5,8 @@
 
 #[path = "repository/api_reference.rs"]
 mod api_reference;
+#[path = "repository/build_docs.rs"]
+mod build_docs;
 #[path = "repository/build_image.rs"]
 mod build_image;
 #[path = "repository/build_kubernetes.rs"]
@@ -27,6 +29,8 @@ mod krew;
 mod layers;
 #[path = "repository/packages.rs"]
 mod packages;
+#[path = "repository/links.rs"]
+mod links;
 #[path = "common/pages.rs"]
 #[allow(dead_code)]
 mod pages;
