@@ -149,7 +149,7 @@ impl Agent {
         match time::timeout(ENDING, &mut keeping).await {
             Ok(end) => ended_by_itself.and(ended(end).map_or(Ok(()), |error| Err(error.into()))),
             Err(_) => {
-                tracing::warn!("the lock could not be given back in time: its lease runs out by itself");
+                tracing::warn!("the lock was not released in time: its lease expires by itself");
                 ended_by_itself
             }
         }
@@ -160,7 +160,7 @@ impl Agent {
         tokio::select! {
             end = self.process.stopped() => {
                 let name = end?;
-                tracing::info!(signal = name, "agent stops: gives the lock back");
+                tracing::info!(signal = name, "the agent stops and releases the lock");
                 Ok(Waited::Told)
             }
             done = work => Ok(Waited::Done(done)),

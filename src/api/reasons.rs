@@ -32,10 +32,12 @@ pub(super) const REF_NOT_READ: &str =
 pub(super) const API_VERSION: &str =
     "is not an API version: write GROUP/VERSION, such as apps/v1, or v1 for the core group";
 
-pub(super) const SELECTOR_KEY: &str = "has a key that is no label key: use 1 to 63 letters, digits, \"-\", \"_\" and \".\" with \
+pub(super) const SELECTOR_KEY: &str = "has a key that is not a label key: use 1 to 63 letters, digits, \"-\", \"_\" \
+    and \".\" with \
                                        a letter or digit at both ends, after a DNS name and \"/\" if there is a prefix";
 
-pub(super) const SELECTOR_VALUE: &str = "has a value that is no label value: use up to 63 letters, digits, \"-\", \"_\" and \
+pub(super) const SELECTOR_VALUE: &str = "has a value that is not a label value: use up to 63 letters, digits, \
+    \"-\", \"_\" and \
                                          \".\" with a letter or digit at both ends";
 
 pub(super) const SELECTOR_VALUES: &str = "has an expression whose values do not fit its operator: In and NotIn need at least one \

@@ -35,7 +35,7 @@ pub struct Target {
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
 
-    /// The object that is switched, in the namespace of the lock. Required for every action but LabelPods.
+    /// The object that the lock switches, in the namespace of the lock. Required for every action but LabelPods.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<TargetRef>,
 

@@ -140,7 +140,7 @@ words! {
         PodLabelled: "a pod was labelled",
         LabelRemoved: "a label that another writer gave was removed",
         JobAbandoned: "a Job was stopped in the middle, and is never resumed",
-        TargetEnded: "a Job has ended: nothing is to be started",
+        TargetEnded: "a Job has ended, so it is not started",
         NoStartingDeadline: "a CronJob without `startingDeadlineSeconds` starts a missed run when it is resumed",
         ManualJobWaits: "a Job that was made by hand waits until this cluster holds the lock",
         JobStartedByHand: "a Job was resumed although its slot is not its own: it was suspended again",

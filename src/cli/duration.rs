@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Reads one. A bare number has no unit and is refused: half of the world would read it as milliseconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is no duration: write 15s, 1500ms or 2m");
+    let bad = || format!("{text:?} is not a duration: write 15s, 1500ms or 2m");
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .ok_or_else(bad)?;

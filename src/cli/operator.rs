@@ -39,7 +39,7 @@ pub(super) struct OperatorArgs {
         conflicts_with = "standalone"
     )]
     quorums_file: Option<PathBuf>,
-    /// Make this Secret with a random `password`, unless it is there: for masters that start beside the operator.
+    /// Create this Secret with a random `password`, unless it is there: for masters that start beside the operator.
     #[arg(
         long,
         env = "REDLOCK_NEW_PASSWORD_SECRET",

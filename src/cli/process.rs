@@ -48,7 +48,7 @@ impl LogArgs {
 /// Where it listens.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
-        .map_err(|_| "it is no address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
+        .map_err(|_| "not an address: write IP:PORT, such as 127.0.0.1:8080 or [::]:8080".to_owned())
 }
 
 /// A single word that is no level would be taken for a target, and nothing be written at all.

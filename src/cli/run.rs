@@ -24,9 +24,9 @@ use crate::{
 
 /// Run a command only while a lock is held.
 ///
-/// Waits for the lock, runs the command, and gives the lock back when the command and everything in its process group has
-/// ended. When the lease cannot be kept the command gets the stop signal, and SIGKILL before the lease ends; so it does
-/// when redlock itself is killed or frozen. Signals, standard input and the terminal are the command's.
+/// Waits for the lock, runs the command, and releases the lock when the command and its process group have ended. When the
+/// lease cannot be kept the command gets the stop signal, and SIGKILL before the lease ends; so it does when redlock itself is
+/// killed or frozen. Signals, standard input and the terminal are the command's.
 ///
 /// The command finds the lock, the fencing token and its own identity in REDLOCK_LOCK, REDLOCK_TOKEN and REDLOCK_HOLDER;
 /// REDLOCK_PASSWORD is kept from it.
@@ -227,7 +227,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .parse()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| format!("{text:?} is no number of seconds: write 10 or 0.5"))
+    seconds.ok_or_else(|| format!("{text:?} is not a number of seconds: write 10 or 0.5"))
 }
 
 /// `TERM`, `SIGTERM` or `15`.
@@ -249,5 +249,5 @@ fn signal(text: &str) -> Result<Signal, String> {
     by_number()
         .or_else(by_name)
         .filter(|signal| !pauses.contains(signal))
-        .ok_or_else(|| format!("{text:?} is no signal that ends a process: write TERM, INT or 15"))
+        .ok_or_else(|| format!("{text:?} is not a signal that ends a process: write TERM, INT or 15"))
 }

@@ -30,8 +30,8 @@ use crate::{
 
 /// Follow the holder of each lock: the table of `redlock status`, refreshed in place, with the changes since the start.
 ///
-/// Ends with Ctrl-C, or after --count tables. Where the standard output is no terminal the tables follow each other. What
-/// cannot be read is unknown for that moment, and is asked for again. Exits as `redlock status` would after the last table.
+/// Ends with Ctrl-C, or after --count tables. If the standard output is not a terminal, the tables follow each other. A value
+/// that cannot be read is shown as unknown, and is read again. Exits as `redlock status` would after the last table.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   redlock top -n billing

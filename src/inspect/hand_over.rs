@@ -74,7 +74,7 @@ pub enum HandOverError {
     #[error("LeaderLock {lock} is held by cluster {cluster} already")]
     Already { lock: String, cluster: String },
     #[error(
-        "LeaderLock {lock} is being passed on to {to} already; what became of it is in the annotation {answer}"
+        "LeaderLock {lock} is being passed on to {to} already; the result is in the annotation {answer}"
     )]
     UnderWay {
         lock: String,

@@ -31,7 +31,7 @@ pub enum SecretError {
         secret: String,
         key: &'static str,
     },
-    #[error("{field}: key {key:?} of Secret {secret} is no text")]
+    #[error("{field}: key {key:?} of Secret {secret} is not text")]
     NoText {
         field: &'static str,
         secret: String,

@@ -64,7 +64,7 @@ async fn check(Shared(reviewer): Shared<Arc<dyn Reviewer>>, request: Request, ne
     let path = request.uri().path().to_owned();
     match reviewer.review(&token, &path).await {
         Review::Allowed => next.run(request).await,
-        Review::Unauthenticated => unauthenticated("the API server does not know this token"),
+        Review::Unauthenticated => unauthenticated("the API server does not accept this token"),
         Review::Forbidden(user) => {
             let message = format!(
                 "user {user} may not get {path}: bind a ClusterRole with nonResourceURLs: [{path}], verbs: [get]\n"

@@ -260,7 +260,7 @@ impl QuorumSupervisor {
         if time::timeout(GIVING_UP, &mut self.task).await.is_err() {
             tracing::warn!(
                 quorum = self.quorum,
-                "not every lock could be given back in time: its lease runs out by itself"
+                "not every lock was released in time: the remaining leases expire by themselves"
             );
             self.task.abort();
         }

@@ -146,7 +146,7 @@ impl QuorumReadiness {
     fn sentence(&self) -> String {
         let name = &self.name;
         if self.masters == 0 {
-            return format!("quorum {name} is being opened anew");
+            return format!("quorum {name} is being reopened");
         }
         let missing: Vec<String> = self
             .missing

@@ -106,7 +106,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     // What ended first is what is reported. Further signals change nothing: whoever signals a process and its group
     // (`timeout`, a shell) sends two at once.
     if time::timeout(ENDING, reconciler.stop()).await.is_err() {
-        tracing::warn!("not everything could be given back in time: leases run out by themselves");
+        tracing::warn!("not every lock was released in time: the remaining leases expire by themselves");
     }
     if end.is_ok() {
         tracing::info!("operator ended");
@@ -124,7 +124,7 @@ async fn contend(
         tokio::select! {
             end = process.stopped() => {
                 let name = end?;
-                tracing::info!(signal = name, "operator stops: gives every lock back");
+                tracing::info!(signal = name, "the operator stops and releases every lock");
                 return Ok(());
             }
             Some(loaded) = changes.recv() => reconciler.folder_changed(loaded),

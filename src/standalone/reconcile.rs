@@ -152,7 +152,7 @@ impl Reconciler {
         for object in with_targets.difference(&self.with_targets) {
             tracing::warn!(
                 object,
-                "targets are not enforced with --standalone: the lock is held, nothing is switched"
+                "targets are not enforced with --standalone: the operator holds the lock and leaves the targets alone"
             );
         }
         self.with_targets = with_targets;
@@ -179,7 +179,7 @@ fn stale(running: &RunningQuorum, wanted: Option<&(QuorumPlan, Locks)>) -> Optio
         command_timeout: plan.command_timeout,
         ..running.plan.clone()
     };
-    (*plan != adjusted).then_some("its manifest changed; it is opened anew")
+    (*plan != adjusted).then_some("its manifest changed; the operator reconnects")
 }
 
 /// What the manifest leaves to flags that were not given.

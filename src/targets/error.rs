@@ -21,7 +21,7 @@ pub(crate) enum TargetError {
         /// The rule that is missing, to be pasted, where the action knows it.
         grant: String,
     },
-    #[error("apiVersion {api_version:?} of kind {kind} cannot be one: write GROUP/VERSION, such as apps/v1")]
+    #[error("apiVersion {api_version:?} of kind {kind} is not valid: write GROUP/VERSION, such as apps/v1")]
     ApiVersion { api_version: String, kind: String },
     #[error(
         "no version of kind {kind} of {api_version} is served by the API server{}: whether the target runs is unknown; it \

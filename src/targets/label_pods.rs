@@ -221,7 +221,7 @@ impl LabelPods {
             }
             Setter::Other(manager) if pod.by.is_none() => {
                 let (pod, role) = (&pod.name, ROLE);
-                let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: taken off");
+                let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: the operator removed it");
                 self.context.emit(EventReason::LabelRemoved, text);
             }
             Setter::Own | Setter::Other(_) => {}
@@ -260,7 +260,7 @@ impl LabelPods {
             let (reason, text) = match (wanted, permit.holder()) {
                 (Wanted::Holder { .. }, Some(holder)) => (
                     ConditionReason::HolderNotSelected,
-                    format!("{holder} holds the lock, and is no pod of {called}"),
+                    format!("{holder} holds the lock, and is not a pod of {called}"),
                 ),
                 _ => (
                     ConditionReason::NoReadyPod,
@@ -279,8 +279,8 @@ impl LabelPods {
         if let Some(foreign) = &choice.foreign {
             let (pod, by) = (&foreign.name, foreign.by.as_deref().unwrap_or_default());
             let text = format!(
-                "pod {pod} of {called} has label {ROLE} by target {by}: no pod may be selected by two; if that lock is \
-                 gone, take the label off"
+                "pod {pod} of {called} has label {ROLE} by target {by}: no pod may be selected by two; if that lock \
+                    is gone, remove the label"
             );
             return Step::trouble(TargetState::Active, ConditionReason::EnforcementConflict, text);
         }
@@ -355,8 +355,8 @@ fn gives(choice: &Choice, cause: Cause<'_>) -> bool {
 
 fn template(called: &str, manager: &str) -> String {
     format!(
-        "pods of {called} are made with label {ROLE} (by {manager:?}): each is selected until the label is taken off; \
-         take it out of their template"
+        "pods of {called} are made with label {ROLE} (by {manager:?}): each is selected until the label is removed; \
+            remove it from their template"
     )
 }
 

@@ -171,7 +171,7 @@ pub(super) fn write(text: &mut Text, rows: &[Row], origin: &Origin, now: BootIns
     text.family(
         name,
         "counter",
-        "What became of the slots of CronJobs in this cluster.",
+        "Results of the slots of CronJobs in this cluster.",
     );
     by_result(text, rows, name, &SLOT_RESULTS, |counts| &counts.slots);
 }

@@ -39,7 +39,7 @@ pub enum Unknown {
     /// An error of the server, by its code: LOADING, READONLY, OOM, BUSY, MISCONF, NOAUTH, NOPERM, MOVED, …
     #[error("server error {code}: {detail}")]
     Server { code: String, detail: String },
-    #[error("reply not understood: {0}")]
+    #[error("the reply cannot be read: {0}")]
     Reply(String),
 }
 

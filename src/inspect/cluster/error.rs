@@ -56,7 +56,7 @@ pub enum ClusterError {
         asked: String,
     },
     #[error(
-        "{0:?} is no name of a LeaderLock: with a kubeconfig LOCK is the object's name, and --namespace is its \
+        "{0:?} is not the name of a LeaderLock: with a kubeconfig LOCK is the object's name, and --namespace is its \
          namespace; with --masters it is the name on the masters"
     )]
     NotAName(String),

@@ -98,7 +98,7 @@ fn of_quorum(quorum: &RedisQuorum) -> Vec<Check> {
     } else if silent.is_empty() {
         Check::good("clusters", names(&alive))
     } else {
-        let found = format!("{}; not heard of lately: {}", names(&alive), names(&silent));
+        let found = format!("{}; no recent report from: {}", names(&alive), names(&silent));
         let hint = "no operator of these clusters reaches the masters";
         Check::but("clusters", Level::Warning, found, hint)
     });

@@ -43,7 +43,7 @@ impl Turns {
         match &self.trouble {
             Some(trouble) => format!("✗ a real lock was not passed on: {trouble}"),
             None if self.are_good() => {
-                format!("✓ a real lock was taken, passed on and given back; tokens {tokens}")
+                format!("✓ a real lock was acquired, passed on and released; tokens {tokens}")
             }
             None => format!("✗ a real lock was passed on with tokens that do not grow: {tokens}"),
         }

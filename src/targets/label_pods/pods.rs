@@ -112,7 +112,7 @@ impl Pods {
             "labels": { ROLE: null },
             "annotations": { TOKEN: null, BY: null },
         });
-        self.patch(pod, change, "taking the label off").await
+        self.patch(pod, change, "removing the label").await
     }
 
     /// Makes it another version, for which nothing is under way. Needs no permit: the label stays as it is, and a start

@@ -36,7 +36,7 @@ impl OncePerSchedule {
         let what = format!("target {}: {}", self.context.target, self.desk.called(job));
         if job.slot == When::Unreadable {
             let text = format!(
-                "{what} stays suspended: its annotation {SCHEDULED} is no time, so the scheduled run of the Job is \
+                "{what} stays suspended: its annotation {SCHEDULED} is not a time, so the scheduled run of the Job is \
                     not known; correct the annotation, such as 2026-01-31T01:00:00Z, or delete the Job"
             );
             self.context.emit(EventReason::SlotUnreadable, text);
@@ -66,7 +66,7 @@ impl OncePerSchedule {
 
     pub(super) fn emit_started_by_hand(&self, job: &Job, manager: &str) {
         let text = format!(
-            "target {}: {} was let run by {manager:?}, and its slot is not this Job's: suspended again",
+            "target {}: {} was resumed by {manager:?}, and its slot is not this Job's: suspended again",
             self.context.target,
             self.desk.called(job)
         );

@@ -241,7 +241,7 @@ impl OneJob {
             return;
         }
         self.ended.clone_from(&job.metadata.uid);
-        let text = format!("{} has ended ({how}): nothing is to be started", self.called);
+        let text = format!("{} has ended ({how}): it is not started", self.called);
         self.context.emit(EventReason::TargetEnded, text);
     }
 }

@@ -277,7 +277,7 @@ impl Running {
                 "clock of the master stepped, it does not count for now"
             ),
             Output::LocalClockStepped => tracing::warn!(
-                "the clock of this machine stepped or stood still: all leases are given up and acquired anew"
+                "the clock of this machine stepped or stood still: all leases end and are acquired again"
             ),
         }
     }

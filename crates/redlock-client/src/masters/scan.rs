@@ -125,7 +125,7 @@ pub(super) async fn accounts(
 }
 
 fn account(item: &Value) -> Result<LockAccount, Unknown> {
-    let bad = || Unknown::Reply("account of a lock not understood".into());
+    let bad = || Unknown::Reply("the reply on a lock cannot be read".into());
     let Value::Array(parts) = item else {
         return Err(bad());
     };

@@ -46,7 +46,7 @@ pub struct Divergence {
 pub enum ReplayError {
     #[error(transparent)]
     Diverged(Box<Divergence>),
-    #[error("line {line}: this is no record of a trace: {reason}")]
+    #[error("line {line}: not a record of a trace: {reason}")]
     NoRecord { line: u64, reason: String },
     #[error("recorded by {found}, and this is {own}: replay the trace with {found}")]
     OtherVersion { found: Header, own: Header },

@@ -77,7 +77,8 @@ extra: 1
     );
     assert_eq!(
         problems[0].to_string(),
-        "f.yaml, document 1 (RedisQuorum default), metadata.lables: is no field of this kind: remove it or spell it right"
+        "f.yaml, document 1 (RedisQuorum default), metadata.lables: is not a field of this kind: remove it or \
+            correct its spelling"
     );
 }
 

@@ -307,6 +307,6 @@ async fn subscribe(link: &Link) -> bool {
     let Err(unknown) = link.subscribe().await else {
         return true;
     };
-    tracing::warn!(master = link.name, error = %unknown, "releases of locks will not be heard from this master");
+    tracing::warn!(master = link.name, error = %unknown, "this master does not deliver the messages of released locks");
     !matches!(unknown, Unknown::TimedOut(_))
 }

@@ -46,7 +46,7 @@ pub enum ResealError {
     )]
     LossNotAccepted,
     #[error(
-        "resealing: no master that can be reached is without a seal{}; there is nothing to do",
+        "resealing: every reachable master has a seal{}; there is nothing to do",
         unreached(missing)
     )]
     NothingUnsealed { missing: Vec<String> },
