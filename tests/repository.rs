@@ -27,10 +27,10 @@ mod install_tools;
 mod krew;
 #[path = "repository/layers.rs"]
 mod layers;
-#[path = "repository/packages.rs"]
-mod packages;
 #[path = "repository/links.rs"]
 mod links;
+#[path = "repository/packages.rs"]
+mod packages;
 #[path = "common/pages.rs"]
 #[allow(dead_code)]
 mod pages;

@@ -73,9 +73,7 @@ pub enum HandOverError {
     NotHere { lock: String, held: String },
     #[error("LeaderLock {lock} is held by cluster {cluster} already")]
     Already { lock: String, cluster: String },
-    #[error(
-        "LeaderLock {lock} is being passed on to {to} already; the result is in the annotation {answer}"
-    )]
+    #[error("LeaderLock {lock} is being passed on to {to} already; the result is in the annotation {answer}")]
     UnderWay {
         lock: String,
         to: String,

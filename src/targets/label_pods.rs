@@ -221,7 +221,9 @@ impl LabelPods {
             }
             Setter::Other(manager) if pod.by.is_none() => {
                 let (pod, role) = (&pod.name, ROLE);
-                let text = format!("target {target}: pod {pod} got label {role} from {manager:?}: the operator removed it");
+                let text = format!(
+                    "target {target}: pod {pod} got label {role} from {manager:?}: the operator removed it"
+                );
                 self.context.emit(EventReason::LabelRemoved, text);
             }
             Setter::Own | Setter::Other(_) => {}

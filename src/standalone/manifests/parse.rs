@@ -123,7 +123,10 @@ fn fields<T: DeserializeOwned>(place: &Place, body: &Chunk<'_>) -> Result<T, Vec
         let path = field_path(&path.to_string());
         // What says which kind it is was read before, and is no field to the type.
         if path != "apiVersion" && path != "kind" {
-            unknown.push(place.problem_at(path, "is not a field of this kind: remove it or correct its spelling"));
+            unknown.push(place.problem_at(
+                path,
+                "is not a field of this kind: remove it or correct its spelling",
+            ));
         }
     });
     match object {
