@@ -29,7 +29,7 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-seri
 .row{text-anchor:end}.middle{text-anchor:middle}.grid{stroke:#d1d9e0}.base{stroke:#d1d9e0;stroke-width:6;stroke-linecap:round}
 .guide{stroke:#cf222e;stroke-dasharray:2 3;opacity:.75}.quiet{stroke:#59636e;stroke-dasharray:2 3;opacity:.6}
 .h0{fill:#0072b2}.h1{fill:#e69f00}.h2{fill:#009e73}.h3{fill:#cc79a7}.h4{fill:#56b4e9}.h5{fill:#d55e00}
-.lost{fill:#fff;opacity:.6}.on{fill:#fff;font-size:11px;font-weight:600}.on.h1,.on.h3,.on.h4{fill:#1f2328}.on.h0,.on.h2,.on.h5{fill:#fff}
+.faded{font-size:11px}.lost{fill:#fff;opacity:.6}.on{fill:#fff;font-size:11px;font-weight:600}.on.h1,.on.h3,.on.h4{fill:#1f2328}.on.h0,.on.h2,.on.h5{fill:#fff}
 .kill{stroke:#cf222e;stroke-width:3;fill:none;stroke-linecap:round}.stop{fill:#59636e}
 .pause{fill:#8250df}.empty{fill:#cf222e}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.page,.lost{fill:#0d1117}.section,.tick,.stop{fill:#9198a1}
@@ -137,10 +137,13 @@ impl<'a> Drawing<'a> {
             self.body
                 .rectangle("rest lost", rest, &format!("{title}; its process no longer acts"));
         }
+        let name_width = CHARACTER * (name.chars().count() as f64 + 1.5);
         let seen = rest.map_or(whole.width, |rest| rest.x - whole.x);
-        if seen > CHARACTER * (name.chars().count() as f64 + 1.5) {
-            let y = self.lock(row) + LOCK / 2.0 + 4.0;
+        let y = self.lock(row) + LOCK / 2.0 + 4.0;
+        if seen > name_width {
             self.body.text(&format!("on {holder}"), (from + 5.0, y), name);
+        } else if let Some(rest) = rest.filter(|rest| rest.width > name_width) {
+            self.body.text("faded", (rest.x + 5.0, y), name);
         }
     }
 
