@@ -42,7 +42,7 @@ fn a_kubeconfig_that_cannot_be_used_is_named() {
         redlock_with(command, &[("KUBECONFIG", "/nonexistent/other")]).expect(78, &["/nonexistent/other"]);
     }
     redlock(&["status", "a/b", "--kubeconfig", &away])
-        .expect(64, &["\"a/b\" is no name of a LeaderLock", "--namespace"]);
+        .expect(64, &["\"a/b\" is not the name of a LeaderLock", "--namespace"]);
     redlock(&["hand-over", "l", "--to", "x", "--masters", "redis://a:1"]).expect(64, &["only the holder"]);
     redlock(&["hand-over", "l", "--to", "x"]).expect(64, &["which masters?", "--kubeconfig FILE"]);
 }
