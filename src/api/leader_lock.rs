@@ -63,8 +63,8 @@ pub struct LeaderLockSpec {
     #[schemars(length(min = 1, max = 512))]
     pub lock_name: Option<String>,
 
-    /// How long one lease lasts, in seconds: from 2 to the quorum's maxLeaseDurationSeconds. Default: 15, or the
-    /// longest stop time of the targets + 25 rounded up to 5.
+    /// Duration of one lease, in seconds: from 2 to the quorum's maxLeaseDurationSeconds. Default: 15, or the longest stop time
+    /// of the targets + 25 rounded up to 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 86400))]
     pub lease_duration_seconds: Option<i64>,
@@ -75,13 +75,13 @@ pub struct LeaderLockSpec {
     #[schemars(range(min = 1, max = 86400))]
     pub renew_deadline_seconds: Option<i64>,
 
-    /// Seconds between two tries after a failed round; at least 1, and twice this fits into the renew deadline.
-    /// Default: a fifth of the renew deadline.
+    /// Seconds between two attempts after a failed round; at least 1, and twice this fits into the renew deadline. Default: a
+    /// fifth of the renew deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400))]
     pub retry_period_seconds: Option<i64>,
 
-    /// Who contends. Default `Operator`.
+    /// The candidates that contend for the lock. Default `Operator`.
     #[serde(default)]
     pub candidates: Candidates,
 
@@ -94,11 +94,11 @@ pub struct LeaderLockSpec {
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
 
-    /// Whether targets are switched or only talked about. Default `Enforce`.
+    /// Whether the operator switches the targets or only reports the action that it would take. Default `Enforce`.
     #[serde(default)]
     pub enforcement: Enforcement,
 
-    /// Names of clusters, the most wanted first. A cluster waits its place (0, 1, …) × preferenceDelaySeconds after the
+    /// Names of clusters, the preferred cluster first. A cluster waits its place (0, 1, …) × preferenceDelaySeconds after the
     /// end of a lease; one that is not listed waits as long as one behind the last. Default: none waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 63)), transform = rules::cluster_names)]
@@ -116,16 +116,16 @@ pub struct LeaderLockSpec {
     #[schemars(range(min = 0, max = 86400))]
     pub takeover_delay_seconds: Option<i64>,
 
-    /// What happens to running targets when the majority of masters is lost. Default `Stop`.
+    /// Action on running targets when the majority of the masters is lost. Default `Stop`.
     #[serde(default)]
     pub on_quorum_loss: OnQuorumLoss,
 
-    /// The holder steps down when its targets stay unready for so many seconds, 0 to 86400; 0 = never. Default 0.
+    /// The holder steps down when its targets stay unready for this number of seconds, 0 to 86400; 0 = never. Default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub failover_after_unready_seconds: Option<i64>,
 
-    /// What happens to running targets when this object is deleted. Default `StopThenRelease`.
+    /// Action on running targets when this object is deleted. Default `StopThenRelease`.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 
@@ -177,7 +177,7 @@ pub enum Enforcement {
     Observe,
 }
 
-/// What happens to running targets when the majority of masters is lost.
+/// Action on running targets when the majority of the masters is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnQuorumLoss {
     /// They are stopped before the lease ends: exclusion over availability.

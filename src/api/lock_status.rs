@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderLockStatus {
-    /// `metadata.generation` that this status is about; -1 before the first visit.
+    /// The `metadata.generation` that this status describes; -1 before the first reconciliation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
@@ -16,7 +16,7 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 
-    /// The candidate that holds the lock, in whatever cluster.
+    /// The candidate that holds the lock, in this or another cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_identity: Option<String>,
 
@@ -24,25 +24,25 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_cluster: Option<String>,
 
-    /// Both, for people: CLUSTER/IDENTITY.
+    /// Cluster and identity in one text: CLUSTER/IDENTITY.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
 
-    /// When the holder acquired the lock.
+    /// Time at which the holder acquired the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<super::schemas::Time>")]
     pub acquire_time: Option<MicroTime>,
 
-    /// When the lease was last renewed before this status was written.
+    /// Time of the last renewal of the lease before this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<super::schemas::Time>")]
     pub renew_time: Option<MicroTime>,
 
-    /// How often the holder changed.
+    /// Number of changes of the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_transitions: Option<i64>,
 
-    /// The number given with the holder's grant; larger for every later grant.
+    /// The fencing token of the holder's grant; every later grant has a larger one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<i64>,
 
@@ -50,7 +50,7 @@ pub struct LeaderLockStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<EffectiveTimings>,
 
-    /// What each target should be and is in this cluster.
+    /// Desired and current state of each target in this cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -65,7 +65,7 @@ pub struct LeaderLockStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What a cluster is for a lock.
+/// Role of this cluster for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Role {
     /// It holds the lock and its targets run.
@@ -84,11 +84,11 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectiveTimings {
-    /// How long one lease lasts, in milliseconds.
+    /// Duration of one lease, in milliseconds.
     pub lease_duration_milliseconds: i64,
-    /// When a holder without a won renewal steps down, in milliseconds.
+    /// Time without a won renewal after which the holder steps down, in milliseconds.
     pub renew_deadline_milliseconds: i64,
-    /// Wait between two tries, in milliseconds.
+    /// Wait between two attempts, in milliseconds.
     pub retry_period_milliseconds: i64,
     /// Longest stop time of the targets, in milliseconds.
     pub stop_milliseconds: i64,
@@ -100,9 +100,9 @@ pub struct EffectiveTimings {
 pub struct TargetStatus {
     /// Name of the target in the spec.
     pub name: String,
-    /// What it should be.
+    /// Desired state of the target.
     pub desired: TargetState,
-    /// What it is.
+    /// Current state of the target.
     pub observed: TargetState,
 }
 

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RedisQuorumStatus {
-    /// `metadata.generation` that this status is about; -1 before the first visit.
+    /// The `metadata.generation` that this status describes; -1 before the first reconciliation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Masters that vote, of all: `5/5`.
+    /// Number of masters that vote, and of all masters: `5/5`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub votes: Option<String>,
-    /// The random id of the quorum, stored on each master beside its seal. The operator keeps to it: masters of another
-    /// quorum have no vote, even a majority of them.
+    /// The random id of the quorum, stored on each master beside its seal. Masters with another id have no vote, even a
+    /// majority of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub quorum_id: Option<String>,
@@ -33,19 +33,19 @@ pub struct RedisQuorumStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cluster"]))]
     pub reporters: Vec<ReporterStatus>,
 
-    /// When the masters were initialised by `firstStart: Immediate`. The operator reads it and does not do it again.
+    /// Time at which `firstStart: Immediate` initialised the masters. The operator does not initialise them a second time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<super::schemas::Time>")]
     pub initialized_time: Option<Time>,
 
-    /// The replicas of the operator that are not ready because of this quorum, as each reports of itself. A replica that
-    /// reports nothing for 45 s is removed.
+    /// The replicas of the operator that are not ready because of this quorum, as each of them reports. A replica that reports
+    /// nothing for 45 s is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub not_ready_replicas: Vec<NotReadyReplica>,
 
-    /// `Ready` (a majority votes), `Degraded` (some do not), `Safe` (no master is set up to lose leases), `Reconciling`,
+    /// `Ready` (a majority votes), `Degraded` (some masters do not), `Safe` (no master is set up to lose leases), `Reconciling`,
     /// `Stalled`: exactly one of these two and `Ready` is true. `ReplicasReady` is false while `notReadyReplicas` names a
     /// replica. `Terminating` names what keeps an object that is being deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -65,10 +65,10 @@ pub struct MasterStatus {
     /// url was changed, and the operator still has to clear the seal of the server behind this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// It answers.
+    /// Whether the master answers.
     #[serde(default)]
     pub reachable: bool,
-    /// It may vote under its present run id.
+    /// Whether the master may vote under its present run id.
     #[serde(default)]
     pub sealed: bool,
     /// Seconds until it can be sealed; absent when it is sealed or the time is not known.
@@ -80,16 +80,16 @@ pub struct MasterStatus {
     /// Version of the server, such as `7.2.4`; 6.2 is the oldest that may vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How it keeps its memory over a restart: `aof` (an append-only file) or `none`.
+    /// Persistence of its memory over a restart: `aof` (an append-only file) or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<String>,
-    /// What it throws away when its memory is full; only `noeviction` is safe.
+    /// Eviction policy when its memory is full; only `noeviction` is safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction_policy: Option<String>,
     /// Median time of its last answers, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_microseconds: Option<i64>,
-    /// Why it has no vote, when it has none.
+    /// The reason why it has no vote, when it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -111,7 +111,7 @@ pub struct ReporterStatus {
 pub struct NotReadyReplica {
     /// Its identity, which is the name of its pod unless `--identity` is given.
     pub name: String,
-    /// Why it has not.
+    /// The reason why it has not.
     pub message: String,
     /// When it reported this; every 30 s while it is not ready.
     #[schemars(with = "super::schemas::Time")]

@@ -55,8 +55,8 @@ pub struct RedisQuorumSpec {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub masters: Vec<Master>,
 
-    /// The user that the masters know us by. Absent: no AUTH is sent. With `--standalone` the credentials come from
-    /// command-line flags.
+    /// User and password for the masters. Absent: no AUTH is sent. With `--standalone` the credentials come from command-line
+    /// flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<QuorumAuth>,
 
@@ -71,19 +71,19 @@ pub struct RedisQuorumSpec {
     #[schemars(length(min = 1, max = 64))]
     pub key_prefix: Option<String>,
 
-    /// How long one master may take to answer one command, in milliseconds, 10 to 2000 (no attempt lasts longer). The
-    /// renew deadline of each lock must be at least three times as long. Default 500.
+    /// Time limit of one master for one command, in milliseconds, 10 to 2000 (no attempt lasts longer). The renew deadline of
+    /// each lock must be at least three times as long. Default 500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 2000))]
     pub command_timeout_milliseconds: Option<i64>,
 
-    /// The longest lease that a lock may ask for, in seconds, 2 to 86400. Default 60. Part of the fingerprint: cannot
-    /// change. A master that lost its memory waits a little longer than this before it votes again.
+    /// The longest lease that a lock may request, in seconds, 2 to 86400. Default 60. Part of the fingerprint: cannot change. A
+    /// master that lost its memory waits a little longer than this before it votes again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 86400))]
     pub max_lease_duration_seconds: Option<i64>,
 
-    /// What the operator does with masters that were never used. Default `Wait`.
+    /// Action of the operator on masters that were never used. Default `Wait`.
     #[serde(default)]
     pub first_start: FirstStart,
 
@@ -110,8 +110,8 @@ pub struct Master {
     #[schemars(length(min = 1, max = 512))]
     pub url: String,
 
-    /// What the master shares with others that fail together (a zone, a rack). Reported in metrics; two masters with
-    /// the same value weaken the quorum.
+    /// The unit that fails together with this master (a zone, a rack). Reported in metrics; two masters with the same value
+    /// weaken the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub failure_domain: Option<String>,
@@ -147,7 +147,7 @@ pub struct SecretRef {
     pub namespace: String,
 }
 
-/// What the operator does with masters that were never used.
+/// Action of the operator on masters that were never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FirstStart {
     /// Waits until no lease of an earlier life can be alive (65 s with the default longest lease). Always safe.

@@ -39,13 +39,13 @@ pub struct Target {
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<TargetRef>,
 
-    /// How it is switched.
+    /// The action that starts and stops the target.
     pub action: Action,
 
-    /// Seconds until it is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period of its
-    /// pod template in this cluster + 5, at most 35, and 35 where that cannot be read; of a StatefulSet with
-    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. A longer time must be
-    /// set here; the operator emits an event that names it.
+    /// Seconds after which the target is certainly stopped, 0 to 86400; only for Scale and Suspend. Default: the grace period
+    /// of its pod template in this cluster + 5, at most 35, and 35 where that cannot be read; of a StatefulSet with
+    /// `podManagementPolicy: OrderedReady` the grace periods of all pods that a stop ends + 5. A longer time must be set here;
+    /// the operator emits an event that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub stop_seconds: Option<i64>,
@@ -116,7 +116,7 @@ pub struct ScaleSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub active_replicas: Option<i32>,
-    /// Replicas everywhere else, fewer than activeReplicas. Default 0.
+    /// Replicas in every other cluster, fewer than activeReplicas. Default 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub standby_replicas: Option<i32>,
@@ -126,7 +126,7 @@ pub struct ScaleSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OncePerScheduleSettings {
-    /// Runs scheduled longer ago than so many seconds are not started any more, 1 to 604800. Default 3600.
+    /// Runs scheduled longer ago than this number of seconds are not started, 1 to 604800. Default 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 604_800))]
     pub max_slot_age_seconds: Option<i64>,
@@ -138,7 +138,7 @@ pub struct OncePerScheduleSettings {
 #[x_kube(validation = rules::selector_values(), validation = rules::selector_values_fit())]
 #[serde(rename_all = "camelCase")]
 pub struct LabelPodsSettings {
-    /// The pods, in the namespace of the lock, of which one is labelled. At most 32 labels and 16 expressions, each of
+    /// Selects the pods in the namespace of the lock; one of them gets the label. At most 32 labels and 16 expressions, each of
     /// these with at most 32 values.
     #[schemars(transform = rules::selector_bounds)]
     #[schemars(with = "super::schemas::LabelSelector")]
