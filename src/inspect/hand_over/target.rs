@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(find(to, false).unwrap(), found);
         }
         for (to, said) in [
-            ("ap-1", "no operator there has been heard of"),
+            ("ap-1", "no operator of that cluster has reported"),
             ("ap-1/c", "--force"),
             ("us-1/old", "--force"),
             (
