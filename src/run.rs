@@ -108,7 +108,7 @@ pub(crate) enum RunError {
     Signals(#[source] io::Error),
     #[error("starting a process of redlock (/proc must be mounted)")]
     Start(#[source] io::Error),
-    #[error("looking for what is left of the command")]
+    #[error("searching for the remaining processes of the command")]
     Look(#[source] io::Error),
     #[error("waiting for the command")]
     Reap(#[source] io::Error),

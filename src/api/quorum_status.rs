@@ -100,7 +100,7 @@ pub struct MasterStatus {
 pub struct ReporterStatus {
     /// The cluster, as NAME/UID.
     pub cluster: String,
-    /// When its reporter was last seen; every 30 s while it lives.
+    /// Time of the last report of the cluster; every 30 s while its operator runs.
     #[schemars(with = "super::schemas::Time")]
     pub last_seen_time: Time,
 }
@@ -113,7 +113,7 @@ pub struct NotReadyReplica {
     pub name: String,
     /// The reason why it has not.
     pub message: String,
-    /// When it reported this; every 30 s while it is not ready.
+    /// Time of this report; every 30 s while the replica is not ready.
     #[schemars(with = "super::schemas::Time")]
     pub last_seen_time: Time,
 }

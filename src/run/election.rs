@@ -77,7 +77,7 @@ impl Election {
     /// after it, and must not be asked again.
     pub(super) async fn changed(&mut self) -> Result<(), Ended> {
         tokio::select! {
-            changed = self.standing.changed() => changed.map_err(|_| Ended("nobody contends any more".into())),
+            changed = self.standing.changed() => changed.map_err(|_| Ended("no task contends for the lock any more".into())),
             end = &mut self.task => Err(Ended(match end {
                 Ok(Ok(())) => "the elector returned".into(),
                 Ok(Err(closed)) => closed.to_string(),
