@@ -10,6 +10,7 @@ mod drain;
 mod effect;
 mod ended;
 mod failover;
+mod finalizer;
 mod hand_over;
 mod happened;
 mod in_use;
@@ -22,7 +23,9 @@ mod lock_store;
 mod locks;
 mod not_ready;
 mod open;
+mod own_tokens;
 mod ownership;
+mod phase;
 mod planted;
 mod quorum_store;
 mod quorum_view;
@@ -34,6 +37,7 @@ mod shutdown;
 mod siblings;
 #[cfg(test)]
 mod simulation;
+mod status_memory;
 mod target_key;
 mod targets;
 mod templates;
@@ -52,15 +56,13 @@ use planted::Planted;
 use quorum_store::Quorums;
 use relist::Origin;
 
-pub(super) use decide::Leaving;
 pub(super) use drain::Purpose;
 pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
 pub(super) use ended::LastStatus;
 pub(super) use happened::{Settled, intention};
-pub(super) use in_use::{Guard, Guarded};
+pub(super) use in_use::Guarded;
 pub(super) use input::{FinalizerEnd, Input};
-pub(super) use leases::SeenEnd;
-pub(super) use lock_store::OwnTokens;
+pub(super) use own_tokens::OwnTokens;
 pub(super) use reporter::Scope;
 pub(super) use shutdown::{Handed, LastStop};
 pub(super) use siblings::{LAST_PATIENCE, PATIENCE};
@@ -259,10 +261,10 @@ impl Index {
                 let unknown = is_unknown(&object);
                 self.see_answer(object, at);
                 if let Some(entry) = self.locks.get_mut(&key) {
-                    entry.said_unknown = unknown;
-                    let news = std::mem::take(&mut entry.news);
-                    let news = EventRecord::all(&entry.object, news).map(Effect::Record);
-                    self.effects.extend(news);
+                    entry.status.unknown = unknown;
+                    let events = std::mem::take(&mut entry.status.events);
+                    let events = EventRecord::all(&entry.object, events).map(Effect::Record);
+                    self.effects.extend(events);
                 }
             }
             Written::Quorum(mut object) => {
@@ -281,8 +283,8 @@ impl Index {
     /// Somebody who knows more has written since: this replica says no more what it only infers.
     fn heed_others(&mut self, object: &LeaderLock) {
         let key = ObjectKey::of(object);
-        let said = self.locks.get(&key).is_some_and(|entry| entry.said_unknown);
-        if said
+        let unknown = self.locks.get(&key).is_some_and(|entry| entry.status.unknown);
+        if unknown
             && !is_unknown(object)
             && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
         {

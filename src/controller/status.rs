@@ -13,7 +13,7 @@ mod replicas;
 mod surges;
 
 pub(super) use author::{Author, AuthorFacts, Visibility, author};
-pub(super) use blind::{adds, claims, rests_until};
+pub(super) use blind::{BlindStatus, adds, claims, rests_until};
 pub(super) use ended::{EndedFacts, HeldUntilEnd, ended_quorum, ended_status};
 pub(super) use enforced::LockFacts;
 pub(super) use holder::{HolderFacts, taken};

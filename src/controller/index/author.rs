@@ -17,9 +17,6 @@ use crate::{
 /// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
 /// only another release of the operator watches.
 const REPORTED: Duration = Duration::from_secs(5);
-/// So long nobody is seen to hold a lock until its status says so.
-const UNHELD: Duration = Duration::from_secs(1);
-
 /// A replica that has just started sees no majority before its connections are there.
 const CONNECTED: Duration = Duration::from_secs(1);
 
@@ -91,8 +88,8 @@ impl Index {
         let entry = self.locks.get(asked.key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let agents = entry
-            .active_plan
-            .as_ref()
+            .phase
+            .active_plan()
             .is_some_and(|plan| plan.candidates == Candidates::Agents);
         // Or only ever visited while it could not be used: that says nothing of who holds it.
         let unvisited = asked.before.timings.is_none();
@@ -137,7 +134,7 @@ impl Index {
         };
         let written = asked.before.fencing_token;
         let written = written.and_then(|token| u64::try_from(token).ok());
-        let last_held = entry.last_held.filter(|held| Some(held.0) == written);
+        let last_held = entry.status.last_held.filter(|held| Some(held.0) == written);
         let former = last_held.is_some();
         let blind = self.quorums.get(&quorum).and_then(|entry| entry.blind_since);
         let since = if former {
@@ -146,7 +143,7 @@ impl Index {
         } else {
             blind.map_or(now, |since| since + CONNECTED).max(entry.seen)
         };
-        let waits = entry.task.is_some() || claims(asked.before);
+        let waits = entry.phase.task().is_some() || claims(asked.before);
         let witness = self.witness((&quorum, Some(&lock)), last_held, since, at);
         if waits && (matches!(witness, Witness::Awaited | Witness::Silent) || asked.holder.is_some()) {
             self.await_siblings(asked.key, &quorum, &lock);
@@ -157,7 +154,6 @@ impl Index {
     /// A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
     /// milliseconds: neither is a transition.
     pub(super) fn awaits_next_holder(&mut self, asked: &Asked<'_>, who: Author, at: &World<'_>) -> bool {
-        let now = at.now;
         let Some(entry) = self.locks.get_mut(asked.key) else {
             return true;
         };
@@ -166,14 +162,13 @@ impl Index {
             && who == Author::Reporter
             && asked.refused.is_none();
         if !ended {
-            entry.unheld_since = None;
+            entry.lease_end.held();
             return false;
         }
-        let since = *entry.unheld_since.get_or_insert(now);
-        let awaits = now.since(since) < UNHELD;
+        let until = entry.lease_end.unheld(at.now);
+        let awaits = at.now < until;
         if awaits {
-            self.writer
-                .push_later(Item::Lock(asked.key.clone()), since + UNHELD);
+            self.writer.push_later(Item::Lock(asked.key.clone()), until);
         }
         awaits
     }

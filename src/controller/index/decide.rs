@@ -2,32 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Effect, Index, Planted, World};
+use super::{Effect, Index, Planted, World, phase::LockPhase};
 use crate::{
     api::{
         leader_lock::{Candidates, LockState},
         plan::LockPlan,
     },
     controller::{
-        index::{
-            lock_store::{LockEntry, TargetTask},
-            target_key::target_keys,
-        },
+        index::{lock_store::LockEntry, target_key::target_keys},
         object::ObjectKey,
         problem::{Problem, Reason},
         writer::Item,
     },
-    lease::BootInstant,
 };
-
-/// A lock that is being taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Leaving {
-    /// The targets are being stopped. The lock is given up at this time at the latest.
-    Stopping { until: BootInstant },
-    /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
-    Left,
-}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Decision {
@@ -66,7 +53,7 @@ const MAY_COME: Duration = Duration::from_secs(3);
 /// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
 /// Only what the object clearly asks for takes it away.
 fn decide(facts: &LockFacts<'_>) -> Decision {
-    let Some(put) = facts.active else {
+    let Some(active) = facts.active else {
         return match facts.wanted {
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
             // An operator before this one left it running. It is looked at, never taken: that stops what runs, unless a
@@ -89,18 +76,18 @@ fn decide(facts: &LockFacts<'_>) -> Decision {
         Err(problem) if lost(problem) => Decision::Withdraw,
         Err(_) if facts.overtaken => Decision::Withdraw,
         Err(_) => Decision::Keep,
-        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&put.quorum, &put.lock_name) => Decision::Withdraw,
+        Ok(plan) if (&plan.quorum, &plan.lock_name) != (&active.quorum, &active.lock_name) => {
+            Decision::Withdraw
+        }
         // It gives the lock back at once: what runs must be stopped before.
-        Ok(plan) if gives_up(plan) && !gives_up(put) && (put.guards() || !put.targets.is_empty()) => {
+        Ok(plan)
+            if gives_up(plan) && !gives_up(active) && (active.guards() || !active.targets.is_empty()) =>
+        {
             Decision::Withdraw
         }
         Ok(plan) if facts.confirmed => Decision::Activate(plan.clone()),
         Ok(_) => Decision::Keep,
     }
-}
-
-pub(super) fn runs(task: &TargetTask) -> bool {
-    task.last.as_ref().is_none_or(|report| report.runs)
 }
 
 fn gives_up(plan: &LockPlan) -> bool {
@@ -129,7 +116,7 @@ impl Index {
         let (Some(wanted), Some(entry)) = (self.locks.resolution(key), self.locks.get(key)) else {
             return;
         };
-        if entry.leaving.is_none() {
+        if !entry.phase.is_leaving() {
             let next = self.decision(key, entry, &wanted, at);
             self.carry_out(key, next, &wanted, at);
         }
@@ -163,13 +150,14 @@ impl Index {
             all.any(|what| self.locks.taken(key, &what).is_some())
         };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let active = entry.phase.active_plan();
         decide(&LockFacts {
-            active: entry.active_plan.as_deref(),
-            stops_leftovers: entry.leftovers.is_some(),
-            overtaken: wanted.is_err() && entry.active_plan.as_ref().is_some_and(overtaken),
+            active: active.map(AsRef::as_ref),
+            stops_leftovers: matches!(entry.phase, LockPhase::StoppingLeftovers(_)),
+            overtaken: wanted.is_err() && active.is_some_and(overtaken),
             wanted,
             confirmed: reporter.is_some_and(|reporter| reporter.confirmed()),
-            declared: entry.active_plan.as_ref().is_some_and(declared),
+            declared: active.is_some_and(declared),
             deleted: deleted && !self.plants(Planted::ContendsWhileDeleted),
             guarded,
             in_charge: guarded && !awaited && self.in_charge(key, entry, patience, at),
@@ -186,8 +174,12 @@ impl Index {
         let Some(entry) = self.locks.get(key) else { return };
         let guarded = super::targets::has_finalizer(&entry.object);
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let minded = entry.leftovers.is_some() && !deleted;
-        if guarded && entry.active_plan.is_none() && !minded {
+        let again = match entry.phase {
+            LockPhase::Contending(..) => false,
+            LockPhase::StoppingLeftovers(_) => deleted,
+            LockPhase::Idle | LockPhase::Leaving(..) | LockPhase::Left => true,
+        };
+        if guarded && again {
             // It may be for this replica later; and what is deleted is taken away once it is looked at.
             self.due.tasks.insert(key.clone());
         }
@@ -222,13 +214,9 @@ impl Index {
         };
         quorum.names.insert(plan.lock_name.clone(), key.clone());
         self.effects.push(Effect::ActivateLock(plan.clone()));
-        if let Some(entry) = self.locks.get_mut(key) {
-            entry.active_plan = Some(plan);
-            entry.active_since.get_or_insert(at.now);
-            if entry.leftovers.take().is_some() {
-                // It did not know how the lock stands.
-                self.end_target_task(key);
-            }
+        let entry = self.locks.get_mut(key);
+        if entry.is_some_and(|entry| entry.phase.contend(plan, at.now).is_some()) {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
         }
     }
 

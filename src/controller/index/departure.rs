@@ -44,7 +44,7 @@ pub(super) fn departure(lock: Departing) -> Departure {
         return Departure::Wait;
     }
     match lock.runs {
-        // The target task starts a moment after the lock is put.
+        // The target task starts a moment after the lock is contended for.
         None if stops => Departure::Wait,
         Some(_) if stops => Departure::Stop,
         runs => Departure::Leave {

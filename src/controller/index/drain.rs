@@ -44,8 +44,8 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let (Some(plan), Some(_)) = (entry.active_plan.clone(), &entry.task) else {
-            // Put a moment ago: whoever is to stop what runs is not there yet.
+        let (Some(plan), Some(_)) = (entry.phase.active_plan().cloned(), entry.phase.task()) else {
+            // Contended for since a moment ago: its target task is started next.
             self.due.tasks.insert(key.clone());
             return;
         };
@@ -54,7 +54,7 @@ impl Index {
             by: at.now + bound,
             lease: Some(token),
         };
-        entry.draining = Some(purpose.clone());
+        entry.phase.drain(purpose.clone());
         let drained = Drained {
             token,
             to,
@@ -79,7 +79,7 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        entry.draining = None;
+        entry.phase.end_drain(&purpose);
         if drained.stopped {
             // Nothing may run under this lease any more, so it ends, whatever was asked for meanwhile.
             self.effects.push(Effect::HandOver {
@@ -88,7 +88,7 @@ impl Index {
                 token: drained.token,
                 to: drained.to.clone(),
             });
-        } else if entry.task.is_some() {
+        } else if entry.phase.task().is_some() {
             self.effects.push(Effect::ResumeTargets(key.clone()));
         }
         match purpose {

@@ -17,7 +17,7 @@ use crate::{
     },
     controller::{
         events::EventRecord,
-        index::lock_store::OwnTokens,
+        index::OwnTokens,
         object::ObjectKey,
         sibling_answers::Asked,
         target_task::{Permissions, StopRequest},

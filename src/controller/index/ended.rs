@@ -84,14 +84,14 @@ impl Index {
         if left || !claims(&before) {
             return None;
         }
-        let plan = entry.active_plan.as_ref();
+        let plan = entry.phase.active_plan();
         let status = ended_status(&EndedFacts {
             before: &before,
             generation: object.metadata.generation.unwrap_or_default(),
             replica: &format!("{}/{}", self.me.cluster.name(), self.me.identity),
             held,
             agents: plan.is_some_and(|plan| plan.candidates == Candidates::Agents),
-            targets: entry.task.as_ref().and_then(|task| task.last.as_ref()),
+            targets: entry.phase.report(),
             now: at.stamp(),
         });
         Some(LastStatus::Lock {

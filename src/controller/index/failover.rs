@@ -41,7 +41,7 @@ impl Index {
     pub(super) fn look_at_unready(&mut self, at: &World<'_>) {
         let unready = self.locks.with_targets().filter(|(_, entry, task)| {
             let unready = task.last.as_ref().is_some_and(|report| report.unready);
-            unready && entry.draining.is_none() && entry.leaving.is_none()
+            unready && entry.phase.draining().is_none() && !entry.phase.is_leaving()
         });
         let unready: Vec<ObjectKey> = unready.map(|(key, ..)| key.clone()).collect();
         for key in unready {
@@ -52,7 +52,7 @@ impl Index {
     fn fail_over(&mut self, key: &ObjectKey, at: &World<'_>) {
         let authority = self.snapshot(key, at).and_then(|snapshot| snapshot.authority);
         let Some(entry) = self.locks.get(key) else { return };
-        let (Some(plan), Some(authority)) = (&entry.active_plan, authority) else {
+        let (Some(plan), Some(authority)) = (entry.phase.active_plan(), authority) else {
             return;
         };
         if !plan.switches() || plan.state != LockState::Enabled || paused(&entry.object).is_some() {
@@ -76,7 +76,7 @@ impl Index {
             failover: Failover { token, to },
         });
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.draining = Some(Purpose::Unready);
+            entry.phase.drain(Purpose::Unready);
         }
     }
 
@@ -89,7 +89,7 @@ impl Index {
         at: &World<'_>,
     ) {
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.draining = None;
+            entry.phase.end_drain(&Purpose::Unready);
         }
         match end {
             Ok(mut object) => {
@@ -102,7 +102,11 @@ impl Index {
             }
         }
         let Failover { token, to } = failover;
-        let Some(plan) = self.locks.get(key).and_then(|entry| entry.active_plan.clone()) else {
+        let Some(plan) = self
+            .locks
+            .get(key)
+            .and_then(|entry| entry.phase.active_plan().cloned())
+        else {
             return;
         };
         let after = plan.failover_after_unready.unwrap_or_default().as_secs();
@@ -122,8 +126,8 @@ impl Index {
             );
             return self.warn(key, EventReason::FailedOver, text);
         }
-        let report = self.locks.get(key).and_then(|entry| entry.task.as_ref());
-        let trouble = report.and_then(|task| task.last.as_ref()?.trouble.clone());
+        let report = self.locks.get(key).and_then(|entry| entry.phase.report());
+        let trouble = report.and_then(|report| report.trouble.clone());
         let why = trouble.map_or_else(String::new, |trouble| format!(": {}", trouble.message));
         self.warn(
             key,
@@ -142,7 +146,7 @@ impl Index {
         }
     }
 
-    /// As it is put while this cluster leaves it to others, of which one is alive.
+    /// The plan while this cluster leaves it to others, of which one is alive.
     pub(super) fn with_abstention(
         &mut self,
         key: &ObjectKey,

@@ -18,8 +18,8 @@ impl Index {
     pub(super) fn answer_hand_over(&mut self, key: &ObjectKey, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
         let text = request(&entry.object.metadata).cloned();
-        if let Some(draining) = &entry.draining {
-            if let (Purpose::Asked(asked), Some(_)) = (draining, &entry.task)
+        if let Some(draining) = entry.phase.draining() {
+            if let (Purpose::Asked(asked), Some(_)) = (draining, entry.phase.task())
                 && text.as_ref() != Some(asked)
             {
                 // It was withdrawn. Another one is looked at when this is over.
@@ -33,7 +33,7 @@ impl Index {
         }
         let snapshot = self.snapshot(key, at);
         let authority = snapshot.and_then(|snapshot| snapshot.authority);
-        let (Some(plan), Some(authority)) = (entry.active_plan.clone(), authority) else {
+        let (Some(plan), Some(authority)) = (entry.phase.active_plan().cloned(), authority) else {
             return;
         };
         let asked = (plan.as_ref(), paused(&entry.object));
@@ -74,8 +74,8 @@ impl Index {
             return;
         }
         let holds = self.holds_lease(key, drained.token, at);
-        let trouble = entry.task.as_ref().and_then(|task| task.last.as_ref());
-        let trouble = trouble.and_then(|report| report.trouble.as_ref());
+        let report = entry.phase.report();
+        let trouble = report.and_then(|report| report.trouble.as_ref());
         let message = match trouble {
             _ if !holds => format!("the lease with token {} ended meanwhile", drained.token.0),
             Some(trouble) => format!(

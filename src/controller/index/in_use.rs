@@ -7,7 +7,7 @@ use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, in_use},
     controller::{
-        backoff::{self, Backoff},
+        backoff,
         index::relist::Origin,
         object::ObjectKey,
         sibling_answers::{Asked, Round},
@@ -19,13 +19,6 @@ use crate::{
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
 /// Locks that a message names.
 const NAMED: usize = 5;
-
-/// A write of the finalizer of one quorum.
-#[derive(Debug, Default)]
-pub(in crate::controller) struct Guard {
-    changing: bool,
-    backoff: Backoff,
-}
 
 /// How a write of it ended.
 #[derive(Debug)]
@@ -125,7 +118,7 @@ impl Index {
                 // Which locks name it is in its status.
                 self.writer.push(Item::Quorum(name.clone()));
             }
-            if entry.guard.changing || !entry.guard.backoff.is_over(now) {
+            if !entry.finalizer.may_start(now) {
                 continue;
             }
             match self.change_of(&name) {
@@ -169,7 +162,7 @@ impl Index {
             return self.on_uses(name, Some(&Round::default()), at);
         }
         if let Some(entry) = self.quorums.get_mut(name) {
-            entry.guard.changing = true;
+            entry.finalizer.start();
         }
         self.effects.push(Effect::AskUses(name.to_owned(), question));
     }
@@ -181,7 +174,7 @@ impl Index {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        entry.guard.changing = false;
+        entry.finalizer.end();
         let goes = |one: &String| {
             let mine = match change {
                 Change::Remove => *one == finalizers.own || finalizers.is_stale(one),
@@ -193,7 +186,7 @@ impl Index {
         if entry.object.metadata.finalizers.iter().flatten().any(goes) {
             self.set_guard(name, false, |finalizers| finalizers.retain(|one| !goes(one)));
         } else if matches!(change, Change::Remove | Change::RemoveStale) {
-            entry.guard.backoff.fail(ASKED_AGAIN, at.now, self.random.f64());
+            entry.finalizer.fail(ASKED_AGAIN, at.now, self.random.f64());
         }
     }
 
@@ -201,7 +194,7 @@ impl Index {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        entry.guard.changing = true;
+        entry.finalizer.start();
         let metadata = &entry.object.metadata;
         let mut finalizers: Vec<String> = metadata.finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
@@ -219,11 +212,11 @@ impl Index {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        entry.guard.changing = false;
+        entry.finalizer.end();
         match end {
             Guarded::Gone => {}
             Guarded::Written(mut object) => {
-                entry.guard.backoff.reset();
+                entry.finalizer.reset();
                 crate::controller::object::trim(&mut object.metadata);
                 // It may have been deleted meanwhile: its answer must not bring it back.
                 if entry.object.metadata.uid == object.metadata.uid {
@@ -231,11 +224,11 @@ impl Index {
                 }
             }
             Guarded::Conflict => {
-                entry.guard.backoff.reset();
-                entry.guard.backoff.fail(backoff::LONGEST, now, self.random.f64());
+                entry.finalizer.reset();
+                entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
             }
             Guarded::Failed(reason) => {
-                entry.guard.backoff.fail(backoff::LONGEST, now, self.random.f64());
+                entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
                 tracing::warn!(object = %format!("RedisQuorum {name}"), reason,
                     "the finalizer that keeps it while locks name it could not be changed; retried");
             }

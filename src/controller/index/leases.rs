@@ -24,6 +24,37 @@ pub(in crate::controller) enum SeenEnd {
     Expired,
 }
 
+/// So long no holder is seen until the status of the lock shows that.
+const UNHELD: Duration = Duration::from_secs(1);
+
+/// The end of the last lease of a lock.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct LeaseEnd {
+    /// Of agents: how it was seen to end, until there is another lease.
+    seen: Option<SeenEnd>,
+    unheld_since: Option<BootInstant>,
+}
+
+impl LeaseEnd {
+    /// Returns how the lease before was seen to end.
+    fn see(&mut self, snapshot: &LockSnapshot, now: BootInstant) -> Option<SeenEnd> {
+        let seen = match &snapshot.holder {
+            Some(_) => None,
+            None => snapshot.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
+        };
+        std::mem::replace(&mut self.seen, seen)
+    }
+
+    pub(super) fn held(&mut self) {
+        self.unheld_since = None;
+    }
+
+    /// No holder is seen. Returns from when on that is shown.
+    pub(super) fn unheld(&mut self, now: BootInstant) -> BootInstant {
+        *self.unheld_since.get_or_insert(now) + UNHELD
+    }
+}
+
 /// Who only looks believes in a lease for a little longer than those who wait for its end.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -121,11 +152,7 @@ impl Index {
     ) -> Option<(EventReason, String)> {
         let now = at.now;
         let entry = self.locks.get_mut(key)?;
-        let ended_before = entry.seen_to_end;
-        entry.seen_to_end = match &snapshot.holder {
-            Some(_) => None,
-            None => snapshot.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
-        };
+        let ended_before = entry.lease_end.see(snapshot, now);
         let entry = self.locks.get(key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name)?;
         if !quorum.reporter.as_ref()?.reports_locks() {
@@ -133,7 +160,7 @@ impl Index {
         }
         let status = entry.object.status.clone().unwrap_or_default();
         let holder = holder_facts(snapshot, &self.me.cluster, &self.me.identity);
-        match (holder, entry.seen_to_end) {
+        match (holder, entry.lease_end.seen) {
             (Some(holder), _) => begun(&holder, snapshot, ended_before, &status, now),
             (None, Some(end)) => over(snapshot.last_holder.as_ref()?, end, &self.me.cluster),
             (None, None) => None,
@@ -142,8 +169,8 @@ impl Index {
 }
 
 fn is_of_agents(entry: &LockEntry) -> bool {
-    let put = entry.active_plan.as_ref();
-    put.is_some_and(|plan| plan.candidates == Candidates::Agents)
+    let plan = entry.phase.active_plan();
+    plan.is_some_and(|plan| plan.candidates == Candidates::Agents)
 }
 
 fn begun(

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Index, World, decide::observe_only};
+use super::{Effect, Index, World, decide::observe_only};
 use crate::{
     api::{plan::LockPlan, validate::leftovers},
     controller::{
@@ -46,17 +46,15 @@ impl Index {
         if reason != Some(Reason::DuplicateLockName) && self.open.get(&plan.quorum).is_some() {
             self.activate(key, observe_only(&plan), at);
         } else if let Some(entry) = self.locks.get_mut(key) {
-            entry.leftovers = Some(Arc::new(plan));
+            entry.phase.stop_leftovers(Arc::new(plan));
         }
     }
 
     /// Nothing of it runs any more.
     pub(super) fn forget_leftovers(&mut self, key: &ObjectKey) {
-        if let Some(entry) = self.locks.get_mut(key)
-            && entry.leaving.is_none()
-            && entry.leftovers.take().is_some()
-        {
-            self.end_target_task(key);
+        let entry = self.locks.get_mut(key);
+        if entry.is_some_and(|entry| entry.phase.forget_leftovers().is_some()) {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     controller::{
         index::lock_store::LockEntry,
         object::ObjectKey,
-        status::{Author, Health, LockFacts, adds, lock_status, rests_until, surge_news},
+        status::{Author, BlindStatus, Health, LockFacts, adds, lock_status, rests_until, surge_news},
         writer::{self, Item},
     },
     lease::{Authority, FencingToken},
@@ -35,7 +35,7 @@ impl Index {
             .and_then(|snapshot| holder_facts(snapshot, &self.me.cluster, &self.me.identity));
         let authority = snapshot.as_ref().and_then(|snapshot| snapshot.authority);
         if let (Some(authority), Some(entry)) = (authority, self.locks.get_mut(key)) {
-            entry.last_held = Some(authority.token);
+            entry.status.last_held = Some(authority.token);
         }
         let asked = Asked {
             key,
@@ -48,18 +48,22 @@ impl Index {
         let who = self.may_write_lock(&asked, mine, at)?;
         let entry = self.locks.get(key)?;
         let health = self.health_of(entry);
+        let active = entry.phase.active_plan().map(AsRef::as_ref);
         let status = lock_status(&LockFacts {
             before: &before,
             generation: object.metadata.generation.unwrap_or_default(),
             plan: resolution.as_deref(),
             author: who,
-            implausible: entry.implausible.is_some() && entry.implausible == before.fencing_token,
+            implausible: before
+                .fencing_token
+                .and_then(|token| entry.status.is_plausible(token))
+                == Some(false),
             holder,
             masters: health.map_or(0, |health| health.masters),
             no_majority: health.and_then(|health| health.no_majority_of(&object.spec.quorum_ref.name)),
             paused: paused(&object),
-            abstains: abstains_until(&object, entry.active_plan.as_deref()),
-            targets: entry.task.as_ref().and_then(|task| task.last.as_ref()),
+            abstains: abstains_until(&object, active),
+            targets: entry.phase.report(),
             surges: &entry.templates.surges(),
             now: at.stamp(),
         });
@@ -120,21 +124,25 @@ impl Index {
         let before = object.status.clone().unwrap_or_default();
         let entry = self.locks.get(key)?;
         let blind = who != Author::Holder && !self.health_of(entry).is_some_and(Health::has_majority);
-        if blind && let Some(until) = rests_until(entry.blind.as_ref(), &before, at.now) {
+        if blind && let Some(until) = rests_until(entry.status.blind.as_ref(), &before, at.now) {
             self.writer.push_later(Item::Lock(key.clone()), until);
             return None;
         }
         tracing::debug!(lock = %key, author = ?who, status = ?told, "status to be written");
         let status = writer::replacement(&before, &told)?;
         let entry = self.locks.get_mut(key)?;
-        let switched = off(object, entry.active_plan.as_deref()).is_none();
-        entry.news = if switched {
-            entry.settled.news(&told)
+        let switched = off(object, entry.phase.active_plan().map(AsRef::as_ref)).is_none();
+        let memory = &mut entry.status;
+        memory.events = if switched {
+            memory.settled.news(&told)
         } else {
             Vec::new()
         };
-        entry.news.extend(surge_news(&before, &told));
-        entry.blind = blind.then_some((at.now, told));
+        memory.events.extend(surge_news(&before, &told));
+        memory.blind = blind.then_some(BlindStatus {
+            written: at.now,
+            status: told,
+        });
         Some(Effect::WriteLock {
             key: key.clone(),
             version: object.metadata.resource_version.clone().unwrap_or_default(),

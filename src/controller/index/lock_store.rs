@@ -2,28 +2,29 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use super::{
-    Leaving, Purpose, SeenEnd, Settled,
+    OwnTokens, Settled,
+    finalizer::FinalizerWrites,
+    leases::LeaseEnd,
     ownership::{Age, Name, OwnershipIndex},
+    phase::{LockPhase, TargetTask},
     relist::{Origin, RelistTracker},
     resolve::{self, QuorumView},
+    status_memory::StatusMemory,
     target_key::{TargetKey, target_keys},
 };
 use crate::controller::{
-    backoff::Backoff,
-    events::EventReason,
     object::{ObjectKey, age, is_older},
     observe::Observation,
     problem::{Problem, Reason},
-    target_task::TargetReport,
     templates::Templates,
 };
 use crate::{
-    api::{LeaderLock, lock_status::LeaderLockStatus, plan::LockPlan},
-    lease::{BootInstant, FencingToken},
+    api::{LeaderLock, plan::LockPlan},
+    lease::BootInstant,
 };
 
 #[derive(Debug)]
@@ -33,98 +34,67 @@ pub(in crate::controller) struct LockEntry {
     pub(in crate::controller) first_seen: BootInstant,
     /// When this version of the object was seen.
     pub(in crate::controller) seen: BootInstant,
-    /// The last lease of this replica, as its status names it.
-    pub(in crate::controller) last_held: Option<FencingToken>,
-    /// By itself: another object may have its name.
-    plan: Result<Arc<LockPlan>, Problem>,
-    /// A token in the status that no master ever gave.
-    pub(in crate::controller) implausible: Option<i64>,
-    /// One that is larger than what this replica saw, and that a master may have given.
-    pub(in crate::controller) plausible: Option<i64>,
-    /// The status is as this replica wrote it: nothing is known.
-    pub(in crate::controller) said_unknown: bool,
-    /// Of agents: how the last lease was seen to end, until there is another.
-    pub(in crate::controller) seen_to_end: Option<SeenEnd>,
-    /// Since when nobody is seen to hold it.
-    pub(in crate::controller) unheld_since: Option<BootInstant>,
-    /// Switches its targets, if it has some.
-    pub(in crate::controller) task: Option<TargetTask>,
-    /// What runs is being stopped, to pass the lock on.
-    pub(in crate::controller) draining: Option<Purpose>,
-    /// It is being deleted, and what runs is being stopped.
-    pub(in crate::controller) leaving: Option<Leaving>,
-    pub(in crate::controller) changing_finalizer: bool,
-    /// Of a finalizer that could not be added or removed. While it runs, the key is in [`super::core`]'s list of
-    /// finalizers that are due.
-    pub(in crate::controller) guard_backoff: Backoff,
+    /// The plan that the object asks for by itself: another object may have its name.
+    wanted: Result<Arc<LockPlan>, Problem>,
+    pub(in crate::controller) phase: LockPhase,
+    /// The targets that were in force when the object was judged last.
+    in_force_before: BTreeSet<TargetKey>,
     /// Where the stop times come from that its object does not give.
     pub(in crate::controller) templates: Templates,
     /// By the statuses that were seen.
     pub(in crate::controller) own_tokens: OwnTokens,
-    /// The last status that this replica wrote without seeing a majority, and when.
-    pub(in crate::controller) blind: Option<(BootInstant, LeaderLockStatus)>,
-    pub(in crate::controller) settled: Settled,
-    /// What is told when the status that is being written has been.
-    pub(in crate::controller) news: Vec<(EventReason, String)>,
-    /// What was switched on its behalf when it was judged last.
-    in_force_before: BTreeSet<TargetKey>,
-    /// Where it is contended for: the plan that was put there.
-    pub(in crate::controller) active_plan: Option<Arc<LockPlan>>,
-    /// Since when, under whatever plan.
-    pub(in crate::controller) active_since: Option<BootInstant>,
-    /// Where it cannot be: what an operator before this one may have left running, which is stopped.
-    pub(in crate::controller) leftovers: Option<Arc<LockPlan>>,
-}
-
-/// The task that switches the targets of a lock, as far as is known of it.
-#[derive(Debug, Default)]
-pub(in crate::controller) struct TargetTask {
-    pub(in crate::controller) last: Option<TargetReport>,
-    /// It ended by itself, and has to be started anew.
-    pub(in crate::controller) broken: bool,
+    pub(in crate::controller) status: StatusMemory,
+    pub(in crate::controller) lease_end: LeaseEnd,
+    /// While a write is retried, the key is in the list of finalizers that are due.
+    pub(in crate::controller) finalizer: FinalizerWrites,
 }
 
 impl LockEntry {
+    fn new(object: LeaderLock, now: BootInstant) -> Self {
+        let mut status = StatusMemory::default();
+        status.settled.see(&object);
+        Self {
+            object,
+            first_seen: now,
+            seen: now,
+            wanted: Err(Problem::new(Reason::Opening, "not inspected yet")),
+            phase: LockPhase::default(),
+            in_force_before: BTreeSet::new(),
+            templates: Templates::default(),
+            own_tokens: OwnTokens::default(),
+            status,
+            lease_end: LeaseEnd::default(),
+            finalizer: FinalizerWrites::default(),
+        }
+    }
+
+    /// Takes a newer version of the object. Returns the target task that has to end.
+    fn see(&mut self, object: LeaderLock, now: BootInstant) -> Option<TargetTask> {
+        let mut ended = None;
+        // Made anew under its name: what was under way concerned the one before.
+        if self.object.metadata.uid != object.metadata.uid {
+            self.status.settled = Settled::default();
+            self.finalizer.reset();
+            ended = self.phase.stay();
+        }
+        self.status.settled.see(&object);
+        (self.object, self.seen) = (object, now);
+        ended
+    }
+
     /// Why it cannot be used by itself.
     pub(in crate::controller) fn problem(&self) -> Option<&Problem> {
-        self.plan.as_ref().err()
+        self.wanted.as_ref().err()
     }
 
     /// What is switched on its behalf, or may still be.
     fn in_force(&self) -> BTreeSet<TargetKey> {
-        let put = self.active_plan.as_ref().or(self.leftovers.as_ref());
-        let mut all = put.map(|plan| target_keys(plan)).unwrap_or_default();
-        let report = self.task.as_ref().and_then(|task| task.last.as_ref());
+        let plan = self.phase.plan();
+        let mut all = plan.map(|plan| target_keys(plan)).unwrap_or_default();
         let namespace = self.object.metadata.namespace.as_deref().unwrap_or_default();
-        let has = report.into_iter().flat_map(|report| &report.has);
+        let has = self.phase.report().into_iter().flat_map(|report| &report.has);
         all.extend(has.map(|work| TargetKey::of(namespace, work)));
         all
-    }
-}
-
-/// Tokens that this cluster's holders had, the last of them: in a rollout the lock passes through several hands within
-/// seconds. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct OwnTokens(Arc<Mutex<BTreeSet<u64>>>);
-
-impl OwnTokens {
-    const KEPT: usize = 16;
-
-    pub(in crate::controller) fn remember(&self, token: u64) {
-        let mut tokens = self.tokens();
-        tokens.insert(token);
-        if tokens.len() > Self::KEPT {
-            tokens.pop_first();
-        }
-    }
-
-    pub(in crate::controller) fn has(&self, token: u64) -> bool {
-        self.tokens().contains(&token)
-    }
-
-    fn tokens(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        // Nothing that panics is done under it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,8 +169,8 @@ impl Locks {
         quorum: &'a str,
     ) -> impl Iterator<Item = &'a ObjectKey> {
         let uses = move |entry: &LockEntry| {
-            let plans = entry.active_plan.iter().chain(&entry.leftovers);
-            entry.object.spec.quorum_ref.name == quorum || plans.into_iter().any(|plan| plan.quorum == quorum)
+            let applied = entry.phase.plan();
+            entry.object.spec.quorum_ref.name == quorum || applied.is_some_and(|plan| plan.quorum == quorum)
         };
         let used = self.entries.iter().filter(move |(_, entry)| uses(entry));
         used.map(|(key, _)| key)
@@ -231,13 +201,13 @@ impl Locks {
         &self,
     ) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
-        entries.filter_map(|(key, entry)| Some((key, entry, entry.task.as_ref()?)))
+        entries.filter_map(|(key, entry)| Some((key, entry, entry.phase.task()?)))
     }
 
     /// Nothing is switched from here on.
     pub(in crate::controller) fn dismiss_target_tasks(&mut self) {
         for entry in self.entries.values_mut() {
-            entry.task = None;
+            entry.phase.take_task();
         }
     }
 
@@ -249,54 +219,11 @@ impl Locks {
         now: BootInstant,
     ) -> bool {
         self.unreadable.remove(key);
-        let mut ends = false;
-        match self.entries.get_mut(key) {
-            Some(entry) => {
-                // Made anew under its name: what was under way concerned the one before.
-                if entry.object.metadata.uid != object.metadata.uid {
-                    entry.settled = Settled::default();
-                    entry.guard_backoff.reset();
-                    if entry.leaving.take().is_some() {
-                        // It starts nothing any more.
-                        ends = entry.task.take().is_some();
-                    }
-                }
-                entry.settled.see(&object);
-                (entry.object, entry.seen) = (object, now);
-            }
-            None => {
-                let mut settled = Settled::default();
-                settled.see(&object);
-                let entry = LockEntry {
-                    object,
-                    first_seen: now,
-                    seen: now,
-                    last_held: None,
-                    plan: Err(Problem::new(Reason::Opening, "not inspected yet")),
-                    implausible: None,
-                    plausible: None,
-                    said_unknown: false,
-                    seen_to_end: None,
-                    unheld_since: None,
-                    task: None,
-                    draining: None,
-                    leaving: None,
-                    changing_finalizer: false,
-                    guard_backoff: Backoff::default(),
-                    templates: Templates::default(),
-                    own_tokens: OwnTokens::default(),
-                    blind: None,
-                    settled,
-                    news: Vec::new(),
-                    in_force_before: BTreeSet::new(),
-                    active_plan: None,
-                    active_since: None,
-                    leftovers: None,
-                };
-                self.entries.insert(key.clone(), entry);
-            }
+        if let Some(entry) = self.entries.get_mut(key) {
+            return entry.see(object, now).is_some();
         }
-        ends
+        self.entries.insert(key.clone(), LockEntry::new(object, now));
+        false
     }
 
     /// Judges an object anew. Returns the others that have to be judged again because of it.
@@ -310,15 +237,15 @@ impl Locks {
             others.extend(self.targets.set(key, BTreeSet::new(), Age::default()));
             return others;
         };
-        entry.plan = resolve::plan(&entry.object, quorum, &entry.templates);
+        entry.wanted = resolve::plan(&entry.object, quorum, &entry.templates);
         let age = age(&entry.object.metadata);
-        let name = entry.plan.as_ref().ok().map(|plan| name(plan));
+        let name = entry.wanted.as_ref().ok().map(|plan| name(plan));
         let mut others = self.names.set(key, name.iter().cloned().collect(), age.clone());
         let in_force = entry.in_force();
         let before = std::mem::replace(&mut entry.in_force_before, in_force.clone());
         let mut claimed = in_force.clone();
         // What is on its way out gets nothing new, and what has no name nothing at all.
-        if let (Ok(plan), Some(name)) = (&entry.plan, name)
+        if let (Ok(plan), Some(name)) = (&entry.wanted, name)
             && entry.object.metadata.deletion_timestamp.is_none()
             && self.names.first(&name) == Some(key)
         {
@@ -337,7 +264,7 @@ impl Locks {
         &self,
         key: &ObjectKey,
     ) -> Option<Result<Arc<LockPlan>, Problem>> {
-        let plan = match &self.entries.get(key)?.plan {
+        let plan = match &self.entries.get(key)?.wanted {
             Ok(plan) => plan,
             Err(problem) => return Some(Err(problem.clone())),
         };
@@ -371,27 +298,14 @@ impl Locks {
 
     /// Some lock is contended for on this quorum.
     pub(in crate::controller) fn any_active(&self, quorum: &str) -> bool {
-        let puts = self
+        let active = self
             .entries
             .values()
-            .filter_map(|entry| entry.active_plan.as_ref());
-        puts.into_iter().any(|plan| plan.quorum == quorum)
+            .filter_map(|entry| entry.phase.active_plan());
+        active.into_iter().any(|plan| plan.quorum == quorum)
     }
 }
 
 fn name(plan: &LockPlan) -> Name {
     (plan.quorum.clone(), plan.lock_name.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_holders_are_remembered_by_all_who_ask() {
-        let tokens = OwnTokens::default();
-        let shared = tokens.clone();
-        (1..=20).for_each(|token| tokens.remember(token));
-        assert!(shared.has(20) && shared.has(5) && !shared.has(4));
-    }
 }

@@ -7,7 +7,7 @@ use crate::{
     api::LeaderLock,
     controller::{
         events::{EventReason, EventRecord, timestamp_at},
-        index::relist::Origin,
+        index::{relist::Origin, status_memory::CheckedToken},
         object::ObjectKey,
         observe::Observation,
         status::HolderFacts,
@@ -82,7 +82,7 @@ impl Index {
 
     /// How a lock stands that is contended for.
     pub(super) fn snapshot(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockSnapshot> {
-        let plan = self.locks.get(key)?.active_plan.as_ref()?;
+        let plan = self.locks.get(key)?.phase.active_plan()?;
         self.view(&plan.quorum, &plan.lock_name, at)
     }
 
@@ -120,16 +120,13 @@ impl Index {
         if u64::try_from(written).is_ok_and(|written| written <= mine.0) {
             return false;
         }
-        let Some(entry) = self.locks.get_mut(key) else {
+        let Some(entry) = self.locks.get(key) else {
             return false;
         };
-        if entry.implausible == Some(written) {
-            return false;
+        if let Some(plausible) = entry.status.is_plausible(written) {
+            return plausible;
         }
-        if entry.plausible == Some(written) {
-            return true;
-        }
-        if let Some(plan) = &entry.active_plan
+        if let Some(plan) = entry.phase.active_plan()
             && self.open.get(&plan.quorum).is_some()
         {
             self.effects.push(Effect::AskCounter {
@@ -157,11 +154,14 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        if u64::try_from(written).is_ok_and(|written| written <= largest.0) {
-            entry.plausible = Some(written);
+        let plausible = u64::try_from(written).is_ok_and(|written| written <= largest.0);
+        entry.status.checked = Some(CheckedToken {
+            token: written,
+            plausible,
+        });
+        if plausible {
             return;
         }
-        entry.implausible = Some(written);
         let note = format!(
             "status.fencingToken {written} is larger than every counter of the masters ({}): no master gave it; \
              overwritten",

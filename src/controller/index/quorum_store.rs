@@ -8,7 +8,8 @@ use std::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    Guard, UrlChange,
+    UrlChange,
+    finalizer::FinalizerWrites,
     relist::{Origin, RelistTracker},
     reporter::Reporter,
     resolve::QuorumView,
@@ -53,7 +54,7 @@ pub(in crate::controller) struct QuorumEntry {
     /// First start: the masters are being initialised.
     pub(in crate::controller) initializing: Initializing,
     pub(in crate::controller) url_change: UrlChange,
-    pub(in crate::controller) guard: Guard,
+    pub(in crate::controller) finalizer: FinalizerWrites,
     /// Another quorum runs under its name until no lock is contended for there.
     pub(in crate::controller) awaits_other: bool,
     /// That nobody can report was passed on to the locks.
@@ -100,7 +101,7 @@ impl QuorumEntry {
             initialized: None,
             initializing: Initializing::No,
             url_change: UrlChange::default(),
-            guard: Guard::default(),
+            finalizer: FinalizerWrites::default(),
             told_unknown: false,
             awaits_other: false,
             lost: None,

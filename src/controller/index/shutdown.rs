@@ -53,10 +53,12 @@ impl Index {
         let mut handed = Handed::default();
         // A sibling of another version may have started targets that this one cannot read.
         let unreadable = self.locks.unreadable.keys();
-        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.active_plan.as_deref());
+        let unreadable = unreadable.filter_map(|key| self.locks.get(key)?.phase.active_plan());
         unreadable.for_each(|plan| handed.keep(plan));
         for (key, entry, _) in self.locks.with_targets() {
-            let Some(plan) = &entry.active_plan else { continue };
+            let Some(plan) = entry.phase.active_plan() else {
+                continue;
+            };
             // What an agent has is looked after by every replica: the last one takes it back.
             let looks_after = plan.candidates == Candidates::Agents || self.holds(key, at);
             if !looks_after || plan.enforcement == Enforcement::Observe {
@@ -86,7 +88,7 @@ impl Index {
         for key in stopped {
             if let Some(entry) = self.locks.get_mut(key) {
                 // This is the last try.
-                entry.guard_backoff.reset();
+                entry.finalizer.reset();
             }
             self.set_finalizer(key, false, at);
         }
@@ -95,7 +97,7 @@ impl Index {
     /// Keeps what a target task reports at the end, and decides nothing.
     pub(in crate::controller) fn keep_report(&mut self, report: TargetReport) {
         let entry = self.locks.get_mut(&report.key);
-        if let Some(task) = entry.and_then(|entry| entry.task.as_mut()) {
+        if let Some(task) = entry.and_then(|entry| entry.phase.task_mut()) {
             task.last = Some(report);
         }
     }

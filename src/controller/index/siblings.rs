@@ -107,7 +107,7 @@ impl Index {
         let plans = self
             .locks
             .with_targets()
-            .filter_map(|(_, entry, _)| entry.active_plan.as_deref());
+            .filter_map(|(_, entry, _)| entry.phase.active_plan());
         for plan in plans {
             let locks = quorums.entry(plan.quorum.clone()).or_default();
             locks.insert(plan.lock_name.to_string());
@@ -118,7 +118,7 @@ impl Index {
     fn unseen(&self, at: &World<'_>) -> Asked {
         let mut quorums: Asked = BTreeMap::new();
         for entry in self.locks.known().filter_map(|key| self.locks.get(key)) {
-            if (entry.task.is_some() || has_finalizer(&entry.object))
+            if (entry.phase.task().is_some() || has_finalizer(&entry.object))
                 && !self.is_seen(entry, at)
                 && let Some((quorum, lock)) = name(entry)
             {
@@ -142,8 +142,8 @@ impl Index {
 
     /// This replica sees by itself who holds the lock.
     fn is_seen(&self, entry: &LockEntry, at: &World<'_>) -> bool {
-        let put = entry.active_plan.as_ref();
-        put.is_some_and(|plan| self.open.get(&plan.quorum).is_some() && at.views.has_majority(&plan.quorum))
+        let plan = entry.phase.active_plan();
+        plan.is_some_and(|plan| self.open.get(&plan.quorum).is_some() && at.views.has_majority(&plan.quorum))
     }
 
     /// What the last round says of a lock that this replica cannot see.
@@ -189,8 +189,7 @@ impl Index {
 
 /// Of the lock on the masters.
 pub(super) fn name(entry: &LockEntry) -> Option<(String, LockName)> {
-    let put = entry.active_plan.as_ref().or(entry.leftovers.as_ref());
-    if let Some(plan) = put {
+    if let Some(plan) = entry.phase.plan() {
         return Some((plan.quorum.clone(), plan.lock_name.clone()));
     }
     let plan = leftovers(&entry.object, &entry.templates.graces())?;

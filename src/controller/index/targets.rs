@@ -2,15 +2,15 @@
 //! stopped.
 
 use super::{
-    Effect, FinalizerEnd, Index, Leaving, Planted, TargetTaskStart, World,
+    Effect, FinalizerEnd, Index, Planted, TargetTaskStart, World,
     happened::{Off, happened},
+    phase::{LockPhase, TargetTask},
 };
 use crate::{
     api::{FINALIZER, LeaderLock, leader_lock::Enforcement, plan::LockPlan},
     controller::{
         backoff,
         events::EventRecord,
-        index::lock_store::TargetTask,
         object::ObjectKey,
         target_task::{Permissions, TargetReport},
         writer::Item,
@@ -30,9 +30,8 @@ impl Index {
             return;
         };
         // The target task of a lock whose last target was taken out of its spec stays until that is stopped.
-        let runs = |task: &TargetTask| task.last.as_ref().is_none_or(|report| report.runs);
-        let runs = entry.task.as_ref().is_some_and(runs);
-        let plan = entry.active_plan.clone().or_else(|| entry.leftovers.clone());
+        let runs = entry.phase.task().is_some_and(TargetTask::runs);
+        let plan = entry.phase.plan().cloned();
         let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
         let Some(plan) = plan else {
             self.end_target_task(key);
@@ -44,23 +43,23 @@ impl Index {
         let key = key.clone();
         // An order to a task that has panicked would be lost.
         let ended = at.views.target_task_ended(&key);
-        if entry.task.as_ref().is_some_and(|task| !task.broken && !ended) {
+        if entry.phase.task().is_some_and(|task| !task.broken && !ended) {
             self.effects.push(Effect::UpdateTargetTask { key, plan, hands });
             return;
         }
-        let detached = entry.active_plan.is_none();
+        let detached = entry.phase.active_plan().is_none();
         let own_tokens = entry.own_tokens.clone();
         if !detached {
             if self.open.get(&plan.quorum).is_none() {
                 return;
             }
             if at.views.lock(&plan.quorum, &plan.lock_name, at.now).is_none() {
-                // Put a moment ago; the elector shows it with the next look.
+                // Contended for since a moment ago; the elector shows it with the next look.
                 self.due.tasks.insert(key);
                 return;
             }
         }
-        entry.task = Some(TargetTask::default());
+        entry.phase.start_task();
         self.effects
             .push(Effect::StartTargetTask(Box::new(TargetTaskStart {
                 key,
@@ -74,13 +73,13 @@ impl Index {
     /// Nothing is switched for this lock from here on.
     pub(super) fn end_target_task(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
-        if entry.is_some_and(|entry| entry.task.take().is_some()) {
+        if entry.is_some_and(|entry| entry.phase.take_task().is_some()) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
     }
 
     pub(super) fn on_target_task_ended(&mut self, key: ObjectKey) {
-        if let Some(task) = self.locks.get_mut(&key).and_then(|entry| entry.task.as_mut()) {
+        if let Some(task) = self.locks.get_mut(&key).and_then(|entry| entry.phase.task_mut()) {
             tracing::error!(object = %format!("LeaderLock {key}"), "what switches the targets broke; started anew");
             task.broken = true;
             self.due.locks.insert(key);
@@ -95,31 +94,33 @@ impl Index {
         let Some(entry) = self.locks.get_mut(&key) else {
             return;
         };
-        let Some(task) = &mut entry.task else { return };
+        if entry.phase.task().is_none() {
+            return;
+        }
         let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
         let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
         let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
+        let last = entry.phase.report();
         if let Some(trouble) = &report.trouble
-            && task
-                .last
-                .as_ref()
-                .is_none_or(|last| last.trouble != report.trouble)
+            && last.is_none_or(|last| last.trouble != report.trouble)
         {
             tracing::warn!(object = %format!("LeaderLock {key}"), reason = trouble.reason.name(), text = trouble.message, "targets are not as they should be");
         }
-        let off = off(&entry.object, entry.active_plan.as_deref());
-        let mut happened = happened(task.last.as_ref(), &report, off);
+        let off = off(&entry.object, entry.phase.active_plan().map(AsRef::as_ref));
+        let mut happened = happened(last, &report, off);
         if unwritten && off.is_none() {
-            happened.extend(entry.settled.stopped_unwritten(&report));
+            happened.extend(entry.status.settled.stopped_unwritten(&report));
         }
         // Each note is emitted once: the report is kept, and looked at again, without them.
         let notes = std::mem::take(&mut report.notes).into_iter();
         happened.extend(notes.map(|note| (note.reason, note.text)));
-        if task.last.as_ref().is_none_or(|last| last.has != report.has) {
+        if last.is_none_or(|last| last.has != report.has) {
             // Others may wait for what it has no more.
             self.due.locks.insert(key.clone());
         }
-        task.last = Some(report);
+        if let Some(task) = entry.phase.task_mut() {
+            task.last = Some(report);
+        }
         let happened = EventRecord::all(&entry.object, happened).map(Effect::Record);
         self.effects.extend(happened);
         self.adjust_finalizer(&key, held, at);
@@ -129,14 +130,12 @@ impl Index {
     /// Adds or removes the finalizer, as the last report on the targets of a lock asks.
     fn adjust_finalizer(&mut self, key: &ObjectKey, held: bool, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
-        let Some(report) = entry.task.as_ref().and_then(|task| task.last.as_ref()) else {
+        let Some(report) = entry.phase.report() else {
             return;
         };
         let guarded = has_finalizer(&entry.object);
-        let none = entry
-            .active_plan
-            .as_ref()
-            .is_some_and(|plan| plan.targets.is_empty());
+        let plan = entry.phase.active_plan();
+        let none = plan.is_some_and(|plan| plan.targets.is_empty());
         if entry.object.metadata.deletion_timestamp.is_some() {
             return;
         }
@@ -170,11 +169,11 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        if entry.changing_finalizer || !entry.guard_backoff.is_over(at.now) {
+        if !entry.finalizer.may_start(at.now) {
             // What is wanted then is looked at again.
             return;
         }
-        entry.changing_finalizer = true;
+        entry.finalizer.start();
         self.effects.push(Effect::SetFinalizer {
             key: key.clone(),
             uid: entry.object.metadata.uid.clone(),
@@ -190,11 +189,11 @@ impl Index {
     ) {
         let now = at.now;
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.changing_finalizer = false;
+            entry.finalizer.end();
             match &end {
-                Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread) => entry.guard_backoff.reset(),
+                Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread) => entry.finalizer.reset(),
                 Ok(FinalizerEnd::Gone) | Err(_) => {
-                    entry.guard_backoff.fail(backoff::LONGEST, now, self.random.f64());
+                    entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
                 }
             }
         }
@@ -235,9 +234,9 @@ impl Index {
             let Some(entry) = self.locks.get(&key) else {
                 continue;
             };
-            if !entry.guard_backoff.is_over(now) {
+            if entry.finalizer.is_waiting(now) {
                 self.due.finalizers.insert(key);
-            } else if entry.leaving == Some(Leaving::Left) {
+            } else if matches!(entry.phase, LockPhase::Left) {
                 if has_finalizer(&entry.object) {
                     self.set_finalizer(&key, false, at);
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     AfterStop, Effect, Index, Planted, World,
-    decide::{Leaving, UNCONFIRMED, runs},
+    decide::UNCONFIRMED,
     departure::{Departing, Departure, departure},
 };
 use crate::{
@@ -12,7 +12,11 @@ use crate::{
         leader_lock::{Candidates, DeletionPolicy, Enforcement},
         plan::LockPlan,
     },
-    controller::{index::lock_store::LockEntry, object::ObjectKey, target_task::StopRequest},
+    controller::{
+        index::{lock_store::LockEntry, phase::TargetTask},
+        object::ObjectKey,
+        target_task::StopRequest,
+    },
     lease::ReleaseMode,
 };
 
@@ -36,12 +40,12 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let Some(put) = entry.active_plan.as_ref().or(entry.leftovers.as_ref()) else {
+        let Some(plan) = entry.phase.plan() else {
             return;
         };
-        let until = now + put.timings.stop + put.timings.lease_duration + more;
-        entry.leaving = Some(Leaving::Stopping { until });
-        match (departure, &entry.task) {
+        let until = now + plan.timings.stop + plan.timings.lease_duration + more;
+        entry.phase.leave();
+        match (departure, entry.phase.task()) {
             (Departure::Stop, Some(_)) => {
                 let halt = StopRequest {
                     by: until,
@@ -61,13 +65,13 @@ impl Index {
     fn departing(&self, key: &ObjectKey, at: &World<'_>) -> Option<Departing> {
         let now = at.now;
         let entry = self.locks.get(key)?;
-        let put = entry.active_plan.as_ref().or(entry.leftovers.as_ref())?;
+        let plan = entry.phase.plan()?;
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let guarded = super::targets::has_finalizer(&entry.object);
-        // The first look at the masters, and the first answers of the siblings, come a moment after the lock is put.
-        let looked = entry.active_since.is_none_or(|since| {
-            now.since(since) >= UNCONFIRMED
-                && self.asked_since(since, at)
+        // The first look at the masters, and the first answers of the siblings, come a moment after the first plan.
+        let looked = entry.phase.contention().is_none_or(|contention| {
+            now.since(contention.since) >= UNCONFIRMED
+                && self.asked_since(contention.since, at)
                 && !self.sibling_is_responsible(key, at)
         });
         let held_by_sibling = self.held_by_us(key, at) && !self.holds(key, at);
@@ -77,10 +81,10 @@ impl Index {
             orphan: deleted && entry.object.spec.deletion_policy == DeletionPolicy::Orphan,
             guarded,
             unreadable: self.locks.unreadable.contains_key(key),
-            enforced: put.enforcement == Enforcement::Enforce,
-            targets: !put.targets.is_empty(),
-            runs: entry.task.as_ref().map(runs),
-            for_sibling: put.candidates == Candidates::Operator && (held_by_sibling || (guarded && !looked)),
+            enforced: plan.enforcement == Enforcement::Enforce,
+            targets: !plan.targets.is_empty(),
+            runs: entry.phase.task().map(TargetTask::runs),
+            for_sibling: plan.candidates == Candidates::Operator && (held_by_sibling || (guarded && !looked)),
         })
     }
 
@@ -89,33 +93,30 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        if !matches!(entry.leaving, Some(Leaving::Stopping { .. })) {
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        let active = entry.phase.active_plan().cloned();
+        let Some(applied) = entry.phase.give_up(deleted) else {
             return;
-        }
+        };
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the lock goes, its lease runs out");
         }
-        (entry.leftovers, entry.active_since) = (None, None);
         let release_mode = if releases {
             ReleaseMode::Release
         } else {
             ReleaseMode::Abandon
         };
-        let put = entry.active_plan.take();
-        let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        entry.leaving = deleted.then_some(Leaving::Left);
-        self.end_target_task(key);
+        if applied.task.is_some() {
+            self.effects.push(Effect::EndTargetTask(key.clone()));
+        }
         // Also for others that wait for its targets.
         self.due.locks.insert(key.clone());
-        if let Some(plan) = put {
+        if let Some(plan) = active {
             self.remove_from_quorum(key, &plan, release_mode);
         }
         // An object that stays guards what was not stopped; one that is deleted does not wait for longer.
-        let done = |entry: &LockEntry| {
-            let deleted = entry.object.metadata.deletion_timestamp.is_some();
-            (stopped || deleted) && super::targets::has_finalizer(&entry.object)
-        };
+        let done = |entry: &LockEntry| (stopped || deleted) && super::targets::has_finalizer(&entry.object);
         if self.locks.get(key).is_some_and(done) {
             self.set_finalizer(key, false, at);
         }
@@ -130,7 +131,7 @@ impl Index {
             return;
         };
         // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let release_mode = if unreadable || entry.task.as_ref().is_some_and(runs) {
+        let release_mode = if unreadable || entry.phase.task().is_some_and(TargetTask::runs) {
             ReleaseMode::Abandon
         } else {
             ReleaseMode::Release
@@ -139,11 +140,11 @@ impl Index {
             let effect = Effect::UnfollowTemplate(key.clone(), reference.clone());
             self.effects.push(effect);
         }
-        if entry.task.is_some() {
+        if entry.phase.task().is_some() {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
-        if let Some(plan) = entry.active_plan {
-            self.remove_from_quorum(key, &plan, release_mode);
+        if let Some(plan) = entry.phase.active_plan() {
+            self.remove_from_quorum(key, plan, release_mode);
         }
     }
 

@@ -95,16 +95,23 @@ pub(super) fn is_stopped(report: &TargetReport) -> bool {
     report.settled && report.trouble.is_none() && report.targets.iter().all(standby)
 }
 
+/// A status that this replica wrote without seeing a majority.
+#[derive(Debug)]
+pub(in crate::controller) struct BlindStatus {
+    pub(in crate::controller) written: BootInstant,
+    pub(in crate::controller) status: LeaderLockStatus,
+}
+
 /// Until when a replica that sees no majority leaves the text of another one: two of them may see targets differently, and
-/// would replace each other's texts for ever. `last` is what this replica wrote, and when.
+/// would replace each other's texts for ever. `last` is what this replica wrote.
 pub(in crate::controller) fn rests_until(
-    last: Option<&(BootInstant, LeaderLockStatus)>,
+    last: Option<&BlindStatus>,
     before: &LeaderLockStatus,
     now: BootInstant,
 ) -> Option<BootInstant> {
-    let (at, own) = last?;
+    let BlindStatus { written, status: own } = last?;
     let is_own = own.role == before.role && own.targets == before.targets;
-    let until = *at + REST;
+    let until = *written + REST;
     (!is_own && !claims(before) && now < until).then_some(until)
 }
 
@@ -163,7 +170,10 @@ mod tests {
         };
         let own = status(Role::Stopping, TargetState::Changing);
         let others = status(Role::Unknown, TargetState::Standby);
-        let last = Some((at(100), own.clone()));
+        let last = Some(BlindStatus {
+            written: at(100),
+            status: own.clone(),
+        });
         assert_eq!(rests_until(None, &others, at(101)), None);
         assert_eq!(rests_until(last.as_ref(), &own, at(101)), None, "its own");
         assert_eq!(rests_until(last.as_ref(), &others, at(101)), Some(at(105)));

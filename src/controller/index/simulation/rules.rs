@@ -33,8 +33,8 @@ impl Rules {
     pub(super) fn see(&mut self, input: &Input, index: &Index) {
         self.unstopped = match input {
             Input::Stopped(key, false) => {
-                let entry = index.locks.get(key).filter(|entry| entry.leaving.is_some());
-                entry.and_then(|entry| Some(entry.active_plan.as_ref()?.lock_name.clone()))
+                let entry = index.locks.get(key).filter(|entry| entry.phase.is_leaving());
+                entry.and_then(|entry| Some(entry.phase.active_plan()?.lock_name.clone()))
             }
             _ => None,
         };
@@ -138,10 +138,8 @@ fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
         return false;
     }
     let at = super::world(outside);
-    let seen = entry
-        .active_plan
-        .as_ref()
-        .is_some_and(|plan| at.views.has_majority(&plan.quorum));
+    let plan = entry.phase.active_plan();
+    let seen = plan.is_some_and(|plan| at.views.has_majority(&plan.quorum));
     !seen && index.sibling_is_responsible(key, &at)
 }
 
@@ -196,8 +194,7 @@ fn may_stop(
         .locks
         .get(key)
         .ok_or("targets without an object are stopped")?;
-    let plan = entry.active_plan.as_ref().or(entry.leftovers.as_ref());
-    let plan = plan.ok_or("what is not put is stopped")?;
+    let plan = entry.phase.plan().ok_or("what is not put is stopped")?;
     let bound = outside.now + plan.timings.stop + plan.timings.lease_duration;
     if halt.by > bound {
         return Err(format!("{key}: stops until {:?}, not until {bound:?}", halt.by));

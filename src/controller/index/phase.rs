@@ -1,0 +1,212 @@
+//! How far a lock is, from its first plan until it is given up.
+
+use std::{mem, sync::Arc};
+
+use super::Purpose;
+use crate::{api::plan::LockPlan, controller::target_task::TargetReport, lease::BootInstant};
+
+#[derive(Debug, Default)]
+pub(in crate::controller) enum LockPhase {
+    /// No plan is applied: the lock cannot be contended for, or not yet.
+    #[default]
+    Idle,
+    /// The lock is contended for.
+    Contending(Applied, Contention),
+    /// The lock cannot be contended for. Targets that an earlier operator may have left running are stopped.
+    StoppingLeftovers(Applied),
+    /// The targets are being stopped. Then the lock is given up, if it is contended for.
+    Leaving(Applied, Option<Contention>),
+    /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
+    Left,
+}
+
+/// A plan in force, and the task that switches its targets.
+#[derive(Debug)]
+pub(in crate::controller) struct Applied {
+    pub(in crate::controller) plan: Arc<LockPlan>,
+    pub(in crate::controller) task: Option<TargetTask>,
+}
+
+#[derive(Debug)]
+pub(in crate::controller) struct Contention {
+    /// Since when, under whatever plan.
+    pub(in crate::controller) since: BootInstant,
+    /// The targets are being stopped, to pass the lease on.
+    draining: Option<Purpose>,
+}
+
+/// The task that switches the targets of a lock, as far as is known of it.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct TargetTask {
+    pub(in crate::controller) last: Option<TargetReport>,
+    /// It ended by itself, and has to be started anew.
+    pub(in crate::controller) broken: bool,
+}
+
+impl TargetTask {
+    /// Something runs, or may run.
+    pub(in crate::controller) fn runs(&self) -> bool {
+        self.last.as_ref().is_none_or(|report| report.runs)
+    }
+}
+
+impl LockPhase {
+    /// The lock is contended for under this plan. Returns the task that stopped leftovers: it does not know how the lock
+    /// stands, and has to end.
+    pub(in crate::controller) fn contend(
+        &mut self,
+        plan: Arc<LockPlan>,
+        now: BootInstant,
+    ) -> Option<TargetTask> {
+        if let Self::Contending(applied, _) = self {
+            applied.plan = plan;
+            return None;
+        }
+        let ended = self.take_task();
+        let contention = Contention {
+            since: now,
+            draining: None,
+        };
+        *self = Self::Contending(Applied { plan, task: None }, contention);
+        ended
+    }
+
+    pub(in crate::controller) fn stop_leftovers(&mut self, plan: Arc<LockPlan>) {
+        *self = Self::StoppingLeftovers(Applied { plan, task: None });
+    }
+
+    /// No leftovers run any more. Returns the task that stopped them.
+    pub(in crate::controller) fn forget_leftovers(&mut self) -> Option<TargetTask> {
+        match self {
+            Self::StoppingLeftovers(_) => mem::take(self).into_applied()?.task,
+            _ => None,
+        }
+    }
+
+    /// The targets are being stopped, to give the lock up.
+    pub(in crate::controller) fn leave(&mut self) {
+        *self = match mem::take(self) {
+            Self::Contending(applied, contention) => Self::Leaving(applied, Some(contention)),
+            Self::StoppingLeftovers(applied) => Self::Leaving(applied, None),
+            other => other,
+        };
+    }
+
+    /// The object was created again under its name: it was the one before that was left. Returns the task of that one,
+    /// which starts nothing any more.
+    pub(in crate::controller) fn stay(&mut self) -> Option<TargetTask> {
+        let mut ended = None;
+        *self = match mem::take(self) {
+            Self::Leaving(mut applied, contention) => {
+                ended = applied.task.take();
+                match contention {
+                    Some(contention) => Self::Contending(applied, contention),
+                    None => Self::StoppingLeftovers(applied),
+                }
+            }
+            Self::Left => Self::Idle,
+            other => other,
+        };
+        ended
+    }
+
+    /// Returns what was applied to a lock that was being left.
+    pub(in crate::controller) fn give_up(&mut self, deleted: bool) -> Option<Applied> {
+        if !matches!(self, Self::Leaving(..)) {
+            return None;
+        }
+        let next = if deleted { Self::Left } else { Self::Idle };
+        mem::replace(self, next).into_applied()
+    }
+
+    /// The plan in force, whether or not the lock is contended for.
+    pub(in crate::controller) fn plan(&self) -> Option<&Arc<LockPlan>> {
+        self.applied().map(|applied| &applied.plan)
+    }
+
+    /// The plan under which the lock is contended for.
+    pub(in crate::controller) fn active_plan(&self) -> Option<&Arc<LockPlan>> {
+        self.contention().and_then(|_| self.plan())
+    }
+
+    pub(in crate::controller) fn contention(&self) -> Option<&Contention> {
+        match self {
+            Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) => Some(contention),
+            Self::Idle | Self::StoppingLeftovers(_) | Self::Leaving(_, None) | Self::Left => None,
+        }
+    }
+
+    /// Nothing is decided about the lock any more.
+    pub(in crate::controller) const fn is_leaving(&self) -> bool {
+        matches!(self, Self::Leaving(..) | Self::Left)
+    }
+
+    /// Why the targets are being stopped under a lease that is passed on then.
+    pub(in crate::controller) fn draining(&self) -> Option<&Purpose> {
+        self.contention()?.draining.as_ref()
+    }
+
+    pub(in crate::controller) fn drain(&mut self, purpose: Purpose) {
+        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
+            contention.draining = Some(purpose);
+        }
+    }
+
+    /// The drain ended. One that began since stays.
+    pub(in crate::controller) fn end_drain(&mut self, purpose: &Purpose) {
+        if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
+            contention.draining.take_if(|draining| draining == purpose);
+        }
+    }
+
+    pub(in crate::controller) fn task(&self) -> Option<&TargetTask> {
+        self.applied()?.task.as_ref()
+    }
+
+    pub(in crate::controller) fn task_mut(&mut self) -> Option<&mut TargetTask> {
+        self.applied_mut()?.task.as_mut()
+    }
+
+    /// The last report of the target task.
+    pub(in crate::controller) fn report(&self) -> Option<&TargetReport> {
+        self.task()?.last.as_ref()
+    }
+
+    /// A task was started, in place of one before it.
+    pub(in crate::controller) fn start_task(&mut self) {
+        if let Some(applied) = self.applied_mut() {
+            applied.task = Some(TargetTask::default());
+        }
+    }
+
+    pub(in crate::controller) fn take_task(&mut self) -> Option<TargetTask> {
+        self.applied_mut()?.task.take()
+    }
+
+    fn applied(&self) -> Option<&Applied> {
+        match self {
+            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
+                Some(applied)
+            }
+            Self::Idle | Self::Left => None,
+        }
+    }
+
+    fn applied_mut(&mut self) -> Option<&mut Applied> {
+        match self {
+            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
+                Some(applied)
+            }
+            Self::Idle | Self::Left => None,
+        }
+    }
+
+    fn into_applied(self) -> Option<Applied> {
+        match self {
+            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
+                Some(applied)
+            }
+            Self::Idle | Self::Left => None,
+        }
+    }
+}
