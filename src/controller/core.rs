@@ -62,6 +62,21 @@ pub(super) struct Core {
     executor: Executor,
 }
 
+/// What the core is made from.
+pub(super) struct Setup<'a> {
+    pub(super) identity: HolderIdentity,
+    pub(super) cluster: ClusterId,
+    pub(super) clients: Clients,
+    pub(super) rate_limiter: Arc<RateLimiter>,
+    pub(super) state: Arc<ProcessState>,
+    pub(super) quorums: RunningQuorums,
+    pub(super) events: Events,
+    pub(super) inbox: mpsc::Sender<Incoming>,
+    /// The namespaces that are followed.
+    pub(super) scopes: &'a [String],
+    pub(super) siblings: Option<&'a Siblings>,
+}
+
 /// The handles that effects act on.
 struct Executor {
     identity: HolderIdentity,
@@ -100,15 +115,19 @@ struct Tasks {
 }
 
 impl Core {
-    pub(super) fn new(
-        (identity, cluster): (HolderIdentity, ClusterId),
-        (clients, rate_limiter): (Clients, Arc<RateLimiter>),
-        state: Arc<ProcessState>,
-        quorums: RunningQuorums,
-        events: Events,
-        inbox: mpsc::Sender<Incoming>,
-        (scopes, siblings): (&[String], Option<&Siblings>),
-    ) -> Self {
+    pub(super) fn new(setup: Setup<'_>) -> Self {
+        let Setup {
+            identity,
+            cluster,
+            clients,
+            rate_limiter,
+            state,
+            quorums,
+            events,
+            inbox,
+            scopes,
+            siblings,
+        } = setup;
         let release = siblings.map(|siblings| (&*siblings.namespace, &*siblings.selector));
         let me = Replica {
             identity: identity.clone(),

@@ -11,7 +11,7 @@ use super::{
     OperatorError,
     clients::Clients,
     cluster::cluster_id,
-    core::{Core, Incoming},
+    core::{Core, Incoming, Setup},
     declared::Declared,
     events,
     observe::{Observation, follow},
@@ -79,16 +79,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         None => None,
     };
     let (clients, contact) = Clients::infer().await?;
-    let listener = listen(options.listen).await?;
-    let details = Details {
-        listener: match options.listen_details {
-            Some(address) => Some(listen(address).await?),
-            None => None,
-        },
-        reviewer: options
-            .require_token
-            .then(|| Arc::new(Reviews::new(clients.urgent.clone())) as Arc<dyn Reviewer>),
-    };
+    let servers = Servers::listen(&options, &clients).await?;
     let cluster = tokio::select! {
         cluster = cluster_id(&clients.work, &options.cluster_name) => cluster?,
         _ = signals.next() => return Ok(()),
@@ -105,12 +96,12 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         version = env!("CARGO_PKG_VERSION"),
         identity = %options.identity,
         %cluster,
-        listen = %listener.local_addr().unwrap_or(options.listen),
+        listen = %servers.listener.local_addr().unwrap_or(options.listen),
         "operator started"
     );
     let client = clients.work.clone();
     let process = Process::new(signals, state);
-    let mut operator = Operator::start(&options, clients, (listener, details), cluster, process);
+    let mut operator = Operator::start(&options, clients, servers, cluster, process);
     let process = &mut operator.process;
     process.spawn("asks the API server whether it answers", contact.map(Ok));
     if let Some(wanted) = options.new_password.clone() {
@@ -132,6 +123,28 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     end
 }
 
+/// What the HTTP side listens on.
+struct Servers {
+    listener: TcpListener,
+    details: Details,
+}
+
+impl Servers {
+    async fn listen(options: &Options, clients: &Clients) -> Result<Self, ProcessError> {
+        let listener = listen(options.listen).await?;
+        let details = match options.listen_details {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let reviews = || Arc::new(Reviews::new(clients.urgent.clone())) as Arc<dyn Reviewer>;
+        let details = Details {
+            listener: details,
+            reviewer: options.require_token.then(reviews),
+        };
+        Ok(Self { listener, details })
+    }
+}
+
 struct Operator {
     core: Core,
     seen: mpsc::Receiver<Incoming>,
@@ -143,7 +156,7 @@ impl Operator {
     fn start(
         options: &Options,
         clients: Clients,
-        (listener, details): (TcpListener, Details),
+        Servers { listener, details }: Servers,
         cluster: ClusterId,
         mut process: Process,
     ) -> Self {
@@ -161,46 +174,22 @@ impl Operator {
             options.identity.to_string(),
             rate_limiter.clone(),
         );
-        let quorums = Api::all(clients.work.clone());
-        watch(
-            &mut process,
-            "follows RedisQuorums",
-            quorums,
-            &inbox,
-            Incoming::Quorum,
-        );
         let scopes = scopes(&options.namespaces);
-        for scope in &scopes {
-            let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
-                Api::all(clients.work.clone())
-            } else {
-                Api::namespaced(clients.work.clone(), scope)
-            };
-            let scope = scope.clone();
-            let tell = move |observation| Incoming::Lock(scope.clone(), observation);
-            watch(&mut process, "follows LeaderLocks", locks, &inbox, tell);
-        }
-        if let Some(siblings) = &options.siblings {
-            let following = follow(
-                siblings.api(&clients.work),
-                siblings.config(),
-                inbox.clone(),
-                Incoming::Sibling,
-            );
-            process.spawn("follows the other replicas", following.map(Ok));
-        }
+        follow_objects(&mut process, options, &clients, &scopes, &inbox);
         process.spawn("serves HTTP", http::serve(listener, state.clone(), details));
         process.spawn("writes events", recording.map(Ok));
-        let me = (options.identity.clone(), cluster);
-        let core = Core::new(
-            me,
-            (clients, rate_limiter),
+        let core = Core::new(Setup {
+            identity: options.identity.clone(),
+            cluster,
+            clients,
+            rate_limiter,
             state,
-            running,
+            quorums: running,
             events,
             inbox,
-            (&scopes, options.siblings.as_ref()),
-        );
+            scopes: &scopes,
+            siblings: options.siblings.as_ref(),
+        });
         Self {
             core,
             seen,
@@ -263,6 +252,37 @@ fn scopes(namespaces: &[String]) -> Vec<String> {
         scopes.push(String::new());
     }
     scopes
+}
+
+/// Follows the objects that the operator acts on, and the other replicas.
+fn follow_objects(
+    process: &mut Process,
+    options: &Options,
+    clients: &Clients,
+    scopes: &[String],
+    inbox: &mpsc::Sender<Incoming>,
+) {
+    let quorums = Api::all(clients.work.clone());
+    watch(process, "follows RedisQuorums", quorums, inbox, Incoming::Quorum);
+    for scope in scopes {
+        let locks: Api<DeserializeGuard<LeaderLock>> = if scope.is_empty() {
+            Api::all(clients.work.clone())
+        } else {
+            Api::namespaced(clients.work.clone(), scope)
+        };
+        let scope = scope.clone();
+        let tell = move |observation| Incoming::Lock(scope.clone(), observation);
+        watch(process, "follows LeaderLocks", locks, inbox, tell);
+    }
+    if let Some(siblings) = &options.siblings {
+        let following = follow(
+            siblings.api(&clients.work),
+            siblings.config(),
+            inbox.clone(),
+            Incoming::Sibling,
+        );
+        process.spawn("follows the other replicas", following.map(Ok));
+    }
 }
 
 /// Follows all objects of one kind.

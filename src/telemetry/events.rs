@@ -86,68 +86,88 @@ pub(super) struct Events {
     reconcile_duration: HistogramVec,
 }
 
+/// Registers families of metrics.
+struct Families<'a>(&'a Registry);
+
+impl Families<'_> {
+    fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(counter.clone()))?;
+        Ok(counter)
+    }
+
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        buckets: &[f64],
+        labels: &[&str],
+    ) -> Result<HistogramVec, prometheus::Error> {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        let histogram = HistogramVec::new(options, labels)?;
+        self.0.register(Box::new(histogram.clone()))?;
+        Ok(histogram)
+    }
+
+    /// Without labels.
+    fn single(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, prometheus::Error> {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        let histogram = Histogram::with_opts(options)?;
+        self.0.register(Box::new(histogram.clone()))?;
+        Ok(histogram)
+    }
+}
+
 impl Events {
     pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counter.clone()))?;
-            Ok::<_, prometheus::Error>(counter)
-        };
-        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
-            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            let histogram = HistogramVec::new(options, labels)?;
-            registry.register(Box::new(histogram.clone()))?;
-            Ok::<_, prometheus::Error>(histogram)
-        };
+        let families = Families(registry);
         let exchange = ["quorum", "master", "operation", "vote"];
-        let margin = HistogramOpts::new(
-            "redlock_renew_margin_ratio",
-            "Share of the lease that was left when it was renewed.",
-        );
-        let renew_margin = Histogram::with_opts(margin.buckets(MARGIN.to_vec()))?;
-        registry.register(Box::new(renew_margin.clone()))?;
         let events = Self {
-            requests: counter(
+            requests: families.counter(
                 "redlock_master_requests_total",
                 "Votes of a master, one for every lock that it was asked for.",
                 &exchange,
             )?,
-            request_duration: histogram(
+            request_duration: families.histogram(
                 "redlock_master_request_duration_seconds",
                 "Time until a master answered one script call, under the vote that most of its locks got.",
                 REQUEST,
                 &exchange,
             )?,
-            acquire_duration: histogram(
+            acquire_duration: families.histogram(
                 "redlock_acquire_duration_seconds",
                 "Time that an attempt to acquire a lock took.",
                 REQUEST,
                 &["result"],
             )?,
-            renew_margin,
-            leases_ended: counter(
+            renew_margin: families.single(
+                "redlock_renew_margin_ratio",
+                "Share of the lease that was left when it was renewed.",
+                MARGIN,
+            )?,
+            leases_ended: families.counter(
                 "redlock_leases_ended_total",
                 "Leases of this process that came to their end.",
                 &["reason"],
             )?,
-            takeover_duration: histogram(
+            takeover_duration: families.histogram(
                 "redlock_takeover_duration_seconds",
                 "Time from the end of the lease before to the own lease.",
                 TAKEOVER,
                 &["kind"],
             )?,
-            stop_margin: histogram(
+            stop_margin: families.histogram(
                 "redlock_stop_margin_seconds",
                 "Time that was left of the lease when the targets were confirmed stopped; a negative value means too late.",
                 STOP_MARGIN,
                 &["action"],
             )?,
-            reconciles: counter(
+            reconciles: families.counter(
                 "redlock_reconciles_total",
                 "Reconciliations of the declared objects.",
                 &["controller", "result"],
             )?,
-            reconcile_duration: histogram(
+            reconcile_duration: families.histogram(
                 "redlock_reconcile_duration_seconds",
                 "Duration of a reconciliation of the declared objects.",
                 REQUEST,

@@ -60,39 +60,8 @@ impl Executor {
                     Input::Finalizer(key, end)
                 });
             }
-            Effect::SetQuorumFinalizers {
-                name,
-                version,
-                finalizers,
-                adds,
-            } => {
-                let broken = Guarded::Failed("the write broke off".to_owned());
-                let broken = Input::QuorumFinalizers(name.clone(), broken);
-                jobs.start(broken, async move {
-                    if adds {
-                        rate_limiter.sent().await;
-                    } else {
-                        rate_limiter.count(1, clock::now());
-                    }
-                    let end = requests::set_quorum_finalizers(urgent, &name, version, &finalizers).await;
-                    Input::QuorumFinalizers(name, end)
-                });
-            }
-            Effect::Abstain {
-                key,
-                object,
-                abstention,
-                failover,
-            } => {
-                let broken = Err("the write broke off".to_owned());
-                let broken = Input::Abstains(key.clone(), failover.clone(), broken);
-                jobs.start(broken, async move {
-                    let write = requests::abstain(urgent, *object, Some(&abstention));
-                    let end = time::timeout(ABSTAINS, write).await;
-                    let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
-                    Input::Abstains(key, failover, end)
-                });
-            }
+            Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),
+            Effect::Abstain { .. } => self.abstain(effect),
             Effect::EndAbstention { key, object } => jobs.start(Input::Nothing, async move {
                 let write = requests::abstain(urgent, *object, None);
                 if let Ok(Err(reason)) = time::timeout(ABSTAINS, write).await {
@@ -119,5 +88,50 @@ impl Executor {
             }
             _ => {}
         }
+    }
+    fn set_quorum_finalizers(&mut self, effect: Effect) {
+        let Effect::SetQuorumFinalizers {
+            name,
+            version,
+            finalizers,
+            adds,
+        } = effect
+        else {
+            return;
+        };
+        let client = self.kubernetes.clients.urgent.clone();
+        let rate_limiter = self.kubernetes.rate_limiter.clone();
+        let broken = Guarded::Failed("the write broke off".to_owned());
+        let broken = Input::QuorumFinalizers(name.clone(), broken);
+        self.tasks.jobs.start(broken, async move {
+            if adds {
+                rate_limiter.sent().await;
+            } else {
+                rate_limiter.count(1, clock::now());
+            }
+            let end = requests::set_quorum_finalizers(client, &name, version, &finalizers).await;
+            Input::QuorumFinalizers(name, end)
+        });
+    }
+
+    fn abstain(&mut self, effect: Effect) {
+        let Effect::Abstain {
+            key,
+            object,
+            abstention,
+            failover,
+        } = effect
+        else {
+            return;
+        };
+        let client = self.kubernetes.clients.urgent.clone();
+        let broken = Err("the write broke off".to_owned());
+        let broken = Input::Abstains(key.clone(), failover.clone(), broken);
+        self.tasks.jobs.start(broken, async move {
+            let write = requests::abstain(client, *object, Some(&abstention));
+            let end = time::timeout(ABSTAINS, write).await;
+            let end = end.unwrap_or_else(|_| Err("the API server does not answer".to_owned()));
+            Input::Abstains(key, failover, end)
+        });
     }
 }
