@@ -63,20 +63,22 @@ fn reply(text: &str, result: HandOverResult, message: String) -> HandOverAnswer 
     }
 }
 
-/// Decides, as the holder of the lease with token `held`.
-pub(super) fn decide(
-    text: &str,
-    held: FencingToken,
-    (plan, paused): (&LockPlan, Option<&str>),
-    own: &ClusterId,
-    unix_now: Duration,
-) -> Decision {
+/// The lock of a lease that is to be handed over.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'a> {
+    pub(super) token: FencingToken,
+    pub(super) plan: &'a LockPlan,
+    pub(super) paused: Option<&'a str>,
+}
+
+/// Decides, as the holder of the lease.
+pub(super) fn decide(text: &str, held: Held<'_>, own: &ClusterId, unix_now: Duration) -> Decision {
     let request: Option<HandOverRequest> = read(text);
     let patience = request.as_ref().map_or(Duration::ZERO, |request| {
         Duration::from_secs(request.not_after).saturating_sub(unix_now)
     });
-    let (to, answer) = match resolve(request.as_ref(), held, (plan, paused), own, unix_now) {
-        Ok(to) => (Some(to.clone()), acceptance(text, held, &to)),
+    let (to, answer) = match resolve(request.as_ref(), held, own, unix_now) {
+        Ok(to) => (Some(to.clone()), acceptance(text, held.token, &to)),
         Err(message) => (None, refusal(text, message)),
     };
     Decision { to, patience, answer }
@@ -84,16 +86,16 @@ pub(super) fn decide(
 
 fn resolve(
     request: Option<&HandOverRequest>,
-    held: FencingToken,
-    (plan, paused): (&LockPlan, Option<&str>),
+    held: Held<'_>,
     own: &ClusterId,
     unix_now: Duration,
 ) -> Result<ClusterId, String> {
+    let Held { token, plan, paused } = held;
     let request = request.ok_or("the annotation cannot be read: `redlock hand-over` writes it")?;
-    if request.token != held.0 {
+    if request.token != token.0 {
         return Err(format!(
             "the lease with token {} is over; the present one has token {}",
-            request.token, held.0
+            request.token, token.0
         ));
     }
     if unix_now.as_secs() > request.not_after {
@@ -188,13 +190,12 @@ mod tests {
 
     fn decided(text: &str, targets: &str, paused: Option<&str>) -> Decision {
         let own = ClusterId::new("eu-1", "here").unwrap();
-        decide(
-            text,
-            FencingToken(7),
-            (&plan(targets), paused),
-            &own,
-            Duration::from_secs(100),
-        )
+        let held = Held {
+            token: FencingToken(7),
+            plan: &plan(targets),
+            paused,
+        };
+        decide(text, held, &own, Duration::from_secs(100))
     }
 
     #[test]

@@ -13,9 +13,11 @@ mod failover;
 mod finalizer;
 mod hand_over;
 mod happened;
+mod heartbeat;
 mod in_use;
 mod initialize;
 mod input;
+mod lease_end;
 mod leases;
 mod leftover;
 mod lock_status;
@@ -27,14 +29,17 @@ mod own_tokens;
 mod ownership;
 mod phase;
 mod planted;
+mod quorum_phase;
 mod quorum_store;
 mod quorum_view;
 mod quorums;
 mod relist;
 mod reporter;
+mod reporting;
 mod resolve;
 mod shutdown;
 mod siblings;
+mod sight;
 #[cfg(test)]
 mod simulation;
 mod status_memory;
@@ -55,6 +60,7 @@ use open::OpenQuorums;
 use planted::Planted;
 use quorum_store::Quorums;
 use relist::Origin;
+use urls::RetiredUrl;
 
 pub(super) use drain::Purpose;
 pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
@@ -188,7 +194,19 @@ impl Index {
                 master,
                 urls: (old, new),
                 outcome,
-            } => self.on_retired(&quorum, &master, (&old, &new), outcome, at),
+            } => {
+                let (quorum, master, old, new) = (&*quorum, &*master, &*old, &*new);
+                self.on_retired(
+                    &RetiredUrl {
+                        quorum,
+                        master,
+                        old,
+                        new,
+                    },
+                    outcome,
+                    at,
+                );
+            }
             Input::Said(round) => self.on_said(round),
             Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),
             Input::Nothing => {}
@@ -288,7 +306,7 @@ impl Index {
             && !is_unknown(object)
             && let Some(entry) = self.quorums.get_mut(&object.spec.quorum_ref.name)
         {
-            entry.contradicted = true;
+            entry.reporting.contradict();
         }
     }
 

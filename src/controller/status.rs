@@ -14,7 +14,7 @@ mod surges;
 
 pub(super) use author::{Author, AuthorFacts, Visibility, author};
 pub(super) use blind::{BlindStatus, adds, claims, rests_until};
-pub(super) use ended::{EndedFacts, HeldUntilEnd, ended_quorum, ended_status};
+pub(super) use ended::{EndedFacts, EndedReporter, HeldUntilEnd, ended_quorum, ended_status};
 pub(super) use enforced::LockFacts;
 pub(super) use holder::{HolderFacts, taken};
 pub(super) use lock::lock_status;

@@ -79,8 +79,8 @@ impl Index {
 
     /// What the siblings say of a quorum of which this replica sees no majority.
     pub(super) fn witness_of_quorum(&self, quorum: &str, at: &World<'_>) -> Option<Witness> {
-        let since = self.quorums.get(quorum)?.blind_since?;
-        Some(self.witness((quorum, None), None, since + CONNECTED, at))
+        let since = self.quorums.get(quorum)?.sight.blind_since()?;
+        Some(self.witness(quorum, None, None, since + CONNECTED, at))
     }
 
     fn author_facts(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Option<AuthorFacts> {
@@ -97,13 +97,13 @@ impl Index {
         let held_here = asked
             .snapshot
             .is_some_and(|snapshot| snapshot.authority.is_some());
-        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
+        let reporter = quorum.and_then(|quorum| quorum.reporting.reporter());
         let snapshot = AuthorFacts {
             held_here,
             held_by_sibling: !held_here && !agents && asked.holder.is_some_and(|holder| holder.own_cluster),
             visibility: Visibility::Majority,
             reporter: reporter.is_some_and(|reporter| reporter.reports_locks()),
-            contradicted: quorum.is_some_and(|quorum| quorum.contradicted),
+            contradicted: quorum.is_some_and(|quorum| quorum.reporting.is_contradicted()),
             unreported: reporter.map_or(Some(now.since(first_seen)), |reporter| {
                 reporter.locks_unreported(now)
             }),
@@ -136,7 +136,10 @@ impl Index {
         let written = written.and_then(|token| u64::try_from(token).ok());
         let last_held = entry.status.last_held.filter(|held| Some(held.0) == written);
         let former = last_held.is_some();
-        let blind = self.quorums.get(&quorum).and_then(|entry| entry.blind_since);
+        let blind = self
+            .quorums
+            .get(&quorum)
+            .and_then(|entry| entry.sight.blind_since());
         let since = if former {
             // It knows the end of its own lease, and that no later one was written.
             blind.unwrap_or(now)
@@ -144,7 +147,7 @@ impl Index {
             blind.map_or(now, |since| since + CONNECTED).max(entry.seen)
         };
         let waits = entry.phase.task().is_some() || claims(asked.before);
-        let witness = self.witness((&quorum, Some(&lock)), last_held, since, at);
+        let witness = self.witness(&quorum, Some(&lock), last_held, since, at);
         if waits && (matches!(witness, Witness::Awaited | Witness::Silent) || asked.holder.is_some()) {
             self.await_siblings(asked.key, &quorum, &lock);
         }

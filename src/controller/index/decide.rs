@@ -132,11 +132,11 @@ impl Index {
         at: &World<'_>,
     ) -> Decision {
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
-        let reporter = quorum.and_then(|quorum| quorum.reporter.as_ref());
+        let reporter = quorum.and_then(|quorum| quorum.reporting.reporter());
         let guarded = super::targets::has_finalizer(&entry.object);
         let declared = |plan: &Arc<LockPlan>| {
             let quorum = self.quorums.get(&plan.quorum);
-            quorum.is_some_and(|quorum| !quorum.awaits_other)
+            quorum.is_some_and(|quorum| !quorum.phase.awaits_other())
         };
         let patience = match wanted {
             Err(problem) if problem.reason.may_pass() => MAY_COME,

@@ -12,7 +12,7 @@ use crate::{
     controller::{
         object::ObjectKey,
         sibling_answers::Round,
-        status::{EndedFacts, HeldUntilEnd, claims, ended_quorum, ended_status},
+        status::{EndedFacts, EndedReporter, HeldUntilEnd, claims, ended_quorum, ended_status},
         writer,
     },
 };
@@ -112,11 +112,11 @@ impl Index {
         }
         let generation = object.metadata.generation.unwrap_or_default();
         let replica = format!("{}/{}", self.me.cluster.name(), self.me.identity);
-        let status = ended_quorum(
-            &before,
-            (generation, &replica, &self.me.cluster.to_string()),
-            at.stamp(),
-        );
+        let ended = EndedReporter {
+            replica: &replica,
+            cluster: &self.me.cluster.to_string(),
+        };
+        let status = ended_quorum(&before, generation, &ended, at.stamp());
         Some(LastStatus::Quorum {
             name: name.to_owned(),
             version: object.metadata.resource_version.clone().unwrap_or_default(),

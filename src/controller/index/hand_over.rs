@@ -8,7 +8,7 @@ use super::{
 use crate::{
     api::hand_over::HandOverAnswer,
     controller::{
-        hand_over::{acceptance, decide, refusal, request},
+        hand_over::{Held, acceptance, decide, refusal, request},
         object::ObjectKey,
     },
 };
@@ -36,8 +36,12 @@ impl Index {
         let (Some(plan), Some(authority)) = (entry.phase.active_plan().cloned(), authority) else {
             return;
         };
-        let asked = (plan.as_ref(), paused(&entry.object));
-        let decision = decide(&text, authority.token, asked, &self.me.cluster, at.unix);
+        let held = Held {
+            token: authority.token,
+            plan: &plan,
+            paused: paused(&entry.object),
+        };
+        let decision = decide(&text, held, &self.me.cluster, at.unix);
         let (to, reason) = (decision.to, decision.answer.message.clone());
         tracing::info!(object = %format!("LeaderLock {key}"), to = to.as_ref().map(ToString::to_string), reason,
             "hand-over asked for");

@@ -9,9 +9,53 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, redis_quorum::FirstStart},
-    controller::{index::quorum_store::Initializing, writer::Item},
+    controller::writer::Item,
     masters::{InitError, InitReport, MasterFacts, MasterStatus},
 };
+
+/// That it was begun is remembered before it is: a replica that finds it remembered must not begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::controller) enum Initialization {
+    /// Not begun, as far as this replica knows.
+    #[default]
+    No,
+    /// All masters are new; the status is being written.
+    Remembering(Time),
+    /// This replica remembered it, and may begin.
+    Allowed(Time),
+    Running(Time),
+    /// It ended, or the masters were in use before, at this time at the latest.
+    Over(Time),
+}
+
+impl Initialization {
+    /// For the status.
+    pub(super) fn time(&self) -> Option<&Time> {
+        match self {
+            Self::No => None,
+            Self::Remembering(time) | Self::Allowed(time) | Self::Running(time) | Self::Over(time) => {
+                Some(time)
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        *self = self.time().cloned().map_or(Self::No, Self::Over);
+    }
+
+    /// The status remembers it, by another replica, which begins.
+    pub(super) fn is_remembered_elsewhere(&mut self) {
+        if matches!(self, Self::Remembering(_)) {
+            self.end();
+        }
+    }
+
+    fn allow(&mut self) {
+        if let Self::Remembering(time) = self {
+            *self = Self::Allowed(time.clone());
+        }
+    }
+}
 
 impl Index {
     /// Takes the next step, if there is one to take.
@@ -30,25 +74,25 @@ impl Index {
             .status
             .as_ref()
             .is_some_and(|status| status.initialized_time.is_some());
-        match entry.initializing {
-            Initializing::No if !remembered && entry.initialized.is_none() => {
+        match &entry.initialization {
+            Initialization::No if !remembered => {
                 let used = status
                     .iter()
                     .any(|master| master.facts.as_ref().is_some_and(MasterFacts::sealed));
-                if used || status.iter().all(is_new) {
-                    entry.initialized = Some(Time(at.stamp()));
-                    if !used {
-                        entry.initializing = Initializing::Remembering;
-                    }
-                    self.writer.push(Item::Quorum(name.to_owned()));
-                }
+                let now = Time(at.stamp());
+                entry.initialization = match used {
+                    true => Initialization::Over(now),
+                    false if status.iter().all(is_new) => Initialization::Remembering(now),
+                    false => return,
+                };
+                self.writer.push(Item::Quorum(name.to_owned()));
             }
-            Initializing::Allowed => {
-                entry.initializing = Initializing::Running;
+            Initialization::Allowed(time) => {
+                entry.initialization = Initialization::Running(time.clone());
                 tracing::info!(quorum = name, "first start: initialising the masters");
                 self.effects.push(Effect::InitializeMasters(name.to_owned()));
             }
-            Initializing::No | Initializing::Remembering | Initializing::Running => {}
+            _ => {}
         }
     }
 
@@ -62,15 +106,15 @@ impl Index {
             .status
             .as_ref()
             .and_then(|status| status.initialized_time.clone());
-        if entry.initializing == Initializing::Remembering && written.is_some() {
-            entry.initializing = Initializing::Allowed;
+        if written.is_some() {
+            entry.initialization.allow();
         }
     }
 
     pub(super) fn on_initialized(&mut self, quorum: &str, end: Option<Result<InitReport, InitError>>) {
         if let Some(entry) = self.quorums.get_mut(quorum) {
             // It is remembered in the status, and not begun again.
-            entry.initializing = Initializing::No;
+            entry.initialization.end();
         }
         match end {
             Some(Ok(report)) => {

@@ -1,10 +1,8 @@
 //! What to tell of leases: of the own ones, and of those of agents that this cluster only looks at.
 
-use std::time::Duration;
-
 use kube::Resource;
 
-use super::{Index, LockSnapshot, World, locks::holder_facts};
+use super::{Index, LockSnapshot, World, lease_end::SeenEnd, locks::holder_facts};
 use crate::{
     api::{leader_lock::Candidates, lock_status::LeaderLockStatus},
     controller::{
@@ -15,58 +13,6 @@ use crate::{
     },
     lease::{BootInstant, ClusterId, EndReason, Holder},
 };
-
-/// How a lease was seen to end by one who only looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum SeenEnd {
-    /// It was gone before it could have run out.
-    Released,
-    Expired,
-}
-
-/// So long no holder is seen until the status of the lock shows that.
-const UNHELD: Duration = Duration::from_secs(1);
-
-/// The end of the last lease of a lock.
-#[derive(Debug, Default)]
-pub(in crate::controller) struct LeaseEnd {
-    /// Of agents: how it was seen to end, until there is another lease.
-    seen: Option<SeenEnd>,
-    unheld_since: Option<BootInstant>,
-}
-
-impl LeaseEnd {
-    /// Returns how the lease before was seen to end.
-    fn see(&mut self, snapshot: &LockSnapshot, now: BootInstant) -> Option<SeenEnd> {
-        let seen = match &snapshot.holder {
-            Some(_) => None,
-            None => snapshot.last_holder.as_ref().map(|last| SeenEnd::of(last, now)),
-        };
-        std::mem::replace(&mut self.seen, seen)
-    }
-
-    pub(super) fn held(&mut self) {
-        self.unheld_since = None;
-    }
-
-    /// No holder is seen. Returns from when on that is shown.
-    pub(super) fn unheld(&mut self, now: BootInstant) -> BootInstant {
-        *self.unheld_since.get_or_insert(now) + UNHELD
-    }
-}
-
-/// Who only looks believes in a lease for a little longer than those who wait for its end.
-const LATE: Duration = Duration::from_millis(100);
-
-impl SeenEnd {
-    fn of(holder: &Holder, now: BootInstant) -> Self {
-        if now + LATE < holder.ends {
-            Self::Released
-        } else {
-            Self::Expired
-        }
-    }
-}
 
 impl Index {
     /// Another holder, or none any more.
@@ -155,7 +101,7 @@ impl Index {
         let ended_before = entry.lease_end.see(snapshot, now);
         let entry = self.locks.get(key)?;
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name)?;
-        if !quorum.reporter.as_ref()?.reports_locks() {
+        if !quorum.reporting.reporter()?.reports_locks() {
             return None;
         }
         let status = entry.object.status.clone().unwrap_or_default();
@@ -225,15 +171,6 @@ mod tests {
             token: FencingToken(7),
             ends: BootInstant::from_nanos(seconds * 1_000_000_000),
         }
-    }
-
-    #[test]
-    fn a_lease_that_is_gone_before_its_end_was_given_back() {
-        let at = |milliseconds: u64| BootInstant::from_nanos(milliseconds * 1_000_000);
-        let lease = holder("eu/u", 10);
-        assert_eq!(SeenEnd::of(&lease, at(4_000)), SeenEnd::Released);
-        assert_eq!(SeenEnd::of(&lease, at(9_950)), SeenEnd::Expired);
-        assert_eq!(SeenEnd::of(&lease, at(10_001)), SeenEnd::Expired);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Index {
 
     fn health_of(&self, entry: &LockEntry) -> Option<&Health> {
         let quorum = self.quorums.get(&entry.object.spec.quorum_ref.name);
-        quorum.and_then(|quorum| quorum.health.as_ref())
+        quorum.and_then(|quorum| quorum.sight.health())
     }
 
     fn may_write_lock(

@@ -8,7 +8,7 @@ use std::{
 use super::{
     OwnTokens, Settled,
     finalizer::FinalizerWrites,
-    leases::LeaseEnd,
+    lease_end::LeaseEnd,
     ownership::{Age, Name, OwnershipIndex},
     phase::{LockPhase, TargetTask},
     relist::{Origin, RelistTracker},

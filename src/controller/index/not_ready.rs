@@ -45,8 +45,7 @@ impl Index {
         for name in self.quorums.names() {
             let readiness = self.own_readiness(&name, at);
             let due = self.quorums.get(&name).is_some_and(|entry| {
-                let times = (entry.told_not_ready, now);
-                readiness.is_due(entry.not_ready_replicas(), &own, times)
+                readiness.is_due(entry.not_ready_replicas(), &own, entry.told_not_ready, now)
             });
             if due {
                 self.writer.push(Item::Quorum(name));

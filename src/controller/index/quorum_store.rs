@@ -1,18 +1,19 @@
 //! What this replica knows of each `RedisQuorum`, and how it looks from here.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::BTreeMap;
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    UrlChange,
+    UrlChange, World,
     finalizer::FinalizerWrites,
+    heartbeat::Heartbeat,
+    initialize::Initialization,
+    quorum_phase::QuorumPhase,
     relist::{Origin, RelistTracker},
-    reporter::Reporter,
+    reporting::{Reporting, Shown},
     resolve::QuorumView,
+    sight::Sight,
 };
 use crate::controller::{
     object::{ObjectKey, age, is_older},
@@ -22,7 +23,7 @@ use crate::controller::{
 };
 use crate::{
     api::{
-        RedisQuorum, RedisQuorumSpec,
+        RedisQuorum,
         plan::QuorumPlan,
         quorum_status::NotReadyReplica,
         validate::{FieldError, shared_masters, validate_quorum, validate_quorum_update},
@@ -30,84 +31,35 @@ use crate::{
     lease::{BootInstant, ClusterId},
 };
 
-/// As long as an election of the reporter takes at most, where one can be elected.
-const ELECTION: Duration = Duration::from_secs(1);
+/// One heartbeat missed, and half of the next.
+const HEARTBEAT_MISSED: i64 = 45;
 
 #[derive(Debug)]
 pub(in crate::controller) struct QuorumEntry {
     /// The last version that could be read.
     pub(in crate::controller) object: RedisQuorum,
-    /// Why the object as it is now is not in use, or not as it is now.
-    pub(in crate::controller) problem: Option<Problem>,
-    /// What is in use.
-    pub(in crate::controller) plan: Option<QuorumPlan>,
-    /// The spec that this came of.
-    pub(in crate::controller) in_force: Option<RedisQuorumSpec>,
-    pub(in crate::controller) reporter: Option<Reporter>,
-    pub(in crate::controller) health: Option<Health>,
-    /// When the clusters are asked for next; the heartbeat follows.
-    pub(in crate::controller) ask_at: Option<BootInstant>,
-    pub(in crate::controller) heartbeat_due: bool,
-    /// The clusters that report, by the last look.
-    pub(in crate::controller) clusters: BTreeSet<ClusterId>,
-    pub(in crate::controller) initialized: Option<Time>,
-    /// First start: the masters are being initialised.
-    pub(in crate::controller) initializing: Initializing,
+    pub(in crate::controller) phase: QuorumPhase,
+    pub(in crate::controller) reporting: Reporting,
+    pub(in crate::controller) sight: Sight,
+    pub(in crate::controller) heartbeat: Heartbeat,
+    pub(in crate::controller) initialization: Initialization,
     pub(in crate::controller) url_change: UrlChange,
     pub(in crate::controller) finalizer: FinalizerWrites,
-    /// Another quorum runs under its name until no lock is contended for there.
-    pub(in crate::controller) awaits_other: bool,
-    /// That nobody can report was passed on to the locks.
-    pub(in crate::controller) told_unknown: bool,
-    /// When there was no majority last, after there was one; until it is told that it is back.
-    pub(in crate::controller) lost: Option<BootInstant>,
-    /// This replica was the last to report, and nobody was elected since.
-    pub(in crate::controller) caretaker: bool,
-    /// Since when this replica sees no majority of the masters.
-    pub(in crate::controller) blind_since: Option<BootInstant>,
-    /// Nobody seems to report, and yet somebody wrote otherwise than this replica: it is the one that is cut off.
-    pub(in crate::controller) contradicted: bool,
     /// When this replica last began to write that it is not ready.
     pub(in crate::controller) told_not_ready: Option<BootInstant>,
-}
-
-/// One heartbeat missed, and half of the next.
-const HEARTBEAT_MISSED: i64 = 45;
-
-/// `firstStart: Immediate`. That it was begun is remembered before it is: whoever finds it remembered must not begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::controller) enum Initializing {
-    #[default]
-    No,
-    /// All masters are new; the status is being written.
-    Remembering,
-    /// This replica remembered it, and may go on.
-    Allowed,
-    Running,
 }
 
 impl QuorumEntry {
     fn new(object: RedisQuorum) -> Self {
         Self {
             object,
-            problem: None,
-            plan: None,
-            in_force: None,
-            reporter: None,
-            health: None,
-            ask_at: None,
-            heartbeat_due: false,
-            clusters: BTreeSet::new(),
-            initialized: None,
-            initializing: Initializing::No,
+            phase: QuorumPhase::default(),
+            reporting: Reporting::default(),
+            sight: Sight::default(),
+            heartbeat: Heartbeat::default(),
+            initialization: Initialization::default(),
             url_change: UrlChange::default(),
             finalizer: FinalizerWrites::default(),
-            told_unknown: false,
-            awaits_other: false,
-            lost: None,
-            caretaker: false,
-            blind_since: None,
-            contradicted: false,
             told_not_ready: None,
         }
     }
@@ -120,9 +72,9 @@ impl QuorumEntry {
 
     /// Why this replica cannot use it.
     pub(in crate::controller) fn why_unseen(&self) -> String {
-        let problem = self.problem.as_ref();
+        let problem = self.phase.problem();
         let problem = problem.map(|problem| format!("{}: {}", problem.reason.name(), problem.message));
-        let lost = self.health.as_ref().and_then(Health::no_majority);
+        let lost = self.sight.health().and_then(Health::no_majority);
         let why: Vec<String> = problem.into_iter().chain(lost).collect();
         if why.is_empty() {
             "the quorum is being opened".to_owned()
@@ -143,12 +95,7 @@ impl QuorumEntry {
 
     /// This replica sees a majority of the masters.
     pub(in crate::controller) fn has_majority(&self) -> bool {
-        self.health.as_ref().is_some_and(Health::has_majority)
-    }
-
-    /// Its status says that a majority votes.
-    pub(in crate::controller) fn is_said_ready(&self) -> bool {
-        is_ready(&self.object)
+        self.sight.has_majority()
     }
 
     /// Whether the status of the quorum is for this replica to write. `witness` of what the siblings say, where this
@@ -157,49 +104,22 @@ impl QuorumEntry {
         &self,
         cluster: &ClusterId,
         witness: Option<Witness>,
-        now: BootInstant,
-        stamp: Timestamp,
+        at: &World<'_>,
     ) -> bool {
-        let unseen = witness == Some(Witness::Absent);
-        let Some(reporter) = &self.reporter else {
-            // Not opened: it says the same whoever writes it, unless this replica is the only one that cannot open it.
-            return unseen || !self.is_reported(cluster, stamp);
+        let shown = Shown {
+            reported: self.is_reported(cluster, at.stamp()),
+            ready: is_ready(&self.object),
+            witness,
         };
-        if unseen && self.is_said_ready() && !self.contradicted {
-            return true;
-        }
-        let Some(absent) = reporter.quorum_unreported(now) else {
-            return reporter.reports_quorum();
-        };
-        let nobody = absent >= ELECTION && !self.is_reported(cluster, stamp);
-        !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
+        self.reporting.may_write(shown, at.now)
     }
 
     /// An object as the watch brings it: somebody else may know that a majority votes.
     fn heed_others(&mut self, object: &RedisQuorum) {
-        let blind = self.health.as_ref().is_some_and(|health| !health.has_majority());
-        self.contradicted |= blind && is_ready(object) && !is_ready(&self.object);
-    }
-
-    /// For the locks that name it.
-    pub(in crate::controller) fn view(&self) -> QuorumView<'_> {
-        match (&self.plan, &self.problem) {
-            (_, Some(problem)) if problem.reason == Reason::ClusterNameNotUnique => {
-                QuorumView::NotUsable(problem)
-            }
-            (Some(plan), _) => QuorumView::Usable(plan),
-            (None, Some(problem)) => QuorumView::NotUsable(problem),
-            (None, None) => QuorumView::Missing,
+        let blind = self.sight.health().is_some_and(|health| !health.has_majority());
+        if blind && is_ready(object) && !is_ready(&self.object) {
+            self.reporting.contradict();
         }
-    }
-
-    /// Takes what the masters show now. Returns whether a majority was lost or regained: the statuses of locks depend
-    /// on nothing else of it.
-    pub(in crate::controller) fn look(&mut self, health: Health) -> bool {
-        let before = self.health.as_ref().map(Health::has_majority);
-        let crossed = before != Some(health.has_majority());
-        self.health = Some(health);
-        crossed
     }
 }
 
@@ -237,7 +157,7 @@ impl Quorums {
     pub(in crate::controller) fn view(&self, name: &str) -> QuorumView<'_> {
         self.entries
             .get(name)
-            .map_or(QuorumView::Missing, QuorumEntry::view)
+            .map_or(QuorumView::Missing, |entry| entry.phase.view())
     }
 
     pub(in crate::controller) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
@@ -274,7 +194,7 @@ impl Quorums {
         if let Some(problem) = self.shared(name, &plan) {
             return Some(Err(problem));
         }
-        if let Some(before) = &entry.in_force
+        if let Some(before) = entry.phase.spec()
             && let Err(errors) = validate_quorum_update(before, &entry.object.spec)
         {
             return Some(Err(Problem::invalid(Reason::ImmutableField, &errors)));
@@ -289,7 +209,7 @@ impl Quorums {
             .entries
             .iter()
             .filter(|(other, _)| *other != name)
-            .filter_map(|(_, other)| Some((age(&other.object.metadata), other.plan.as_ref()?)))
+            .filter_map(|(_, other)| Some((age(&other.object.metadata), other.phase.plan()?)))
             .filter(|(other, _)| *other < age(&entry.object.metadata))
             .collect();
         others.sort_by(|a, b| a.0.cmp(&b.0));
@@ -303,6 +223,3 @@ impl Quorums {
         ))
     }
 }
-
-#[cfg(test)]
-mod tests;

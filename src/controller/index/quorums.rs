@@ -6,7 +6,10 @@ use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan},
     controller::{
-        index::{relist::Origin, reporter::Reporter},
+        index::{
+            relist::Origin,
+            reporter::{Reporter, ReporterTerms},
+        },
         object::ObjectKey,
         observe::Observation,
         problem::{Problem, Reason},
@@ -15,7 +18,7 @@ use crate::{
     },
     lease::ClusterId,
     masters::QuorumId,
-    operator::quorum::check,
+    operator::{access::Access, quorum::check},
 };
 
 impl Index {
@@ -87,29 +90,22 @@ impl Index {
         let Some(wanted) = self.quorums.wanted(name) else {
             return;
         };
-        let before = self
-            .quorums
-            .get(name)
-            .map(|entry| (entry.problem.clone(), entry.plan.clone()));
+        let before = self.use_of(name);
         let outcome = wanted.and_then(|plan| self.use_plan(name, plan, at));
         if let Some(entry) = self.quorums.get_mut(name) {
             match outcome {
                 Ok(plan) => {
-                    entry.in_force = plan.as_ref().map(|_| entry.object.spec.clone());
-                    let clash = entry.reporter.as_ref().and_then(Reporter::clash);
-                    entry.problem = clash.map(|other| self::clash(&self.me.cluster, other));
-                    entry.plan = plan;
+                    let other = entry.reporting.reporter().and_then(Reporter::clash);
+                    let clash = other.map(|other| clash(&self.me.cluster, other));
+                    match plan {
+                        Some(plan) => entry.phase.open(plan, entry.object.spec.clone(), clash),
+                        None => entry.phase.close(clash),
+                    }
                 }
-                Err(problem) => entry.problem = Some(problem),
-            }
-            if entry.plan.is_none() && entry.problem.is_none() {
-                entry.problem = Some(Problem::new(Reason::Opening, "being opened"));
+                Err(problem) => entry.phase.refuse(problem),
             }
         }
-        let after = self
-            .quorums
-            .get(name)
-            .map(|entry| (entry.problem.clone(), entry.plan.clone()));
+        let after = self.use_of(name);
         if before != after {
             if let Some((Some(problem), _)) = &after
                 && problem.reason != Reason::Opening
@@ -122,13 +118,18 @@ impl Index {
         self.writer.push(Item::Quorum(name.to_owned()));
     }
 
+    fn use_of(&self, name: &str) -> Option<(Option<Problem>, Option<QuorumPlan>)> {
+        let phase = &self.quorums.get(name)?.phase;
+        Some((phase.problem().cloned(), phase.plan().cloned()))
+    }
+
     fn follow_secrets(&mut self) {
         let names = self.quorums.names();
         let plans: Vec<QuorumPlan> = names
             .iter()
             .filter_map(|name| match self.quorums.wanted(name)? {
                 Ok(plan) => Some(plan),
-                Err(_) => self.quorums.get(name)?.plan.clone(),
+                Err(_) => self.quorums.get(name)?.phase.plan().cloned(),
             })
             .collect();
         self.effects.push(Effect::FollowSecrets(plans));
@@ -142,88 +143,96 @@ impl Index {
         at: &World<'_>,
     ) -> Result<Option<QuorumPlan>, Problem> {
         let access = match at.views.access(&plan) {
-            Found::Awaited => return Ok(self.quorums.get(name).and_then(|entry| entry.plan.clone())),
+            Found::Awaited => {
+                let entry = self.quorums.get(name);
+                return Ok(entry.and_then(|entry| entry.phase.plan().cloned()));
+            }
             Found::Missing(problem) => return Err(problem),
             Found::Here(access) => access,
         };
-        if self
-            .open
-            .get(name)
-            .is_some_and(|running| is_another(&running.plan, &plan))
-        {
-            // Made anew under the name of one that is still being left.
-            if let Some(entry) = self.quorums.get_mut(name).filter(|entry| !entry.awaits_other) {
-                entry.awaits_other = true;
-                self.touch_locks_of(name);
-            }
-            if !self.locks.any_active(name) {
-                self.close_quorum(name, "it was made anew with other masters");
-            }
-            self.due.later.insert(name.to_owned());
+        let open = self.open.get(name);
+        if open.is_some_and(|open| is_another(&open.plan, &plan)) {
+            self.await_other(name);
             return Ok(None);
         }
         let in_use = self.with_urls_in_use(name, &plan);
         if let Some(entry) = self.quorums.get_mut(name) {
-            entry.awaits_other = false;
+            entry.phase.other_is_closed();
         }
         if self.open.get(name).is_none() && self.open.is_closing(name) {
             return Ok(None);
         }
         check(&in_use, &access, &self.me.cluster)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
-        if let Some(open) = self.open.get_mut(name) {
-            open.plan = in_use.clone();
-            let plan_in_use = in_use;
-            self.effects.push(Effect::AdjustQuorum {
-                plan: plan_in_use,
-                access,
-            });
-            self.start_reporter(name, &plan, at);
-            return match self.change_urls(name, &plan, at) {
-                Some(problem) => Err(problem),
-                None => Ok(Some(plan)),
-            };
+        let Some(open) = self.open.get_mut(name) else {
+            self.open_quorum(&in_use, access, at);
+            if in_use != plan {
+                self.due.quorums.insert(name.to_owned());
+            }
+            return Ok(Some(in_use));
+        };
+        open.plan = in_use.clone();
+        self.effects.push(Effect::AdjustQuorum { plan: in_use, access });
+        self.start_reporter(&plan, at);
+        self.change_urls(name, &plan, at).map_or(Ok(Some(plan)), Err)
+    }
+
+    /// The object was made anew under the name of a quorum that is still being left.
+    fn await_other(&mut self, name: &str) {
+        let entry = self.quorums.get_mut(name);
+        if entry.is_some_and(|entry| entry.phase.await_other()) {
+            self.touch_locks_of(name);
         }
-        let status = self
-            .quorums
-            .get(name)
-            .and_then(|entry| entry.object.status.as_ref());
+        if !self.locks.any_active(name) {
+            self.close_quorum(name, "it was made anew with other masters");
+        }
+        self.due.later.insert(name.to_owned());
+    }
+
+    fn open_quorum(&mut self, plan: &QuorumPlan, access: Access, at: &World<'_>) {
+        let entry = self.quorums.get(&plan.name);
+        let status = entry.and_then(|entry| entry.object.status.as_ref());
         let stored = status.and_then(|status| QuorumId::parse(status.quorum_id.as_deref()?));
-        self.open.open(in_use.clone());
+        self.open.open(plan.clone());
         self.effects.push(Effect::OpenQuorum {
-            plan: in_use.clone(),
+            plan: plan.clone(),
             access,
             stored,
         });
-        self.start_reporter(name, &plan, at);
-        let objects = self.locks.of_quorum(name).filter_map(|key| self.locks.get(key));
+        self.start_reporter(plan, at);
+        let objects = self
+            .locks
+            .of_quorum(&plan.name)
+            .filter_map(|key| self.locks.get(key));
         let objects: Vec<_> = objects.map(|entry| entry.object.clone()).collect();
         for object in &objects {
             self.remember_token(object);
         }
-        if in_use != plan {
-            self.due.quorums.insert(name.to_owned());
-        }
-        Ok(Some(in_use))
     }
 
     /// Also of a quorum that runs already: its object may have been made anew under its name.
-    fn start_reporter(&mut self, name: &str, plan: &QuorumPlan, at: &World<'_>) {
-        let (Some(_), Some(entry)) = (self.open.get(name), self.quorums.get_mut(name)) else {
+    fn start_reporter(&mut self, plan: &QuorumPlan, at: &World<'_>) {
+        let Some(entry) = self.quorums.get_mut(&plan.name) else {
             return;
         };
-        if entry.reporter.is_none() {
-            let (timeout, longest) = (plan.command_timeout, plan.longest_lease);
-            let me = (&self.me.cluster, &self.me.scope);
-            entry.reporter = Reporter::new(me, timeout, longest, at.now).ok();
-            let locks = entry.reporter.iter().flat_map(Reporter::first_terms);
-            let put = locks.map(|(lock, terms)| Effect::PutInternal {
-                quorum: name.to_owned(),
+        if entry.reporting.reporter().is_some() {
+            return;
+        }
+        let terms = ReporterTerms {
+            cluster: &self.me.cluster,
+            scope: &self.me.scope,
+            command_timeout: plan.command_timeout,
+            longest_lease: plan.longest_lease,
+        };
+        let reporter = Reporter::new(&terms, at.now).ok();
+        let locks = reporter.iter().flat_map(Reporter::first_terms);
+        self.effects
+            .extend(locks.map(|(lock, terms)| Effect::PutInternal {
+                quorum: plan.name.clone(),
                 lock,
                 terms,
-            });
-            self.effects.extend(put);
-        }
+            }));
+        entry.reporting.start(reporter);
     }
 
     pub(super) fn on_quorum_closed(&mut self, name: String) {
@@ -238,8 +247,8 @@ impl Index {
     pub(super) fn on_not_opened(&mut self, name: &str, error: String) {
         self.open.remove(name);
         if let Some(entry) = self.quorums.get_mut(name) {
-            (entry.plan, entry.in_force, entry.reporter) = (None, None, None);
-            entry.problem = Some(Problem::new(Reason::InvalidSpec, error));
+            entry.reporting.end();
+            entry.phase.close(Some(Problem::new(Reason::InvalidSpec, error)));
             self.touch_locks_of(name);
         }
     }
@@ -248,7 +257,7 @@ impl Index {
     /// is wrong with the object itself is wrong for every replica.
     pub(super) fn needed_quorums(&self) -> BTreeSet<String> {
         let usable = |name: &String| {
-            let problem = self.quorums.get(name).and_then(|entry| entry.problem.as_ref());
+            let problem = self.quorums.get(name).and_then(|entry| entry.phase.problem());
             problem.is_none_or(|problem| !problem.reason.is_of_the_object())
                 && self.locks.of_quorum(name).next().is_some()
         };
@@ -258,7 +267,7 @@ impl Index {
     pub(super) fn quorum_problems(&self) -> Vec<String> {
         let names = self.quorums.names();
         let text = |name: String| {
-            let problem = self.quorums.get(&name)?.problem.as_ref()?;
+            let problem = self.quorums.get(&name)?.phase.problem()?;
             Some(format!(
                 "RedisQuorum {name}: {}: {}",
                 problem.reason.name(),

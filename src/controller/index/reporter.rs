@@ -101,6 +101,14 @@ pub(in crate::controller) struct Reporter {
     name_free_since: Option<BootInstant>,
 }
 
+/// The identity of a reporter, and the limits of its quorum.
+pub(super) struct ReporterTerms<'a> {
+    pub(super) cluster: &'a ClusterId,
+    pub(super) scope: &'a Scope,
+    pub(super) command_timeout: Duration,
+    pub(super) longest_lease: Duration,
+}
+
 /// What a look showed that was not so before.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Turn {
@@ -117,11 +125,15 @@ pub(in crate::controller) struct Turn {
 impl Reporter {
     /// Of the locks that [`Self::first_terms`] names.
     pub(in crate::controller) fn new(
-        (cluster, scope): (&ClusterId, &Scope),
-        command_timeout: Duration,
-        longest_lease: Duration,
+        terms: &ReporterTerms<'_>,
         now: BootInstant,
     ) -> Result<Self, IdentityError> {
+        let ReporterTerms {
+            cluster,
+            scope,
+            command_timeout,
+            longest_lease,
+        } = *terms;
         let given = GivenTimings {
             lease_duration: Some(LEASE.min(longest_lease)),
             ..GivenTimings::default()

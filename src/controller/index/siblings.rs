@@ -79,7 +79,8 @@ impl Index {
     /// Who can write of a lock whose holder this replica cannot see, or of a quorum, by what was asked after `since`.
     pub(super) fn witness(
         &self,
-        (quorum, lock): (&str, Option<&LockName>),
+        quorum: &str,
+        lock: Option<&LockName>,
         former: Option<FencingToken>,
         since: BootInstant,
         at: &World<'_>,

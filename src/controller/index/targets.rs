@@ -98,7 +98,7 @@ impl Index {
             return;
         }
         let reporter = self.quorums.get(&entry.object.spec.quorum_ref.name);
-        let reporter = reporter.and_then(|quorum| quorum.reporter.as_ref());
+        let reporter = reporter.and_then(|quorum| quorum.reporting.reporter());
         let unwritten = !held && reporter.is_some_and(|reporter| reporter.locks_unreported(now).is_some());
         let last = entry.phase.report();
         if let Some(trouble) = &report.trouble

@@ -31,6 +31,14 @@ pub(in crate::controller) struct UrlChange {
     problem: Option<Problem>,
 }
 
+/// A master whose old server was asked to give up its vote.
+pub(super) struct RetiredUrl<'a> {
+    pub(super) quorum: &'a str,
+    pub(super) master: &'a str,
+    pub(super) old: &'a str,
+    pub(super) new: &'a str,
+}
+
 impl UrlChange {
     /// It is time for another try.
     pub(super) fn is_due(&self, now: BootInstant) -> bool {
@@ -122,13 +130,17 @@ impl Index {
 
     pub(super) fn on_retired(
         &mut self,
-        quorum: &str,
-        master: &str,
-        (old, url): (&str, &str),
+        retired: &RetiredUrl<'_>,
         outcome: Result<RetireOutcome, String>,
         at: &World<'_>,
     ) {
         let now = at.now;
+        let RetiredUrl {
+            quorum,
+            master,
+            new: url,
+            ..
+        } = *retired;
         let Some(entry) = self.quorums.get_mut(quorum) else {
             return;
         };
@@ -154,7 +166,7 @@ impl Index {
             }
             return;
         }
-        entry.url_change.problem = Some(problem(master, (old, url), outcome));
+        entry.url_change.problem = Some(problem(retired, outcome));
     }
 
     /// Returns why it cannot be used.
@@ -183,7 +195,13 @@ fn statement(master: &str, old: &str) -> String {
     format!("{master}={old}")
 }
 
-fn problem(master: &str, (old, url): (&str, &str), outcome: Result<RetireOutcome, String>) -> Problem {
+fn problem(retired: &RetiredUrl<'_>, outcome: Result<RetireOutcome, String>) -> Problem {
+    let RetiredUrl {
+        master,
+        old,
+        new: url,
+        ..
+    } = retired;
     let field = format!("spec.masters: the url of {master} cannot be changed to {url} yet");
     let annotation = format!("{STOPPED}={}", statement(master, old));
     let stated = format!("or, if that server is stopped for good, annotate {annotation}");

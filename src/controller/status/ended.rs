@@ -108,14 +108,21 @@ fn unseen_master(master: &MasterStatus) -> MasterStatus {
     }
 }
 
-/// The same of a quorum. `cluster` does not report on it any more.
+/// The last replica of a cluster, which does not report on a quorum any more.
+pub(in crate::controller) struct EndedReporter<'a> {
+    pub(in crate::controller) replica: &'a str,
+    pub(in crate::controller) cluster: &'a str,
+}
+
+/// The same of a quorum, in this generation of its object.
 pub(in crate::controller) fn ended_quorum(
     before: &RedisQuorumStatus,
-    (generation, replica, cluster): (i64, &str, &str),
+    generation: i64,
+    ended: &EndedReporter<'_>,
     now: Timestamp,
 ) -> RedisQuorumStatus {
     let mut conditions = Conditions::new(&before.conditions, generation, now);
-    let progress = stopped_by(replica);
+    let progress = stopped_by(ended.replica);
     progress.ready(&mut conditions);
     conditions.set(
         ConditionType::Degraded,
@@ -126,7 +133,7 @@ pub(in crate::controller) fn ended_quorum(
     conditions.set(ConditionType::Safe, Truth::Unknown, REASON, "see Ready".into());
     progress.abnormal(&mut conditions);
     let mut reporters = before.reporters.clone();
-    reporters.retain(|reporter| reporter.cluster != cluster);
+    reporters.retain(|reporter| reporter.cluster != ended.cluster);
     RedisQuorumStatus {
         observed_generation: Some(generation),
         votes: None,

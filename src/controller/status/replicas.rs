@@ -38,7 +38,8 @@ impl OwnReadiness {
         &self,
         list: &[NotReadyReplica],
         own: &str,
-        (written, now): (Option<BootInstant>, BootInstant),
+        written: Option<BootInstant>,
+        now: BootInstant,
     ) -> bool {
         let entry = list.iter().find(|replica| replica.name == own);
         match self {
@@ -157,7 +158,7 @@ mod tests {
         let at = |second: u64| BootInstant::from_nanos(second * 1_000_000_000);
         let list = [not_ready("own", 0)];
         let due = |own: OwnReadiness, list: &[NotReadyReplica], written: Option<u64>, now: u64| {
-            own.is_due(list, "own", (written.map(at), at(now)))
+            own.is_due(list, "own", written.map(at), at(now))
         };
         assert!(due(blind("WRONGPASS"), &[], None, 100));
         assert!(!due(blind("WRONGPASS"), &list, Some(100), 129));

@@ -130,7 +130,15 @@ fn quorum_of_the_last_replica_that_ends_is_not_observed() {
         });
     }
     let now = Timestamp::from_second(1_763_719_300).unwrap();
-    let status = ended_quorum(&before, (GENERATION, "eu-1/pod", "eu-1/u"), now);
+    let status = ended_quorum(
+        &before,
+        GENERATION,
+        &EndedReporter {
+            replica: "eu-1/pod",
+            cluster: "eu-1/u",
+        },
+        now,
+    );
     assert_valid(&status.conditions, "the quorum");
     assert_eq!(
         status_of(&status.conditions, "Ready"),

@@ -1,0 +1,125 @@
+//! Whether a quorum is in use, under which plan, and why not.
+
+use crate::{
+    api::{RedisQuorumSpec, plan::QuorumPlan},
+    controller::{
+        index::resolve::QuorumView,
+        problem::{Problem, Reason},
+    },
+};
+
+#[derive(Debug, Default)]
+pub(in crate::controller) enum QuorumPhase {
+    /// The object was not applied yet.
+    #[default]
+    New,
+    NotInUse {
+        problem: Problem,
+        /// Another quorum runs under its name until no lock is contended for there.
+        awaits_other: bool,
+    },
+    InUse(Box<InUse>),
+}
+
+#[derive(Debug)]
+pub(in crate::controller) struct InUse {
+    plan: QuorumPlan,
+    /// The spec that the plan was made from.
+    spec: RedisQuorumSpec,
+    /// Why the object as it is now is not in use, or no lock may be.
+    problem: Option<Problem>,
+}
+
+fn opening() -> Problem {
+    Problem::new(Reason::Opening, "being opened")
+}
+
+impl QuorumPhase {
+    pub(super) fn open(&mut self, plan: QuorumPlan, spec: RedisQuorumSpec, clash: Option<Problem>) {
+        *self = Self::InUse(Box::new(InUse {
+            plan,
+            spec,
+            problem: clash,
+        }));
+    }
+
+    /// No plan is in use from here on. Without a problem the quorum is being opened.
+    pub(super) fn close(&mut self, problem: Option<Problem>) {
+        *self = Self::NotInUse {
+            problem: problem.unwrap_or_else(opening),
+            awaits_other: self.awaits_other(),
+        };
+    }
+
+    /// The object as it is now cannot be used. A plan that is in use stays.
+    pub(super) fn refuse(&mut self, problem: Problem) {
+        match self {
+            Self::InUse(in_use) => in_use.problem = Some(problem),
+            Self::New | Self::NotInUse { .. } => self.close(Some(problem)),
+        }
+    }
+
+    /// Another quorum runs under its name. Returns whether that is new.
+    pub(super) fn await_other(&mut self) -> bool {
+        let awaited = self.awaits_other();
+        *self = Self::NotInUse {
+            problem: opening(),
+            awaits_other: true,
+        };
+        !awaited
+    }
+
+    pub(super) fn other_is_closed(&mut self) {
+        if let Self::NotInUse { awaits_other, .. } = self {
+            *awaits_other = false;
+        }
+    }
+
+    pub(super) const fn awaits_other(&self) -> bool {
+        matches!(
+            self,
+            Self::NotInUse {
+                awaits_other: true,
+                ..
+            }
+        )
+    }
+
+    /// Why the object as it is now is not in use, or not as it is now.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::New => None,
+            Self::NotInUse { problem, .. } => Some(problem),
+            Self::InUse(in_use) => in_use.problem.as_ref(),
+        }
+    }
+
+    pub(super) fn plan(&self) -> Option<&QuorumPlan> {
+        Some(&self.in_use()?.plan)
+    }
+
+    pub(super) fn spec(&self) -> Option<&RedisQuorumSpec> {
+        Some(&self.in_use()?.spec)
+    }
+
+    /// For the locks that name it.
+    pub(super) fn view(&self) -> QuorumView<'_> {
+        match self {
+            Self::New => QuorumView::Missing,
+            Self::NotInUse { problem, .. } => QuorumView::NotUsable(problem),
+            Self::InUse(in_use) => match &in_use.problem {
+                Some(problem) if problem.reason == Reason::ClusterNameNotUnique => {
+                    QuorumView::NotUsable(problem)
+                }
+                _ => QuorumView::Usable(&in_use.plan),
+            },
+        }
+    }
+
+    fn in_use(&self) -> Option<&InUse> {
+        match self {
+            Self::InUse(in_use) => Some(in_use),
+            Self::New | Self::NotInUse { .. } => None,
+        }
+    }
+}

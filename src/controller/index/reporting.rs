@@ -1,0 +1,105 @@
+//! Who writes the status of a quorum.
+
+use std::time::Duration;
+
+use super::{
+    World,
+    reporter::{Reporter, Turn},
+};
+use crate::{controller::sibling_answers::Witness, lease::BootInstant};
+
+/// As long as an election of the reporter takes at most, where one can be elected.
+const ELECTION: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Reporting {
+    /// None while the quorum is not open.
+    reporter: Option<Reporter>,
+    /// This replica was the last to report, and none was elected since.
+    caretaker: bool,
+    /// No replica seems to report, and yet another one wrote otherwise than this one: this replica is cut off.
+    contradicted: bool,
+    /// That no replica can report was passed on to the locks.
+    locks_know: bool,
+}
+
+/// What the status of a quorum shows, and the siblings answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// A replica of this cluster reports.
+    pub(super) reported: bool,
+    /// A majority votes.
+    pub(super) ready: bool,
+    /// By the siblings, where this replica sees no majority.
+    pub(super) witness: Option<Witness>,
+}
+
+impl Reporting {
+    pub(super) fn reporter(&self) -> Option<&Reporter> {
+        self.reporter.as_ref()
+    }
+
+    pub(super) fn start(&mut self, reporter: Option<Reporter>) {
+        self.reporter = reporter;
+    }
+
+    /// The quorum could not be opened.
+    pub(super) fn end(&mut self) {
+        self.reporter = None;
+    }
+
+    /// This replica writes the status of the quorum.
+    pub(super) fn is_mine(&self) -> bool {
+        self.reporter.as_ref().is_some_and(Reporter::reports_quorum)
+    }
+
+    pub(super) const fn is_contradicted(&self) -> bool {
+        self.contradicted
+    }
+
+    /// Another replica knows that a majority votes.
+    pub(super) fn contradict(&mut self) {
+        self.contradicted = true;
+    }
+
+    /// To be called often. Returns nothing while the quorum is not open.
+    pub(super) fn look(&mut self, quorum: &str, at: &World<'_>) -> Option<Turn> {
+        let reporter = self.reporter.as_mut()?;
+        let turn = reporter.look(&|lock| at.views.lock(quorum, lock, at.now), at.now);
+        if reporter.quorum_unreported(at.now).is_none() {
+            (self.caretaker, self.contradicted) = (reporter.reports_quorum(), false);
+        }
+        Some(turn)
+    }
+
+    /// Whether the status is for this replica to write.
+    pub(super) fn may_write(&self, shown: Shown, now: BootInstant) -> bool {
+        let unseen = shown.witness == Some(Witness::Absent);
+        let Some(reporter) = &self.reporter else {
+            // Not opened: every replica writes the same, unless this one is the only one that cannot open it.
+            return unseen || !shown.reported;
+        };
+        if unseen && shown.ready && !self.contradicted {
+            return true;
+        }
+        let Some(absent) = reporter.quorum_unreported(now) else {
+            return reporter.reports_quorum();
+        };
+        let nobody = absent >= ELECTION && !shown.reported;
+        !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
+    }
+
+    /// Whether the statuses of locks must be written again, because no replica has reported on locks for so long that none
+    /// can: once.
+    pub(super) fn locks_become_unknown(&mut self, now: BootInstant) -> bool {
+        let Some(reporter) = &self.reporter else {
+            return false;
+        };
+        let Some(absent) = reporter.locks_unreported(now) else {
+            return false;
+        };
+        let due = absent >= reporter.long();
+        let before = std::mem::replace(&mut self.locks_know, due);
+        due && !before
+    }
+}
