@@ -116,51 +116,40 @@ struct Tasks {
 
 impl Core {
     pub(super) fn new(setup: Setup<'_>) -> Self {
-        let Setup {
-            identity,
-            cluster,
-            clients,
-            rate_limiter,
-            state,
-            quorums,
-            events,
-            inbox,
-            scopes,
-            siblings,
-        } = setup;
+        let (scopes, siblings) = (setup.scopes, setup.siblings);
         let release = siblings.map(|siblings| (&*siblings.namespace, &*siblings.selector));
         let me = Replica {
-            identity: identity.clone(),
-            cluster: cluster.clone(),
+            identity: setup.identity.clone(),
+            cluster: setup.cluster.clone(),
             scope: Scope::of(scopes),
             in_use: InUseFinalizer::new(release, scopes),
             follows_siblings: siblings.is_some(),
         };
-        let shared = Arc::new(Shared::new(clients.work.clone()));
+        let shared = Arc::new(Shared::new(setup.clients.work.clone()));
         let reader = Reader {
-            client: clients.work.clone(),
+            client: setup.clients.work.clone(),
             shared: shared.clone(),
-            rate_limiter: rate_limiter.clone(),
+            rate_limiter: setup.rate_limiter.clone(),
             turns: Arc::new(Semaphore::new(1)),
         };
         let kubernetes = Kubernetes {
-            clients,
+            clients: setup.clients,
             shared,
             reader,
-            rate_limiter,
-            events,
+            rate_limiter: setup.rate_limiter,
+            events: setup.events,
         };
         let executor = Executor {
-            identity,
-            cluster,
+            identity: setup.identity,
+            cluster: setup.cluster,
             kubernetes,
-            state,
-            quorums,
+            state: setup.state,
+            quorums: setup.quorums,
             secrets: Secrets::default(),
             siblings: Pods::new(siblings.map(|siblings| &*siblings.own)),
             said: watch::Sender::default(),
             tasks: Tasks::default(),
-            inbox,
+            inbox: setup.inbox,
             failures: Failures::default(),
             gone: None,
         };

@@ -195,17 +195,13 @@ impl Index {
                 urls: (old, new),
                 outcome,
             } => {
-                let (quorum, master, old, new) = (&*quorum, &*master, &*old, &*new);
-                self.on_retired(
-                    &RetiredUrl {
-                        quorum,
-                        master,
-                        old,
-                        new,
-                    },
-                    outcome,
-                    at,
-                );
+                let retired = RetiredUrl {
+                    quorum,
+                    master,
+                    old,
+                    new,
+                };
+                self.on_retired(&retired, outcome, at);
             }
             Input::Said(round) => self.on_said(round),
             Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),

@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(30);
 const FORGOTTEN: i64 = 600;
 
 #[derive(Debug, Default)]
-pub(in crate::controller) struct Heartbeat {
+pub(super) struct Heartbeat {
     /// When the clusters are asked for next; the heartbeat follows.
     ask_at: Option<BootInstant>,
     due: bool,

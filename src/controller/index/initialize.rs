@@ -15,7 +15,7 @@ use crate::{
 
 /// That it was begun is remembered before it is: a replica that finds it remembered must not begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::controller) enum Initialization {
+pub(super) enum Initialization {
     /// Not begun, as far as this replica knows.
     #[default]
     No,

@@ -7,7 +7,7 @@ use crate::lease::{BootInstant, Holder};
 
 /// How a replica that only watches a lease saw it end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum SeenEnd {
+pub(super) enum SeenEnd {
     /// It was gone before it could have run out.
     Released,
     Expired,
@@ -18,7 +18,7 @@ const UNHELD: Duration = Duration::from_secs(1);
 
 /// The end of the last lease of a lock.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct LeaseEnd {
+pub(super) struct LeaseEnd {
     /// Of agents: how it was seen to end, until there is another lease.
     pub(super) seen: Option<SeenEnd>,
     unheld_since: Option<BootInstant>,

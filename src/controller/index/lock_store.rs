@@ -28,25 +28,25 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(in crate::controller) struct LockEntry {
+pub(super) struct LockEntry {
     /// The last version that could be read.
-    pub(in crate::controller) object: LeaderLock,
-    pub(in crate::controller) first_seen: BootInstant,
+    pub(super) object: LeaderLock,
+    pub(super) first_seen: BootInstant,
     /// When this version of the object was seen.
-    pub(in crate::controller) seen: BootInstant,
+    pub(super) seen: BootInstant,
     /// The plan that the object asks for by itself: another object may have its name.
     wanted: Result<Arc<LockPlan>, Problem>,
-    pub(in crate::controller) phase: LockPhase,
+    pub(super) phase: LockPhase,
     /// The targets that were in force when the object was judged last.
     in_force_before: BTreeSet<TargetKey>,
     /// Where the stop times come from that its object does not give.
-    pub(in crate::controller) templates: Templates,
+    pub(super) templates: Templates,
     /// By the statuses that were seen.
-    pub(in crate::controller) own_tokens: OwnTokens,
-    pub(in crate::controller) status: StatusMemory,
-    pub(in crate::controller) lease_end: LeaseEnd,
+    pub(super) own_tokens: OwnTokens,
+    pub(super) status: StatusMemory,
+    pub(super) lease_end: LeaseEnd,
     /// While a write is retried, the key is in the list of finalizers that are due.
-    pub(in crate::controller) finalizer: FinalizerWrites,
+    pub(super) finalizer: FinalizerWrites,
 }
 
 impl LockEntry {
@@ -83,7 +83,7 @@ impl LockEntry {
     }
 
     /// Why it cannot be used by itself.
-    pub(in crate::controller) fn problem(&self) -> Option<&Problem> {
+    pub(super) fn problem(&self) -> Option<&Problem> {
         self.wanted.as_ref().err()
     }
 
@@ -100,19 +100,19 @@ impl LockEntry {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct Locks {
+pub(super) struct Locks {
     entries: BTreeMap<ObjectKey, LockEntry>,
     names: OwnershipIndex<Name>,
     targets: OwnershipIndex<TargetKey>,
     /// Those that this version cannot read.
-    pub(in crate::controller) unreadable: BTreeMap<ObjectKey, String>,
+    pub(super) unreadable: BTreeMap<ObjectKey, String>,
     /// By the namespace that a watch follows; empty for all.
     relists: BTreeMap<String, RelistTracker>,
 }
 
 impl Locks {
     /// Followed by a watch for each of these namespaces; by one for all, where none is named.
-    pub(in crate::controller) fn new(scopes: &[String]) -> Self {
+    pub(super) fn new(scopes: &[String]) -> Self {
         let scopes = scopes
             .iter()
             .map(|scope| (scope.clone(), RelistTracker::default()));
@@ -123,11 +123,7 @@ impl Locks {
     }
 
     /// Returns what is gone by an observation of this watch.
-    pub(in crate::controller) fn call(
-        &mut self,
-        scope: &str,
-        observation: &Observation<LeaderLock>,
-    ) -> Vec<ObjectKey> {
+    pub(super) fn call(&mut self, scope: &str, observation: &Observation<LeaderLock>) -> Vec<ObjectKey> {
         let known = self.entries.keys().chain(self.unreadable.keys());
         let known = known.filter(|key| scope.is_empty() || key.namespace == scope);
         let relist = self.relists.get_mut(scope);
@@ -135,27 +131,24 @@ impl Locks {
     }
 
     /// The first list of every watch was complete.
-    pub(in crate::controller) fn synced(&self) -> bool {
+    pub(super) fn synced(&self) -> bool {
         self.relists.values().all(RelistTracker::synced)
     }
 
-    pub(in crate::controller) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
         self.entries.get(key)
     }
 
-    pub(in crate::controller) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut LockEntry> {
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut LockEntry> {
         self.entries.get_mut(key)
     }
 
-    pub(in crate::controller) fn known(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn known(&self) -> impl Iterator<Item = &ObjectKey> {
         self.entries.keys().chain(self.unreadable.keys())
     }
 
     /// The objects that name this quorum.
-    pub(in crate::controller) fn of_quorum<'a>(
-        &'a self,
-        quorum: &'a str,
-    ) -> impl Iterator<Item = &'a ObjectKey> {
+    pub(super) fn of_quorum<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let names = move |entry: &LockEntry| entry.object.spec.quorum_ref.name == quorum;
         self.entries
             .iter()
@@ -164,10 +157,7 @@ impl Locks {
     }
 
     /// The objects that name this quorum, or are still contended for on it.
-    pub(in crate::controller) fn users_of<'a>(
-        &'a self,
-        quorum: &'a str,
-    ) -> impl Iterator<Item = &'a ObjectKey> {
+    pub(super) fn users_of<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let uses = move |entry: &LockEntry| {
             let applied = entry.phase.plan();
             entry.object.spec.quorum_ref.name == quorum || applied.is_some_and(|plan| plan.quorum == quorum)
@@ -177,18 +167,13 @@ impl Locks {
     }
 
     /// Whether there are objects of which no version could be read.
-    pub(in crate::controller) fn any_unread(&self) -> bool {
+    pub(super) fn any_unread(&self) -> bool {
         self.unreadable.keys().any(|key| !self.entries.contains_key(key))
     }
 
     /// Whether this is news, and not an older version than the known one, as a slow watch brings it. Of a list, every
     /// version is news.
-    pub(in crate::controller) fn is_news(
-        &mut self,
-        key: &ObjectKey,
-        object: &LeaderLock,
-        origin: Origin,
-    ) -> bool {
+    pub(super) fn is_news(&mut self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
         let mut relists = self.relists.iter_mut();
         let relist = relists.find(|(scope, _)| scope.is_empty() || **scope == key.namespace);
         let known = self.entries.get(key);
@@ -197,27 +182,20 @@ impl Locks {
     }
 
     /// Locks with targets. Whether they run is for their target tasks to say: a report may be on its way.
-    pub(in crate::controller) fn with_targets(
-        &self,
-    ) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
+    pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, entry)| Some((key, entry, entry.phase.task()?)))
     }
 
     /// Nothing is switched from here on.
-    pub(in crate::controller) fn dismiss_target_tasks(&mut self) {
+    pub(super) fn dismiss_target_tasks(&mut self) {
         for entry in self.entries.values_mut() {
             entry.phase.take_task();
         }
     }
 
     /// Takes an object as it is now, which is news. Returns whether its target task has to end.
-    pub(in crate::controller) fn see(
-        &mut self,
-        key: &ObjectKey,
-        object: LeaderLock,
-        now: BootInstant,
-    ) -> bool {
+    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: BootInstant) -> bool {
         self.unreadable.remove(key);
         if let Some(entry) = self.entries.get_mut(key) {
             return entry.see(object, now).is_some();
@@ -227,11 +205,7 @@ impl Locks {
     }
 
     /// Judges an object anew. Returns the others that have to be judged again because of it.
-    pub(in crate::controller) fn resolve(
-        &mut self,
-        key: &ObjectKey,
-        quorum: QuorumView<'_>,
-    ) -> Vec<ObjectKey> {
+    pub(super) fn resolve(&mut self, key: &ObjectKey, quorum: QuorumView<'_>) -> Vec<ObjectKey> {
         let Some(entry) = self.entries.get_mut(key) else {
             let mut others = self.names.set(key, BTreeSet::new(), Age::default());
             others.extend(self.targets.set(key, BTreeSet::new(), Age::default()));
@@ -260,10 +234,7 @@ impl Locks {
     }
 
     /// What the object comes down to, beside the others.
-    pub(in crate::controller) fn resolution(
-        &self,
-        key: &ObjectKey,
-    ) -> Option<Result<Arc<LockPlan>, Problem>> {
+    pub(super) fn resolution(&self, key: &ObjectKey) -> Option<Result<Arc<LockPlan>, Problem>> {
         let plan = match &self.entries.get(key)?.wanted {
             Ok(plan) => plan,
             Err(problem) => return Some(Err(problem.clone())),
@@ -282,7 +253,7 @@ impl Locks {
     }
 
     /// The other object that has this target: an older one, or one that still has to stop it.
-    pub(in crate::controller) fn taken(&self, key: &ObjectKey, what: &TargetKey) -> Option<&ObjectKey> {
+    pub(super) fn taken(&self, key: &ObjectKey, what: &TargetKey) -> Option<&ObjectKey> {
         let in_force = |other: &&ObjectKey| {
             let entry = self.entries.get(other);
             *other != key && entry.is_some_and(|entry| entry.in_force().contains(what))
@@ -291,13 +262,13 @@ impl Locks {
         older.or_else(|| self.targets.of(what).find(in_force))
     }
 
-    pub(in crate::controller) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {
         self.unreadable.remove(key);
         self.entries.remove(key)
     }
 
     /// Some lock is contended for on this quorum.
-    pub(in crate::controller) fn any_active(&self, quorum: &str) -> bool {
+    pub(super) fn any_active(&self, quorum: &str) -> bool {
         let active = self
             .entries
             .values()

@@ -6,7 +6,7 @@ use super::Purpose;
 use crate::{api::plan::LockPlan, controller::target_task::TargetReport, lease::BootInstant};
 
 #[derive(Debug, Default)]
-pub(in crate::controller) enum LockPhase {
+pub(super) enum LockPhase {
     /// No plan is applied: the lock cannot be contended for, or not yet.
     #[default]
     Idle,
@@ -22,30 +22,30 @@ pub(in crate::controller) enum LockPhase {
 
 /// A plan in force, and the task that switches its targets.
 #[derive(Debug)]
-pub(in crate::controller) struct Applied {
-    pub(in crate::controller) plan: Arc<LockPlan>,
-    pub(in crate::controller) task: Option<TargetTask>,
+pub(super) struct Applied {
+    pub(super) plan: Arc<LockPlan>,
+    pub(super) task: Option<TargetTask>,
 }
 
 #[derive(Debug)]
-pub(in crate::controller) struct Contention {
+pub(super) struct Contention {
     /// Since when, under whatever plan.
-    pub(in crate::controller) since: BootInstant,
+    pub(super) since: BootInstant,
     /// The targets are being stopped, to pass the lease on.
     draining: Option<Purpose>,
 }
 
 /// The task that switches the targets of a lock, as far as is known of it.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct TargetTask {
-    pub(in crate::controller) last: Option<TargetReport>,
+pub(super) struct TargetTask {
+    pub(super) last: Option<TargetReport>,
     /// It ended by itself, and has to be started anew.
-    pub(in crate::controller) broken: bool,
+    pub(super) broken: bool,
 }
 
 impl TargetTask {
     /// Something runs, or may run.
-    pub(in crate::controller) fn runs(&self) -> bool {
+    pub(super) fn runs(&self) -> bool {
         self.last.as_ref().is_none_or(|report| report.runs)
     }
 }
@@ -53,11 +53,7 @@ impl TargetTask {
 impl LockPhase {
     /// The lock is contended for under this plan. Returns the task that stopped leftovers: it does not know how the lock
     /// stands, and has to end.
-    pub(in crate::controller) fn contend(
-        &mut self,
-        plan: Arc<LockPlan>,
-        now: BootInstant,
-    ) -> Option<TargetTask> {
+    pub(super) fn contend(&mut self, plan: Arc<LockPlan>, now: BootInstant) -> Option<TargetTask> {
         if let Self::Contending(applied, _) = self {
             applied.plan = plan;
             return None;
@@ -71,20 +67,22 @@ impl LockPhase {
         ended
     }
 
-    pub(in crate::controller) fn stop_leftovers(&mut self, plan: Arc<LockPlan>) {
+    pub(super) fn stop_leftovers(&mut self, plan: Arc<LockPlan>) {
         *self = Self::StoppingLeftovers(Applied { plan, task: None });
     }
 
     /// No leftovers run any more. Returns the task that stopped them.
-    pub(in crate::controller) fn forget_leftovers(&mut self) -> Option<TargetTask> {
-        match self {
-            Self::StoppingLeftovers(_) => mem::take(self).into_applied()?.task,
-            _ => None,
+    pub(super) fn forget_leftovers(&mut self) -> Option<TargetTask> {
+        if !matches!(self, Self::StoppingLeftovers(_)) {
+            return None;
         }
+        let task = self.take_task();
+        *self = Self::Idle;
+        task
     }
 
     /// The targets are being stopped, to give the lock up.
-    pub(in crate::controller) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         *self = match mem::take(self) {
             Self::Contending(applied, contention) => Self::Leaving(applied, Some(contention)),
             Self::StoppingLeftovers(applied) => Self::Leaving(applied, None),
@@ -94,7 +92,7 @@ impl LockPhase {
 
     /// The object was created again under its name: it was the one before that was left. Returns the task of that one,
     /// which starts nothing any more.
-    pub(in crate::controller) fn stay(&mut self) -> Option<TargetTask> {
+    pub(super) fn stay(&mut self) -> Option<TargetTask> {
         let mut ended = None;
         *self = match mem::take(self) {
             Self::Leaving(mut applied, contention) => {
@@ -110,26 +108,17 @@ impl LockPhase {
         ended
     }
 
-    /// Returns what was applied to a lock that was being left.
-    pub(in crate::controller) fn give_up(&mut self, deleted: bool) -> Option<Applied> {
-        if !matches!(self, Self::Leaving(..)) {
-            return None;
-        }
-        let next = if deleted { Self::Left } else { Self::Idle };
-        mem::replace(self, next).into_applied()
-    }
-
     /// The plan in force, whether or not the lock is contended for.
-    pub(in crate::controller) fn plan(&self) -> Option<&Arc<LockPlan>> {
+    pub(super) fn plan(&self) -> Option<&Arc<LockPlan>> {
         self.applied().map(|applied| &applied.plan)
     }
 
     /// The plan under which the lock is contended for.
-    pub(in crate::controller) fn active_plan(&self) -> Option<&Arc<LockPlan>> {
+    pub(super) fn active_plan(&self) -> Option<&Arc<LockPlan>> {
         self.contention().and_then(|_| self.plan())
     }
 
-    pub(in crate::controller) fn contention(&self) -> Option<&Contention> {
+    pub(super) fn contention(&self) -> Option<&Contention> {
         match self {
             Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) => Some(contention),
             Self::Idle | Self::StoppingLeftovers(_) | Self::Leaving(_, None) | Self::Left => None,
@@ -137,49 +126,49 @@ impl LockPhase {
     }
 
     /// Nothing is decided about the lock any more.
-    pub(in crate::controller) const fn is_leaving(&self) -> bool {
+    pub(super) const fn is_leaving(&self) -> bool {
         matches!(self, Self::Leaving(..) | Self::Left)
     }
 
     /// Why the targets are being stopped under a lease that is passed on then.
-    pub(in crate::controller) fn draining(&self) -> Option<&Purpose> {
+    pub(super) fn draining(&self) -> Option<&Purpose> {
         self.contention()?.draining.as_ref()
     }
 
-    pub(in crate::controller) fn drain(&mut self, purpose: Purpose) {
+    pub(super) fn drain(&mut self, purpose: Purpose) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
             contention.draining = Some(purpose);
         }
     }
 
     /// The drain ended. One that began since stays.
-    pub(in crate::controller) fn end_drain(&mut self, purpose: &Purpose) {
+    pub(super) fn end_drain(&mut self, purpose: &Purpose) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
             contention.draining.take_if(|draining| draining == purpose);
         }
     }
 
-    pub(in crate::controller) fn task(&self) -> Option<&TargetTask> {
+    pub(super) fn task(&self) -> Option<&TargetTask> {
         self.applied()?.task.as_ref()
     }
 
-    pub(in crate::controller) fn task_mut(&mut self) -> Option<&mut TargetTask> {
+    pub(super) fn task_mut(&mut self) -> Option<&mut TargetTask> {
         self.applied_mut()?.task.as_mut()
     }
 
     /// The last report of the target task.
-    pub(in crate::controller) fn report(&self) -> Option<&TargetReport> {
+    pub(super) fn report(&self) -> Option<&TargetReport> {
         self.task()?.last.as_ref()
     }
 
     /// A task was started, in place of one before it.
-    pub(in crate::controller) fn start_task(&mut self) {
+    pub(super) fn start_task(&mut self) {
         if let Some(applied) = self.applied_mut() {
             applied.task = Some(TargetTask::default());
         }
     }
 
-    pub(in crate::controller) fn take_task(&mut self) -> Option<TargetTask> {
+    pub(super) fn take_task(&mut self) -> Option<TargetTask> {
         self.applied_mut()?.task.take()
     }
 
@@ -193,15 +182,6 @@ impl LockPhase {
     }
 
     fn applied_mut(&mut self) -> Option<&mut Applied> {
-        match self {
-            Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
-                Some(applied)
-            }
-            Self::Idle | Self::Left => None,
-        }
-    }
-
-    fn into_applied(self) -> Option<Applied> {
         match self {
             Self::Contending(applied, _) | Self::StoppingLeftovers(applied) | Self::Leaving(applied, _) => {
                 Some(applied)

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[derive(Debug, Default)]
-pub(in crate::controller) enum QuorumPhase {
+pub(super) enum QuorumPhase {
     /// The object was not applied yet.
     #[default]
     New,
@@ -22,7 +22,7 @@ pub(in crate::controller) enum QuorumPhase {
 }
 
 #[derive(Debug)]
-pub(in crate::controller) struct InUse {
+pub(super) struct InUse {
     plan: QuorumPlan,
     /// The spec that the plan was made from.
     spec: RedisQuorumSpec,

@@ -35,18 +35,18 @@ use crate::{
 const HEARTBEAT_MISSED: i64 = 45;
 
 #[derive(Debug)]
-pub(in crate::controller) struct QuorumEntry {
+pub(super) struct QuorumEntry {
     /// The last version that could be read.
-    pub(in crate::controller) object: RedisQuorum,
-    pub(in crate::controller) phase: QuorumPhase,
-    pub(in crate::controller) reporting: Reporting,
-    pub(in crate::controller) sight: Sight,
-    pub(in crate::controller) heartbeat: Heartbeat,
-    pub(in crate::controller) initialization: Initialization,
-    pub(in crate::controller) url_change: UrlChange,
-    pub(in crate::controller) finalizer: FinalizerWrites,
+    pub(super) object: RedisQuorum,
+    pub(super) phase: QuorumPhase,
+    pub(super) reporting: Reporting,
+    pub(super) sight: Sight,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) initialization: Initialization,
+    pub(super) url_change: UrlChange,
+    pub(super) finalizer: FinalizerWrites,
     /// When this replica last began to write that it is not ready.
-    pub(in crate::controller) told_not_ready: Option<BootInstant>,
+    pub(super) told_not_ready: Option<BootInstant>,
 }
 
 impl QuorumEntry {
@@ -65,13 +65,13 @@ impl QuorumEntry {
     }
 
     /// By its status.
-    pub(in crate::controller) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
+    pub(super) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
         let status = self.object.status.as_ref();
         status.map_or(&[], |status| &status.not_ready_replicas)
     }
 
     /// Why this replica cannot use it.
-    pub(in crate::controller) fn why_unseen(&self) -> String {
+    pub(super) fn why_unseen(&self) -> String {
         let problem = self.phase.problem();
         let problem = problem.map(|problem| format!("{}: {}", problem.reason.name(), problem.message));
         let lost = self.sight.health().and_then(Health::no_majority);
@@ -84,7 +84,7 @@ impl QuorumEntry {
     }
 
     /// By its status, a replica of this cluster reports.
-    pub(in crate::controller) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
+    pub(super) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
         let (status, cluster) = (self.object.status.as_ref(), cluster.to_string());
         let mut reporters = status.iter().flat_map(|status| &status.reporters);
         reporters.any(|reporter| {
@@ -94,18 +94,13 @@ impl QuorumEntry {
     }
 
     /// This replica sees a majority of the masters.
-    pub(in crate::controller) fn has_majority(&self) -> bool {
+    pub(super) fn has_majority(&self) -> bool {
         self.sight.has_majority()
     }
 
     /// Whether the status of the quorum is for this replica to write. `witness` of what the siblings say, where this
     /// replica sees no majority.
-    pub(in crate::controller) fn may_write(
-        &self,
-        cluster: &ClusterId,
-        witness: Option<Witness>,
-        at: &World<'_>,
-    ) -> bool {
+    pub(super) fn may_write(&self, cluster: &ClusterId, witness: Option<Witness>, at: &World<'_>) -> bool {
         let shown = Shown {
             reported: self.is_reported(cluster, at.stamp()),
             ready: is_ready(&self.object),
@@ -131,36 +126,36 @@ fn is_ready(object: &RedisQuorum) -> bool {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(in crate::controller) struct Quorums {
+pub(super) struct Quorums {
     entries: BTreeMap<String, QuorumEntry>,
-    pub(in crate::controller) unreadable: BTreeMap<String, String>,
-    pub(in crate::controller) relist: RelistTracker,
+    pub(super) unreadable: BTreeMap<String, String>,
+    pub(super) relist: RelistTracker,
 }
 
 impl Quorums {
-    pub(in crate::controller) fn get(&self, name: &str) -> Option<&QuorumEntry> {
+    pub(super) fn get(&self, name: &str) -> Option<&QuorumEntry> {
         self.entries.get(name)
     }
 
-    pub(in crate::controller) fn get_mut(&mut self, name: &str) -> Option<&mut QuorumEntry> {
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut QuorumEntry> {
         self.entries.get_mut(name)
     }
 
-    pub(in crate::controller) fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.entries.keys().cloned().collect()
     }
 
-    pub(in crate::controller) fn known(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn known(&self) -> impl Iterator<Item = &String> {
         self.entries.keys().chain(self.unreadable.keys())
     }
 
-    pub(in crate::controller) fn view(&self, name: &str) -> QuorumView<'_> {
+    pub(super) fn view(&self, name: &str) -> QuorumView<'_> {
         self.entries
             .get(name)
             .map_or(QuorumView::Missing, |entry| entry.phase.view())
     }
 
-    pub(in crate::controller) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
+    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
         self.unreadable.remove(name);
         let known = self.entries.get(name);
         let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
@@ -179,13 +174,13 @@ impl Quorums {
         }
     }
 
-    pub(in crate::controller) fn forget(&mut self, name: &str) -> Option<QuorumEntry> {
+    pub(super) fn forget(&mut self, name: &str) -> Option<QuorumEntry> {
         self.unreadable.remove(name);
         self.entries.remove(name)
     }
 
     /// What the object asks for, beside the others and beside what is in use.
-    pub(in crate::controller) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
+    pub(super) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
         let entry = self.entries.get(name)?;
         let plan = match validate_quorum(&entry.object) {
             Ok(plan) => plan,

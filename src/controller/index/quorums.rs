@@ -232,7 +232,7 @@ impl Index {
                 lock,
                 terms,
             }));
-        entry.reporting.start(reporter);
+        entry.reporting.set_reporter(reporter);
     }
 
     pub(super) fn on_quorum_closed(&mut self, name: String) {
@@ -247,7 +247,7 @@ impl Index {
     pub(super) fn on_not_opened(&mut self, name: &str, error: String) {
         self.open.remove(name);
         if let Some(entry) = self.quorums.get_mut(name) {
-            entry.reporting.end();
+            entry.reporting.set_reporter(None);
             entry.phase.close(Some(Problem::new(Reason::InvalidSpec, error)));
             self.touch_locks_of(name);
         }

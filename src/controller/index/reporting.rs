@@ -12,7 +12,7 @@ use crate::{controller::sibling_answers::Witness, lease::BootInstant};
 const ELECTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(in crate::controller) struct Reporting {
+pub(super) struct Reporting {
     /// None while the quorum is not open.
     reporter: Option<Reporter>,
     /// This replica was the last to report, and none was elected since.
@@ -39,13 +39,9 @@ impl Reporting {
         self.reporter.as_ref()
     }
 
-    pub(super) fn start(&mut self, reporter: Option<Reporter>) {
+    /// None of a quorum that could not be opened.
+    pub(super) fn set_reporter(&mut self, reporter: Option<Reporter>) {
         self.reporter = reporter;
-    }
-
-    /// The quorum could not be opened.
-    pub(super) fn end(&mut self) {
-        self.reporter = None;
     }
 
     /// This replica writes the status of the quorum.

@@ -3,7 +3,7 @@
 use crate::{controller::status::Health, lease::BootInstant};
 
 #[derive(Debug, Default)]
-pub(in crate::controller) struct Sight {
+pub(super) struct Sight {
     health: Option<Health>,
     /// Since when this replica sees no majority of the masters.
     blind_since: Option<BootInstant>,

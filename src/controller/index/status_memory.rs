@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[derive(Debug, Default)]
-pub(in crate::controller) struct StatusMemory {
+pub(super) struct StatusMemory {
     /// The last lease of this replica, as its status names it.
     pub(super) last_held: Option<FencingToken>,
     /// The token in a status about which the masters were asked last.

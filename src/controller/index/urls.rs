@@ -32,11 +32,11 @@ pub(in crate::controller) struct UrlChange {
 }
 
 /// A master whose old server was asked to give up its vote.
-pub(super) struct RetiredUrl<'a> {
-    pub(super) quorum: &'a str,
-    pub(super) master: &'a str,
-    pub(super) old: &'a str,
-    pub(super) new: &'a str,
+pub(super) struct RetiredUrl {
+    pub(super) quorum: String,
+    pub(super) master: String,
+    pub(super) old: String,
+    pub(super) new: String,
 }
 
 impl UrlChange {
@@ -130,17 +130,12 @@ impl Index {
 
     pub(super) fn on_retired(
         &mut self,
-        retired: &RetiredUrl<'_>,
+        retired: &RetiredUrl,
         outcome: Result<RetireOutcome, String>,
         at: &World<'_>,
     ) {
         let now = at.now;
-        let RetiredUrl {
-            quorum,
-            master,
-            new: url,
-            ..
-        } = *retired;
+        let (quorum, master, url) = (&*retired.quorum, &*retired.master, &*retired.new);
         let Some(entry) = self.quorums.get_mut(quorum) else {
             return;
         };
@@ -195,7 +190,7 @@ fn statement(master: &str, old: &str) -> String {
     format!("{master}={old}")
 }
 
-fn problem(retired: &RetiredUrl<'_>, outcome: Result<RetireOutcome, String>) -> Problem {
+fn problem(retired: &RetiredUrl, outcome: Result<RetireOutcome, String>) -> Problem {
     let RetiredUrl {
         master,
         old,

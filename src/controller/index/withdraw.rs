@@ -13,7 +13,10 @@ use crate::{
         plan::LockPlan,
     },
     controller::{
-        index::{lock_store::LockEntry, phase::TargetTask},
+        index::{
+            lock_store::LockEntry,
+            phase::{LockPhase, TargetTask},
+        },
         object::ObjectKey,
         target_task::StopRequest,
     },
@@ -93,11 +96,13 @@ impl Index {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let deleted = entry.object.metadata.deletion_timestamp.is_some();
-        let active = entry.phase.active_plan().cloned();
-        let Some(applied) = entry.phase.give_up(deleted) else {
+        if !matches!(entry.phase, LockPhase::Leaving(..)) {
             return;
-        };
+        }
+        let active = entry.phase.active_plan().cloned();
+        let task = entry.phase.take_task();
+        let deleted = entry.object.metadata.deletion_timestamp.is_some();
+        entry.phase = if deleted { LockPhase::Left } else { LockPhase::Idle };
         if !stopped {
             tracing::warn!(object = %format!("LeaderLock {key}"),
                 "targets were not stopped; the lock goes, its lease runs out");
@@ -107,7 +112,7 @@ impl Index {
         } else {
             ReleaseMode::Abandon
         };
-        if applied.task.is_some() {
+        if task.is_some() {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
         // Also for others that wait for its targets.
