@@ -51,17 +51,7 @@ mod usage;
 mod writes;
 
 fn main() {
-    let only: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with("--"))
-        .collect();
-    let wanted = move |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async move {
-        println!("{}", redlock_bench::stats::machine());
+    redlock_bench::run(|wanted| async move {
         if wanted("takeover") {
             takeover::run().await;
         }

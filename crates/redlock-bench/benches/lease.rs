@@ -34,47 +34,36 @@ mod single;
 #[path = "lease/takeover.rs"]
 mod takeover;
 
-use redlock_bench::stats;
-
 fn main() {
-    // `cargo test --benches` only wants to know that it builds.
-    let only: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| !a.starts_with("--"))
-        .collect();
-    let wanted = move |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    // On a worker, where the tasks of a program run; the main thread is woken from outside.
-    let measured = async move {
-        println!("{}", stats::machine());
-        let quorum = setup::Quorum::start(5).await;
-        let mut goals = goals::Goals::default();
-        if wanted("scripts") {
-            script::run(&quorum, &mut goals).await;
-        }
-        if wanted("single") {
-            single::run(&quorum, &mut goals).await;
-        }
-        if wanted("tasks") {
-            many::tasks(&quorum, &mut goals).await;
-        }
-        if wanted("leases") {
-            many::leases(&quorum, &mut goals).await;
-        }
-        if wanted("idle") {
-            idle::run(&quorum, &mut goals).await;
-        }
-        if wanted("takeover") {
-            takeover::run(&quorum, &mut goals).await;
-        }
-        if wanted("hung") {
-            single::hung(&quorum, &mut goals).await;
-        }
-        goals.print();
-        quorum.close().await;
-    };
-    runtime.block_on(async { tokio::spawn(measured).await.unwrap() });
+    redlock_bench::run(|wanted| async move {
+        // On a worker, where the tasks of a program run; the main thread is woken from outside.
+        let measured = async move {
+            let quorum = setup::Quorum::start(5).await;
+            let mut goals = goals::Goals::default();
+            if wanted("scripts") {
+                script::run(&quorum, &mut goals).await;
+            }
+            if wanted("single") {
+                single::run(&quorum, &mut goals).await;
+            }
+            if wanted("tasks") {
+                many::tasks(&quorum, &mut goals).await;
+            }
+            if wanted("leases") {
+                many::leases(&quorum, &mut goals).await;
+            }
+            if wanted("idle") {
+                idle::run(&quorum, &mut goals).await;
+            }
+            if wanted("takeover") {
+                takeover::run(&quorum, &mut goals).await;
+            }
+            if wanted("hung") {
+                single::hung(&quorum, &mut goals).await;
+            }
+            goals.print();
+            quorum.close().await;
+        };
+        tokio::spawn(measured).await.unwrap();
+    });
 }

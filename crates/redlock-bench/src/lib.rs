@@ -9,5 +9,24 @@
     reason = "a measurement that fails must stop; numbers for people"
 )]
 
+use std::future::Future;
+
 pub mod floor;
 pub mod stats;
+
+/// Runs measurements. They get the choice of scenarios from the command line: all of them, or those whose name contains an
+/// argument.
+pub fn run<F: Future<Output = ()>>(measurements: impl FnOnce(Box<dyn Fn(&str) -> bool + Send + Sync>) -> F) {
+    // `cargo test --benches` passes flags.
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let wanted = move |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    println!("{}", stats::machine());
+    runtime.block_on(measurements(Box::new(wanted)));
+}

@@ -9,11 +9,11 @@ use redlock_client::{
     clock,
     elector::{Elector, Silent},
 };
-use redlock_core::{ClusterId, Participation, Terms, Timings};
+use redlock_core::Timings;
 
 use crate::{
     goals::{Goal, Goals},
-    setup::{Quorum, eventually_voting, holder, lock, open, watch},
+    setup::{Quorum, contend, eventually_voting, holder, lock, open, watch},
 };
 use redlock_bench::stats::{Stats, cpu_time_of};
 
@@ -51,15 +51,7 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
         eventually_voting(&masters, 5).await;
         let (elector, task) = Elector::start(masters, notices, holder("idle"), Arc::new(Silent));
         let name = format!("idle/{number}");
-        let terms = Terms {
-            cluster: ClusterId::default(),
-            timings,
-            participation: Participation::Contend,
-            ordered_delay: Duration::ZERO,
-            guards: false,
-            siblings_first: false,
-        };
-        elector.put(lock(&name), terms);
+        elector.put(lock(&name), contend(timings));
         let mut view = watch(&elector, &name).await;
         view.wait_for(|s| s.authority_at(clock::now()).is_some())
             .await

@@ -11,14 +11,14 @@ use redlock_client::{
     masters::{Acquired, Masters},
 };
 use redlock_core::{
-    ClusterId, Participation, Terms, Timings,
+    Timings,
     timing::{self, GivenTimings},
 };
 
 use crate::{
     contestant::Rslock,
     goals::{Goal, Goals},
-    setup::{Quorum, eventually_voting, holder, lock, open},
+    setup::{Quorum, contend, eventually_voting, holder, lock, open},
 };
 use redlock_bench::{floor::Floor, stats::cpu_time};
 
@@ -154,15 +154,7 @@ async fn hold(quorum: &Quorum, timings: Timings) -> (f64, f64) {
     let (elector, task) = Elector::start(masters.clone(), notices, holder("many"), Arc::new(Silent));
     let started = Instant::now();
     for number in 0..LOCKS {
-        let terms = Terms {
-            cluster: ClusterId::default(),
-            timings,
-            participation: Participation::Contend,
-            ordered_delay: Duration::ZERO,
-            guards: false,
-            siblings_first: false,
-        };
-        elector.put(lock(&format!("leases/{number}")), terms);
+        elector.put(lock(&format!("leases/{number}")), contend(timings));
     }
     let held = || {
         elector

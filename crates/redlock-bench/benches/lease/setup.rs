@@ -6,7 +6,7 @@ use redlock_client::{
     elector::{Elector, LockView},
     masters::{Masters, MastersConfig, Notices, Tasks},
 };
-use redlock_core::{HolderIdentity, LockName};
+use redlock_core::{ClusterId, HolderIdentity, LockName, Participation, Terms, Timings};
 use redlock_testkit::{RedisServers, ServerOptions};
 use tokio::sync::watch;
 
@@ -75,4 +75,16 @@ pub fn holder(name: &str) -> HolderIdentity {
 
 pub fn lock(name: &str) -> LockName {
     LockName::parse(name).unwrap()
+}
+
+/// The terms of a lock without targets.
+pub fn contend(timings: Timings) -> Terms {
+    Terms {
+        cluster: ClusterId::default(),
+        timings,
+        participation: Participation::Contend,
+        ordered_delay: Duration::ZERO,
+        guards: false,
+        siblings_first: false,
+    }
 }

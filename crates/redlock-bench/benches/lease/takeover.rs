@@ -7,12 +7,12 @@ use redlock_client::{
     elector::{Elector, Silent},
     masters::{Acquired, Lease},
 };
-use redlock_core::{Authority, BootInstant, ClusterId, Participation, Terms, Timings, timing};
+use redlock_core::{Authority, BootInstant, Timings, timing};
 use tokio::task::JoinSet;
 
 use crate::{
     goals::{Goal, Goals},
-    setup::{Quorum, eventually_voting, holder, lock, open, watch},
+    setup::{Quorum, contend, eventually_voting, holder, lock, open, watch},
 };
 use redlock_bench::{
     floor::Floor,
@@ -65,24 +65,12 @@ async fn active(elector: &Elector, name: &str) -> BootInstant {
     clock::now()
 }
 
-fn contend(elector: &Elector, name: &str) {
+fn put(elector: &Elector, name: &str) {
     let timings = Timings {
         lease_duration: LEASE,
         ..Timings::derive(Duration::ZERO)
     };
-    let participation = Participation::Contend;
-    let cluster = ClusterId::default();
-    elector.put(
-        lock(name),
-        Terms {
-            cluster,
-            timings,
-            participation,
-            ordered_delay: Duration::ZERO,
-            guards: false,
-            siblings_first: false,
-        },
-    );
+    elector.put(lock(name), contend(timings));
 }
 
 async fn crash(quorum: &Quorum, elector: &Elector, floor: &Floor, goals: &mut Goals) {
@@ -93,7 +81,7 @@ async fn crash(quorum: &Quorum, elector: &Elector, floor: &Floor, goals: &mut Go
         // A holder that died: it neither renews nor releases.
         std::mem::forget(lease);
         let end = authority.valid_until + timing::drift(LEASE);
-        contend(elector, &name);
+        put(elector, &name);
         let elector = elector.clone();
         trials.spawn(async move { active(&elector, &name).await.since(end) });
         let floor = floor.clone();
@@ -118,7 +106,7 @@ async fn release(quorum: &Quorum, elector: &Elector) {
     for trial in 0..TRIALS {
         let name = format!("release/{trial}");
         let (lease, _) = held_by_active(quorum, &name).await;
-        contend(elector, &name);
+        put(elector, &name);
         let mut view = watch(elector, &name).await;
         view.wait_for(|s| s.holder.is_some()).await.unwrap();
         let elector = elector.clone();
