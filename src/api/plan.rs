@@ -178,3 +178,6 @@ impl QuorumPlan {
         self.masters.len() / 2 + 1
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -163,36 +163,13 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{
-        RedisQuorum,
-        validate::{Graces, LockNames, validate_lock, validate_quorum},
-    };
-
-    fn plan(targets: &str) -> LockPlan {
-        let quorum: RedisQuorum = serde_yaml::from_str(
-            "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
-             {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
-        )
-        .unwrap();
-        let lock: LeaderLock = serde_yaml::from_str(&format!(
-            "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
-             spec: {{quorumRef: {{name: q}}, targets: {targets}}}}}"
-        ))
-        .unwrap();
-        validate_lock(
-            &lock,
-            &validate_quorum(&quorum).unwrap(),
-            LockNames::Any,
-            &Graces::default(),
-        )
-        .unwrap()
-    }
+    use crate::api::plan::tests::plan_of;
 
     fn decided(text: &str, targets: &str, paused: Option<&str>) -> Decision {
         let own = ClusterId::new("eu-1", "here").unwrap();
         let held = Held {
             token: FencingToken(7),
-            plan: &plan(targets),
+            plan: &plan_of(&format!(", targets: {targets}")),
             paused,
         };
         decide(text, held, &own, Duration::from_secs(100))

@@ -9,11 +9,9 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp}
 use super::*;
 use crate::{
     api::{
-        LeaderLock, RedisQuorum,
         lock_status::{LeaderLockStatus, Role, TargetState, TargetStatus},
-        plan::LockPlan,
+        plan::{LockPlan, tests::plan_of as plan},
         quorum_status::RedisQuorumStatus,
-        validate::{Graces, LockNames, validate_lock, validate_quorum},
     },
     controller::{
         object::ObjectKey,
@@ -82,21 +80,6 @@ fn assert_valid(conditions: &[Condition], what: &str) {
             .count();
         assert_eq!(twice, 1, "{} twice: {what}", condition.type_);
     }
-}
-
-fn plan(more: &str) -> LockPlan {
-    let quorum: RedisQuorum = serde_yaml::from_str(
-        "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
-         {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
-    )
-    .unwrap();
-    let lock: LeaderLock = serde_yaml::from_str(&format!(
-        "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
-         spec: {{quorumRef: {{name: q}}{more}}}}}"
-    ))
-    .unwrap();
-    let quorum = validate_quorum(&quorum).unwrap();
-    validate_lock(&lock, &quorum, LockNames::Any, &Graces::default()).unwrap()
 }
 
 const TARGET: &str =

@@ -126,7 +126,7 @@ impl State {
 }
 
 /// A master's state for people and metrics.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MasterStatus {
     pub name: String,
     pub url: String,

@@ -1,31 +1,10 @@
 //! One test a rule.
 
 use super::*;
-use crate::api::{
-    LeaderLock, RedisQuorum,
-    validate::{Graces, LockNames, validate_lock, validate_quorum},
-};
+use crate::api::plan::tests::plan_of;
 
 fn plan(more: &str) -> Arc<LockPlan> {
-    let quorum: RedisQuorum = serde_yaml::from_str(
-        "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
-         {name: a, url: 'redis://a'}, {name: b, url: 'redis://b'}, {name: c, url: 'redis://c'}]}}",
-    )
-    .unwrap();
-    let lock: LeaderLock = serde_yaml::from_str(&format!(
-        "{{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {{name: l, namespace: n}}, \
-         spec: {{quorumRef: {{name: q}}{more}}}}}"
-    ))
-    .unwrap();
-    Arc::new(
-        validate_lock(
-            &lock,
-            &validate_quorum(&quorum).unwrap(),
-            LockNames::Any,
-            &Graces::default(),
-        )
-        .unwrap(),
-    )
+    Arc::new(plan_of(more))
 }
 
 const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";

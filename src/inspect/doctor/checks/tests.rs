@@ -12,15 +12,8 @@ fn reachable(trouble: Option<Unknown>, answered: usize) -> Level {
         url: "redis://m0".into(),
         connected: true,
         facts: Some(MasterFacts::default()),
-        ineligible: None,
         trouble,
-        not_permitted: None,
-        not_renewed: None,
-        sealing_left: None,
-        seal_blocked: None,
-        latency: Duration::ZERO,
-        clock_offset_seconds: None,
-        no_vote: None,
+        ..MasterStatus::default()
     };
     let round_trips: Vec<_> = (0..9).map(|n| (n < answered).then_some(Duration::ZERO)).collect();
     let seen = MasterEvidence {

@@ -1,7 +1,5 @@
 //! The masters: who holds each lock in truth, and what this replica sees of it.
 
-use std::time::Duration;
-
 use super::{LEASE, Outside, Owner, SIBLING};
 use crate::{
     api::plan::QuorumPlan,
@@ -162,16 +160,8 @@ impl Views for Outside {
             name: format!("m{index}"),
             url: format!("redis://m{index}"),
             connected: index < voting,
-            facts: None,
-            ineligible: None,
-            trouble: None,
-            not_permitted: None,
-            not_renewed: None,
-            sealing_left: None,
-            seal_blocked: None,
-            latency: Duration::ZERO,
-            clock_offset_seconds: None,
             no_vote: (index >= voting).then_some(Unknown::Silent),
+            ..MasterStatus::default()
         };
         Some((0..3).map(master).collect())
     }
