@@ -28,6 +28,7 @@ mod stop_tests;
 mod suspend;
 mod template;
 mod watch;
+mod write;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 

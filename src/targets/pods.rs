@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta, Preconditions},
 };
 
-use super::{Found, StopPermit, TargetError, pages, slim::Pod};
+use super::{Found, StopPermit, TargetError, pages, slim::Pod, write::Write};
 use crate::{clock, lease::BootInstant};
 
 /// What is still there this long before the end is deleted with the grace period that is left.
@@ -205,15 +205,9 @@ impl Pods {
                 uid: Some(pod.uid.clone()),
                 resource_version: None,
             });
-        match self.api.delete(&pod.name, &parameters).await {
-            Ok(_) => Ok(()),
-            // Gone, or another one by now.
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            Err(error) => Err(TargetError::of(
-                format!("deleting pod {} of {}", pod.name, self.of),
-                &error,
-            )),
-        }
+        let deleted = self.api.delete(&pod.name, &parameters).await;
+        // Gone, or another one by now.
+        Write::of(deleted, format!("deleting pod {} of {}", pod.name, self.of)).map(drop)
     }
 }
 

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, future::ready, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, Patch},
     core::{ParseExpressionError, Selector},
     runtime::watcher,
 };
@@ -16,7 +16,12 @@ use super::{
 };
 use crate::{
     lease::FencingToken,
-    targets::{Changes, TargetContext, TargetError, pages, slim::Pod, watch_events},
+    targets::{
+        Changes, TargetContext, TargetError, pages,
+        slim::Pod,
+        watch_events,
+        write::{self, managed_by},
+    },
 };
 
 /// Owns the label, and what goes with it.
@@ -130,18 +135,15 @@ impl Pods {
     ) -> Result<Write, TargetError> {
         metadata["uid"] = json!(pod.uid);
         metadata["resourceVersion"] = json!(pod.version);
-        let parameters = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match self.pods.patch_metadata(&pod.name, &parameters, &patch).await {
-            Ok(_) => Ok(Write::Done),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(Write::Late),
-            Err(error) => Err(TargetError::of(
-                format!("{what} pod {}/{}", self.namespace, pod.name),
-                &error,
-            )),
-        }
+        let answer = self
+            .pods
+            .patch_metadata(&pod.name, &managed_by(MANAGER), &patch)
+            .await;
+        let written = write::Write::of(answer, format!("{what} pod {}/{}", self.namespace, pod.name))?;
+        Ok(match written {
+            write::Write::Done(_) => Write::Done,
+            write::Write::Missing | write::Write::Late => Write::Late,
+        })
     }
 }

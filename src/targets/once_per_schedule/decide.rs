@@ -5,12 +5,11 @@ use std::time::Duration;
 use super::{
     LOOK, OncePerSchedule, SOON,
     job::{Job, Mark, Stage, When, job},
-    write::Write,
 };
 use crate::{
     clock,
     lease::{Claim, Fate, FencingToken, Gone, SlotView},
-    targets::{Found, StartPermit, StopPermit, TargetError, slim::Job as BatchJob},
+    targets::{Found, StartPermit, StopPermit, TargetError, slim::Job as BatchJob, write::Write},
     telemetry::SlotResult,
 };
 
@@ -302,7 +301,7 @@ impl OncePerSchedule {
         self.written(job, written)
     }
 
-    fn written(&self, job: &Job, written: Write) -> Result<Next, TargetError> {
+    fn written(&self, job: &Job, written: Write<BatchJob>) -> Result<Next, TargetError> {
         Ok(match written {
             Write::Done(found) => {
                 self.read(&found);

@@ -2,7 +2,7 @@
 
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, Preconditions},
 };
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use crate::{
     targets::{
         TargetError,
         slim::{Job as BatchJob, SLOT},
+        write::{Write, managed_by},
     },
 };
 
@@ -19,16 +20,6 @@ use crate::{
 pub(super) const MANAGER: &str = "redlock-operator-once-per-schedule";
 /// For the work itself: the downward API shows it to the containers.
 const TOKEN: &str = "redlock.dev/fencing-token";
-
-/// What became of a write.
-#[derive(Debug)]
-pub(super) enum Write {
-    Done(Box<BatchJob>),
-    /// There is no such Job any more.
-    Missing,
-    /// It is another by now: read it again.
-    Late,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Jobs {
@@ -50,7 +41,11 @@ impl Jobs {
     }
 
     /// Lets it run: all of it in one write, so that nobody ever sees a part.
-    pub(super) async fn start(&self, job: &Job, token: Option<FencingToken>) -> Result<Write, TargetError> {
+    pub(super) async fn start(
+        &self,
+        job: &Job,
+        token: Option<FencingToken>,
+    ) -> Result<Write<BatchJob>, TargetError> {
         let token = token.map(|token| token.to_string());
         let patch = json!({
             "metadata": { "labels": { SLOT: Mark::Claimed.text() } },
@@ -59,32 +54,23 @@ impl Jobs {
         self.patch(job, "starting", patch).await
     }
 
-    pub(super) async fn mark(&self, job: &Job, mark: Mark) -> Result<Write, TargetError> {
+    pub(super) async fn mark(&self, job: &Job, mark: Mark) -> Result<Write<BatchJob>, TargetError> {
         let patch = json!({ "metadata": { "labels": { SLOT: mark.text() } } });
         self.patch(job, "labelling", patch).await
     }
 
-    pub(super) async fn suspend(&self, job: &Job) -> Result<Write, TargetError> {
+    pub(super) async fn suspend(&self, job: &Job) -> Result<Write<BatchJob>, TargetError> {
         self.patch(job, "suspending", json!({ "spec": { "suspend": true } }))
             .await
     }
 
-    async fn patch(&self, job: &Job, what: &str, mut patch: Value) -> Result<Write, TargetError> {
+    async fn patch(&self, job: &Job, what: &str, mut patch: Value) -> Result<Write<BatchJob>, TargetError> {
         patch["metadata"]["resourceVersion"] = json!(job.version);
-        let parameters = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        match self
+        let answer = self
             .api
-            .patch(&job.name, &parameters, &Patch::Merge(&patch))
-            .await
-        {
-            Ok(job) => Ok(Write::Done(Box::new(job))),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
-            Err(error) => Err(TargetError::of(format!("{what} {}", self.called(job)), &error)),
-        }
+            .patch(&job.name, &managed_by(MANAGER), &Patch::Merge(&patch))
+            .await;
+        Write::of(answer, format!("{what} {}", self.called(job)))
     }
 
     /// False if it is another by now.
@@ -97,11 +83,8 @@ impl Jobs {
             preconditions: Some(preconditions),
             ..DeleteParams::background()
         };
-        match self.api.delete(&job.name, &parameters).await {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(TargetError::of(format!("deleting {}", self.called(job)), &error)),
-        }
+        let deleted = self.api.delete(&job.name, &parameters).await;
+        let deleted = Write::of(deleted, format!("deleting {}", self.called(job)))?;
+        Ok(!matches!(deleted, Write::Late))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::{
     Api,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch},
 };
 use serde_json::{Value, json};
 use tokio::time;
@@ -19,6 +19,7 @@ use crate::{
         read::Place,
         rights::granted,
         shared::{Followed, Known},
+        write::managed_by,
     },
 };
 
@@ -200,13 +201,9 @@ impl Object {
     /// one of this metadata.
     async fn patch(&self, replicas: i32, metadata: &Value) -> Result<Write, TargetError> {
         let patch = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
-        let parameters = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
         let patched: Result<Scale, _> = self
             .api
-            .patch_scale(&self.name, &parameters, &Patch::Merge(&patch))
+            .patch_scale(&self.name, &managed_by(MANAGER), &Patch::Merge(&patch))
             .await;
         if matches!(&patched, Err(kube::Error::Api(status)) if status.is_conflict()) {
             return Ok(Write::Late);

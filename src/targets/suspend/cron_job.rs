@@ -12,7 +12,7 @@ use super::{
     job::suspension,
     jobs::Jobs,
     missing,
-    write::{Write, patch, patch_status},
+    write::{Write, patch, patch_status, resume},
 };
 use crate::{
     api::lock_status::TargetState,
@@ -160,21 +160,9 @@ impl Schedule {
             "metadata": { "resourceVersion": found.metadata.resource_version },
             "spec": { "suspend": false },
         });
-        if !permit.holds() {
-            return Ok(Step::Working(TargetState::Standby));
-        }
-        let before = self.in_flight.send();
-        let written = patch(
-            &self.api,
-            &self.name,
-            &change,
-            &format!("resuming {}", self.called),
-        )
-        .await;
-        self.in_flight.answered(before, &written, |write| {
-            matches!(write, Write::Done(_) | Write::Missing)
-        });
-        Ok(match written? {
+        let names = (&*self.name, &*self.called);
+        let written = resume(&self.api, names, &change, &mut self.in_flight, permit).await?;
+        Ok(match written {
             Write::Done(_) => Step::Done,
             Write::Missing => missing(&self.called),
             Write::Late => Step::Working(TargetState::Standby),

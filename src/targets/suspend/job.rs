@@ -9,7 +9,7 @@ use super::{
     TRIES, conflict, contested,
     heed::{StopGuard, Suspensions, annotate},
     missing,
-    write::{Write, patch},
+    write::{Write, resume},
 };
 use crate::{
     api::lock_status::TargetState,
@@ -139,21 +139,9 @@ impl OneJob {
             change["spec"]["template"] = json!({ "metadata": { "annotations": annotations } });
         }
         annotate(&mut change, job);
-        if !permit.holds() {
-            return Ok(Step::Working(TargetState::Standby));
-        }
-        let before = self.in_flight.send();
-        let written = patch(
-            &self.jobs,
-            &self.name,
-            &change,
-            &format!("resuming {}", self.called),
-        )
-        .await;
-        self.in_flight.answered(before, &written, |write| {
-            matches!(write, Write::Done(_) | Write::Missing)
-        });
-        Ok(match written? {
+        let names = (&*self.name, &*self.called);
+        let written = resume(&self.jobs, names, &change, &mut self.in_flight, permit).await?;
+        Ok(match written {
             Write::Done(resumed) => {
                 // Another writer may suspend it before its controller has seen that it was resumed.
                 self.suspensions.remember(&resumed);

@@ -151,12 +151,10 @@ impl Jobs {
             resource_version: job.resource_version.clone(),
         };
         let parameters = DeleteParams::background().preconditions(as_seen);
-        match self.api.delete(name, &parameters).await {
-            Ok(_) => Ok(()),
-            // Another one by now: read again.
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            Err(error) => Err(self.error(&format!("deleting the abandoned Job {name}"), &error)),
-        }
+        let deleted = self.api.delete(name, &parameters).await;
+        // Another one by now is read again.
+        let what = format!("deleting the abandoned Job {name} of {}", self.called);
+        Write::of(deleted, what).map(drop)
     }
 
     /// The pods that have not ended.

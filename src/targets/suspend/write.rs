@@ -1,27 +1,16 @@
-//! Writes to a CronJob or Job, and what became of them.
+//! Writes to a CronJob or Job.
 
 use std::fmt::Debug;
 
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, api::Patch};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::targets::TargetError;
+pub(super) use crate::targets::write::Write;
+use crate::targets::{StartPermit, TargetError, in_flight::InFlight, write::managed_by};
 
 /// Owns `spec.suspend`, and the mark of what was abandoned.
 const MANAGER: &str = "redlock-operator-suspend";
-
-#[derive(Clone, Debug)]
-pub(super) enum Write<K> {
-    /// As it is now.
-    Done(Box<K>),
-    Missing,
-    /// The object is another by now, or the authority is gone: read it again.
-    Late,
-}
 
 /// A merge patch. With a `resourceVersion` or `uid` in it, only if the object is still that one.
 pub(super) async fn patch<K>(
@@ -33,7 +22,8 @@ pub(super) async fn patch<K>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    written(api.patch(name, &parameters(), &Patch::Merge(patch)).await, what)
+    let answer = api.patch(name, &managed_by(MANAGER), &Patch::Merge(patch)).await;
+    Write::of(answer, what)
 }
 
 /// The same for the status.
@@ -46,22 +36,30 @@ pub(super) async fn patch_status<K>(
 where
     K: DeserializeOwned,
 {
-    let answer = api.patch_status(name, &parameters(), &Patch::Merge(patch)).await;
-    written(answer, what)
+    let answer = api
+        .patch_status(name, &managed_by(MANAGER), &Patch::Merge(patch))
+        .await;
+    Write::of(answer, what)
 }
 
-fn parameters() -> PatchParams {
-    PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
+/// A patch that starts the object: only with the authority, and open until it is answered.
+pub(super) async fn resume<K>(
+    api: &Api<K>,
+    (name, called): (&str, &str),
+    change: &Value,
+    in_flight: &mut InFlight,
+    permit: &StartPermit,
+) -> Result<Write<K>, TargetError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if !permit.holds() {
+        return Ok(Write::Late);
     }
-}
-
-fn written<K>(answer: kube::Result<K>, what: &str) -> Result<Write<K>, TargetError> {
-    match answer {
-        Ok(object) => Ok(Write::Done(Box::new(object))),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Write::Missing),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Write::Late),
-        Err(error) => Err(TargetError::of(what, &error)),
-    }
+    let before = in_flight.send();
+    let written = patch(api, name, change, &format!("resuming {called}")).await;
+    in_flight.answered(before, &written, |write| {
+        matches!(write, Write::Done(_) | Write::Missing)
+    });
+    written
 }
