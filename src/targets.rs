@@ -45,7 +45,10 @@ pub(crate) use permit::{Found, StartPermit, StopPermit};
 pub(crate) use rollout::{Rollout, is_judged};
 pub(crate) use shared::Shared;
 pub(crate) use template::{Content, Template};
-pub(crate) use watch::watch_events;
+#[cfg(test)]
+pub(crate) use watch::Present;
+use watch::api_error;
+pub(crate) use watch::{Change, ObjectKey, Origin, is_older, watch_objects};
 
 pub(crate) use crate::api::vocabulary::{ConditionReason, EventReason};
 use crate::{
@@ -152,5 +155,5 @@ where
         + DeserializeOwned
         + 'static,
 {
-    watch_events(api, config).map(|_| ())
+    watch_objects(api, config).map(|_| ())
 }

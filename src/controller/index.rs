@@ -33,7 +33,6 @@ mod quorum_phase;
 mod quorum_store;
 mod quorum_view;
 mod quorums;
-mod relist;
 mod reporter;
 mod reporting;
 mod resolve;
@@ -59,7 +58,6 @@ use lock_store::Locks;
 use open::OpenQuorums;
 use planted::Planted;
 use quorum_store::Quorums;
-use relist::Origin;
 use urls::RetiredUrl;
 
 pub(super) use drain::Purpose;
@@ -86,6 +84,7 @@ use crate::{
     api::{LeaderLock, in_use::InUseFinalizer},
     lease::{BootInstant, ClusterId, HolderIdentity},
     operator::state::{InUse, ReadinessRule},
+    targets::Origin,
     telemetry::Unreadable,
 };
 
@@ -169,7 +168,7 @@ impl Index {
     pub(super) fn handle(&mut self, input: Input, at: &World<'_>) {
         match input {
             Input::Lock(scope, observation) => self.on_lock(&scope, observation, at),
-            Input::Quorum(observation) => self.on_quorum(observation),
+            Input::Quorum(observation) => self.on_quorum(observation, at),
             Input::SecretsChanged => self.due.quorums.extend(self.quorums.names()),
             Input::Template(read) => self.on_template(&read),
             Input::Lease(change) => self.on_change(&change, at),
@@ -260,7 +259,7 @@ impl Index {
     }
 
     fn synced(&self) -> bool {
-        self.locks.synced() && self.quorums.relist.synced()
+        self.locks.synced() && self.quorums.synced
     }
 
     fn on_written(&mut self, item: Item, written: Written, at: &World<'_>) {
@@ -287,7 +286,7 @@ impl Index {
                 // It may have been deleted meanwhile: its answer must not bring it back.
                 let known = self.quorums.get(&object.name_any());
                 if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
-                    self.see_quorum(*object, Origin::Answer);
+                    self.see_quorum(*object, Origin::Answer, at);
                 }
             }
             Written::Conflict | Written::Gone | Written::Refused(_) | Written::Failed(_) => {}

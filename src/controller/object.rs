@@ -1,38 +1,11 @@
 //! What is kept of an object, and how it is called.
 
-use std::fmt;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
+
+pub(super) use crate::targets::{ObjectKey, is_older};
 
 /// Prefix of the annotations that this operator reads.
 const OURS: &str = "redlock.dev/";
-
-/// Namespace and name of an object; the namespace is empty where the kind has none.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ObjectKey {
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl ObjectKey {
-    pub(super) fn of(object: &impl ResourceExt) -> Self {
-        Self {
-            namespace: object.namespace().unwrap_or_default(),
-            name: object.name_any(),
-        }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            f.write_str(&self.name)
-        } else {
-            write!(f, "{}/{}", self.namespace, self.name)
-        }
-    }
-}
 
 /// Drops what is never read: of ten thousand objects, managedFields alone are more than all that is.
 pub(super) fn trim(metadata: &mut ObjectMeta) {
@@ -55,11 +28,4 @@ pub(super) fn age(metadata: &ObjectMeta) -> (i64, String, String) {
         metadata.namespace.clone().unwrap_or_default(),
         metadata.name.clone().unwrap_or_default(),
     )
-}
-
-/// Resource versions of one kind are numbers that grow; where they are not, the newer arrival counts.
-pub(super) fn is_older(object: &ObjectMeta, known: &ObjectMeta) -> bool {
-    let version = |metadata: &ObjectMeta| metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    let same = object.uid == known.uid;
-    same && matches!((version(object), version(known)), (Some(new), Some(known)) if new < known)
 }

@@ -6,31 +6,25 @@ use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
 use futures_util::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Api, Resource, ResourceExt,
-    core::DeserializeGuard,
-    runtime::watcher::{self, Event},
-};
+use kube::{Api, Resource, core::DeserializeGuard, runtime::watcher};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::object::{ObjectKey, trim};
 use crate::{
     lease::BootInstant,
-    targets::{deepest, watch_events},
+    targets::{Change, Origin, deepest, watch_objects},
 };
 
 #[derive(Debug)]
 pub(super) enum Observation<K> {
-    /// The whole list follows.
-    Restarted,
-    Seen(Box<K>),
+    Seen(Box<K>, Origin),
     /// It is there, and this version cannot read it.
     Malformed(Box<ObjectMeta>, String),
     Gone(ObjectKey),
-    /// The list is complete: what it did not hold is gone.
+    /// A list is complete: each of its objects was seen, and all others are gone.
     Synced,
-    /// Tried again by itself.
+    /// Retried by the watch itself. Nothing is gone by it.
     Failed(Trouble),
 }
 
@@ -86,46 +80,29 @@ pub(super) async fn follow<K, T>(
     K: Resource + DeserializeOwned + Clone + Debug + Send + 'static,
     K::DynamicType: Default + Clone,
 {
-    let mut events = pin!(watch_events(api, config));
-    while let Some(event) = events.next().await {
-        let observation = match event {
-            Ok(Event::Init) => Observation::Restarted,
-            Ok(Event::InitDone) => Observation::Synced,
-            Ok(Event::Apply(guard) | Event::InitApply(guard)) => seen(guard),
-            Ok(Event::Delete(guard)) => Observation::Gone(ObjectKey::of(&guard)),
-            Err(error) => Observation::Failed(Trouble::from(&error)),
-        };
-        if told.send(tell(observation)).await.is_err() {
+    let mut changes = pin!(watch_objects(api, config));
+    while let Some(change) = changes.next().await {
+        if told.send(tell(change.into())).await.is_err() {
             return;
         }
     }
 }
 
-fn seen<K: Resource>(guard: DeserializeGuard<K>) -> Observation<K> {
-    match guard.0 {
-        Ok(mut object) => {
-            trim(object.meta_mut());
-            Observation::Seen(Box::new(object))
-        }
-        Err(invalid) => {
-            let mut metadata = invalid.metadata;
-            trim(&mut metadata);
-            Observation::Malformed(Box::new(metadata), invalid.error)
-        }
-    }
-}
-
-impl<K: ResourceExt> Observation<K> {
-    /// Which object it is about, if about one.
-    pub(super) fn key(&self) -> Option<ObjectKey> {
-        match self {
-            Self::Seen(object) => Some(ObjectKey::of(object.as_ref())),
-            Self::Malformed(metadata, _) => Some(ObjectKey {
-                namespace: metadata.namespace.clone().unwrap_or_default(),
-                name: metadata.name.clone().unwrap_or_default(),
-            }),
-            Self::Gone(key) => Some(key.clone()),
-            Self::Restarted | Self::Synced | Self::Failed(_) => None,
+impl<K: Resource> From<Change<DeserializeGuard<K>>> for Observation<K> {
+    fn from(change: Change<DeserializeGuard<K>>) -> Self {
+        match change {
+            Change::Seen(DeserializeGuard(Ok(mut object)), origin) => {
+                trim(object.meta_mut());
+                Self::Seen(Box::new(object), origin)
+            }
+            Change::Seen(DeserializeGuard(Err(invalid)), _) => {
+                let mut metadata = invalid.metadata;
+                trim(&mut metadata);
+                Self::Malformed(Box::new(metadata), invalid.error)
+            }
+            Change::Gone(key) => Self::Gone(key),
+            Change::Synced => Self::Synced,
+            Change::Failed(error) => Self::Failed(Trouble::from(&error)),
         }
     }
 }

@@ -33,13 +33,12 @@ enum Content {
     Absent,
     Present(Data),
     Forbidden(String),
+    Malformed(String),
 }
 
 #[derive(Debug)]
 struct Followed {
     content: Content,
-    /// While a list comes in: whether it held the Secret.
-    listed: bool,
     task: AbortHandle,
 }
 
@@ -89,7 +88,6 @@ impl Secrets {
             }));
             let followed = Followed {
                 content: Content::Awaited,
-                listed: false,
                 task,
             };
             self.followed.insert(key, followed);
@@ -103,16 +101,16 @@ impl Secrets {
             return false;
         };
         let content = match observation {
-            Observation::Seen(object) => {
-                followed.listed = true;
+            Observation::Seen(object, _) => {
                 let data = object.data.unwrap_or_default().into_iter();
                 Content::Present(data.map(|(name, bytes)| (name, bytes.0)).collect())
             }
-            Observation::Restarted => {
-                followed.listed = false;
+            // What a list holds was seen before it is complete.
+            Observation::Synced
+                if matches!(followed.content, Content::Present(_) | Content::Malformed(_)) =>
+            {
                 return false;
             }
-            Observation::Synced if followed.listed => return false,
             Observation::Synced | Observation::Gone(_) => Content::Absent,
             Observation::Failed(Trouble {
                 forbidden: true,
@@ -127,11 +125,11 @@ impl Secrets {
                 );
                 return false;
             }
-            Observation::Malformed(_, error) => Content::Forbidden(error),
+            Observation::Malformed(_, error) => Content::Malformed(error),
         };
         // A server that cannot be asked now takes nothing away that was there.
         let changed = match (&followed.content, &content) {
-            (Content::Present(_), Content::Forbidden(_)) => false,
+            (Content::Present(_), Content::Forbidden(_) | Content::Malformed(_)) => false,
             (before, now) => before != now,
         };
         if changed {
@@ -170,6 +168,9 @@ impl Secrets {
                 Reason::SecretNotReadable,
                 format!("cannot be read: {why}; the operator needs list and watch for it"),
             ),
+            Some(Content::Malformed(why)) => {
+                missing(Reason::SecretNotReadable, format!("cannot be read: {why}"))
+            }
             Some(Content::Present(data)) => Ok(Some(data)),
         }
     }

@@ -1,7 +1,7 @@
 //! The other replicas of this operator in this cluster: whether one could take what this one gives up.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 
 use super::{object::ObjectKey, observe::Observation};
-use crate::lease::BootInstant;
+use crate::{lease::BootInstant, targets::Origin};
 
 /// A watch that breaks off is tried again within 7.5 s, and tells each time that it cannot be taken up. Once it is, nothing
 /// tells that where no pod changes.
@@ -45,8 +45,6 @@ pub(super) struct Pods {
     /// The pod of this replica; none where it is not known which pods are its siblings.
     own: Option<String>,
     pods: BTreeMap<ObjectKey, Replica>,
-    /// While a list comes in: what it held so far.
-    list: Option<BTreeSet<ObjectKey>>,
     /// The first list was complete.
     synced: bool,
     /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
@@ -101,22 +99,18 @@ impl Pods {
     }
 
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {
-        // Changes come in their order: with one, the deletion of the own pod for example, came all before it.
         self.lost = match observation {
             Observation::Failed(_) => Some(now),
-            Observation::Restarted => self.lost,
-            Observation::Synced => None,
-            _ => self.lost.filter(|_| self.list.is_some()),
+            // Changes come in their order: with one, the deletion of the own pod for example, came all before it. A list
+            // has no order until it is complete.
+            Observation::Seen(_, Origin::Watch) | Observation::Synced => None,
+            _ => self.lost,
         };
         match observation {
-            Observation::Restarted => self.list = Some(BTreeSet::new()),
-            Observation::Seen(pod) => {
+            Observation::Seen(pod, _) => {
                 let key = ObjectKey::of(pod.as_ref());
                 if self.own.as_ref() == Some(&key.name) {
                     return;
-                }
-                if let Some(list) = &mut self.list {
-                    list.insert(key.clone());
                 }
                 let replica = Replica {
                     ready: is_ready(pod),
@@ -127,12 +121,7 @@ impl Pods {
             Observation::Gone(key) => {
                 self.pods.remove(key);
             }
-            Observation::Synced => {
-                self.synced = true;
-                if let Some(list) = self.list.take() {
-                    self.pods.retain(|pod, _| list.contains(pod));
-                }
-            }
+            Observation::Synced => self.synced = true,
             Observation::Malformed(..) | Observation::Failed(_) => {}
         }
     }
@@ -169,12 +158,20 @@ mod tests {
     use crate::controller::observe::Trouble;
 
     fn seen(name: &str, ready: &str) -> Observation<Pod> {
+        seen_by(Origin::Watch, name, ready)
+    }
+
+    fn listed(name: &str, ready: &str) -> Observation<Pod> {
+        seen_by(Origin::List(BootInstant::default()), name, ready)
+    }
+
+    fn seen_by(origin: Origin, name: &str, ready: &str) -> Observation<Pod> {
         let pod = serde_json::json!({
             "metadata": { "name": name, "namespace": "redlock" },
             "spec": { "containers": [{ "name": "operator", "ports": [{ "name": "http", "containerPort": 8080 }] }] },
             "status": { "podIP": "10.0.0.7", "conditions": [{ "type": "Ready", "status": ready }] },
         });
-        Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()))
+        Observation::Seen(Box::new(serde_json::from_value(pod).unwrap()), origin)
     }
 
     fn failed() -> Observation<Pod> {
@@ -193,9 +190,8 @@ mod tests {
     fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
         let mut pods = Pods::new(Some("own"));
         let listed = [
-            Observation::Restarted,
-            seen("own", "True"),
-            seen("other", "True"),
+            listed("own", "True"),
+            listed("other", "True"),
             Observation::Synced,
         ];
         let all = listed.iter().chain(more);
@@ -218,10 +214,14 @@ mod tests {
             seen("own", "False")
         ]));
         // A list has no order until it is complete.
-        let listing = || [failed(), Observation::Restarted, seen("other", "True")];
-        assert!(!any_after(&listing()));
-        let [failed, restarted, other] = listing();
-        assert!(any_after(&[failed, restarted, other, Observation::Synced]));
+        let other = || listed("other", "True");
+        assert!(!any_after(&[failed(), other()]));
+        assert!(any_after(&[failed(), other(), Observation::Synced]));
+        let gone = ObjectKey {
+            namespace: "redlock".into(),
+            name: "third".into(),
+        };
+        assert!(!any_after(&[failed(), other(), Observation::Gone(gone)]));
     }
 
     #[test]
@@ -236,11 +236,11 @@ mod tests {
             "unready, and asked"
         );
         assert_eq!(pods.ready(BootInstant::default()), []);
-        let Observation::Seen(mut pod) = seen("other", "True") else {
+        let Observation::Seen(mut pod, origin) = seen("other", "True") else {
             unreachable!()
         };
         pod.status.as_mut().unwrap().pod_ip = None;
-        pods.observe(&Observation::Seen(pod), BootInstant::default());
+        pods.observe(&Observation::Seen(pod, origin), BootInstant::default());
         assert_eq!(pods.all(), []);
     }
 }

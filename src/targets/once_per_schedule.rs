@@ -17,8 +17,6 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use k8s_openapi::api::batch::v1::CronJob;
-use kube::{Api, runtime::watcher};
 
 use super::{
     Changes, ConditionReason, StartPermit, Step, StopPermit, TargetContext, TargetError, shared::JobsOf, slim,
@@ -28,7 +26,7 @@ use crate::{
     clock,
     lease::BootInstant,
 };
-use cache::{Cache, Snapshot};
+use cache::{Cache, Known};
 use decide::{Due, Next, Power, TurnPermit};
 use job::{Cron, Job, Stage};
 use write::Jobs;
@@ -44,7 +42,7 @@ pub(super) struct OncePerSchedule {
     context: TargetContext,
     reference: TargetRef,
     max_age: Duration,
-    crons: Cache<Cron>,
+    cron: Cache,
     jobs: JobsOf,
     desk: Jobs,
     /// Their slots were granted to these: for good, also when a later slot is claimed before they run.
@@ -78,7 +76,7 @@ impl OncePerSchedule {
             context,
             reference: reference.clone(),
             max_age,
-            crons: Cache::default(),
+            cron: Cache::default(),
             granted: BTreeSet::new(),
             undecided: BTreeMap::new(),
             emitted: Emitted::default(),
@@ -86,19 +84,16 @@ impl OncePerSchedule {
     }
 
     fn scene(&self) -> Result<Scene, TargetError> {
-        let failed = |error: &kube::Error| {
-            let what = format!("following cronjobs in namespace {}", self.context.namespace);
-            TargetError::of(what, error)
-        };
-        let crons = match self.crons.snapshot() {
-            Snapshot::NotYet => return Ok(Scene::NotYet),
-            Snapshot::Failed(error) => return Err(failed(&error)),
-            Snapshot::All(crons) => crons,
+        let cron = match self.cron.known() {
+            Known::NotYet => return Ok(Scene::NotYet),
+            Known::Failed(error) => return Err(error),
+            Known::Missing => None,
+            Known::Here(cron) => Some(cron),
         };
         let Some(jobs) = self.jobs.known()? else {
             return Ok(Scene::NotYet);
         };
-        let Some(cron) = crons.into_values().next() else {
+        let Some(cron) = cron else {
             return Ok(Scene::Missing);
         };
         // Not those of a CronJob that had this name before: they are about to go.
@@ -222,17 +217,11 @@ impl OncePerSchedule {
     }
 
     pub(super) fn changes(&self) -> Changes {
-        let (client, namespace) = (self.context.client.clone(), &self.context.namespace);
-        let name = self.reference.name.clone();
-        let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let crons = self
-            .crons
-            .clone()
-            .follow(Api::<CronJob>::namespaced(client, namespace), one, job::cron);
+        let cron = self.cron.clone().follow(&self.context, &self.reference.name);
         let jobs = stream::unfold(self.jobs.clone(), |mut jobs| async {
             jobs.changed().await;
             Some(((), jobs))
         });
-        stream::select(crons, jobs).boxed()
+        stream::select(cron, jobs).boxed()
     }
 }

@@ -8,11 +8,11 @@ use crate::{
     api::{RedisQuorum, in_use},
     controller::{
         backoff,
-        index::relist::Origin,
         object::ObjectKey,
         sibling_answers::{Asked, Round},
         writer::Item,
     },
+    targets::Origin,
 };
 
 /// Siblings that still need a finalizer are asked again at the latest after this.
@@ -220,7 +220,7 @@ impl Index {
                 crate::controller::object::trim(&mut object.metadata);
                 // It may have been deleted meanwhile: its answer must not bring it back.
                 if entry.object.metadata.uid == object.metadata.uid {
-                    self.see_quorum(*object, Origin::Answer);
+                    self.see_quorum(*object, Origin::Answer, at);
                 }
             }
             Guarded::Conflict => {

@@ -11,20 +11,19 @@ use super::{
     lease_end::LeaseEnd,
     ownership::{Age, Name, OwnershipIndex},
     phase::{LockPhase, TargetTask},
-    relist::{Origin, RelistTracker},
     resolve::{self, QuorumView},
     status_memory::StatusMemory,
     target_key::{TargetKey, target_keys},
 };
 use crate::controller::{
     object::{ObjectKey, age, is_older},
-    observe::Observation,
     problem::{Problem, Reason},
     templates::Templates,
 };
 use crate::{
     api::{LeaderLock, plan::LockPlan},
     lease::BootInstant,
+    targets::Origin,
 };
 
 #[derive(Debug)]
@@ -34,6 +33,8 @@ pub(super) struct LockEntry {
     pub(super) first_seen: BootInstant,
     /// When this version of the object was seen.
     pub(super) seen: BootInstant,
+    /// When it came, if it is the answer to a write of this process.
+    answered: Option<BootInstant>,
     /// The plan that the object asks for by itself: another object may have its name.
     wanted: Result<Arc<LockPlan>, Problem>,
     pub(super) phase: LockPhase,
@@ -50,13 +51,14 @@ pub(super) struct LockEntry {
 }
 
 impl LockEntry {
-    fn new(object: LeaderLock, now: BootInstant) -> Self {
+    fn new(object: LeaderLock, origin: Origin, now: BootInstant) -> Self {
         let mut status = StatusMemory::default();
         status.settled.see(&object);
         Self {
             object,
             first_seen: now,
             seen: now,
+            answered: origin.answered(now),
             wanted: Err(Problem::new(Reason::Opening, "not inspected yet")),
             phase: LockPhase::default(),
             in_force_before: BTreeSet::new(),
@@ -69,7 +71,7 @@ impl LockEntry {
     }
 
     /// Takes a newer version of the object. Returns the target task that has to end.
-    fn see(&mut self, object: LeaderLock, now: BootInstant) -> Option<TargetTask> {
+    fn see(&mut self, object: LeaderLock, origin: Origin, now: BootInstant) -> Option<TargetTask> {
         let mut ended = None;
         // Made anew under its name: what was under way concerned the one before.
         if self.object.metadata.uid != object.metadata.uid {
@@ -78,7 +80,7 @@ impl LockEntry {
             ended = self.phase.stay();
         }
         self.status.settled.see(&object);
-        (self.object, self.seen) = (object, now);
+        (self.object, self.seen, self.answered) = (object, now, origin.answered(now));
         ended
     }
 
@@ -106,33 +108,27 @@ pub(super) struct Locks {
     targets: OwnershipIndex<TargetKey>,
     /// Those that this version cannot read.
     pub(super) unreadable: BTreeMap<ObjectKey, String>,
-    /// By the namespace that a watch follows; empty for all.
-    relists: BTreeMap<String, RelistTracker>,
+    /// The namespaces whose first list is not complete; the empty one stands for all.
+    unlisted: BTreeSet<String>,
 }
 
 impl Locks {
     /// Followed by a watch for each of these namespaces; by one for all, where none is named.
     pub(super) fn new(scopes: &[String]) -> Self {
-        let scopes = scopes
-            .iter()
-            .map(|scope| (scope.clone(), RelistTracker::default()));
         Self {
-            relists: scopes.collect(),
+            unlisted: scopes.iter().cloned().collect(),
             ..Self::default()
         }
     }
 
-    /// Returns what is gone by an observation of this watch.
-    pub(super) fn call(&mut self, scope: &str, observation: &Observation<LeaderLock>) -> Vec<ObjectKey> {
-        let known = self.entries.keys().chain(self.unreadable.keys());
-        let known = known.filter(|key| scope.is_empty() || key.namespace == scope);
-        let relist = self.relists.get_mut(scope);
-        relist.map_or_else(Vec::new, |relist| relist.observe(observation, known))
+    /// A list of this watch is complete.
+    pub(super) fn list_complete(&mut self, scope: &str) {
+        self.unlisted.remove(scope);
     }
 
     /// The first list of every watch was complete.
     pub(super) fn synced(&self) -> bool {
-        self.relists.values().all(RelistTracker::synced)
+        self.unlisted.is_empty()
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
@@ -171,14 +167,12 @@ impl Locks {
         self.unreadable.keys().any(|key| !self.entries.contains_key(key))
     }
 
-    /// Whether this is news, and not an older version than the known one, as a slow watch brings it. Of a list, every
-    /// version is news.
-    pub(super) fn is_news(&mut self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
-        let mut relists = self.relists.iter_mut();
-        let relist = relists.find(|(scope, _)| scope.is_empty() || **scope == key.namespace);
-        let known = self.entries.get(key);
-        let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
-        relist.map_or(!older, |(_, relist)| relist.replaces(key, origin, older))
+    /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
+    pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
+        self.entries.get(key).is_none_or(|known| {
+            let older = is_older(&object.metadata, &known.object.metadata);
+            origin.replaces(older, known.answered)
+        })
     }
 
     /// Locks with targets. Whether they run is for their target tasks to say: a report may be on its way.
@@ -195,12 +189,19 @@ impl Locks {
     }
 
     /// Takes an object as it is now, which is news. Returns whether its target task has to end.
-    pub(super) fn see(&mut self, key: &ObjectKey, object: LeaderLock, now: BootInstant) -> bool {
+    pub(super) fn see(
+        &mut self,
+        key: &ObjectKey,
+        object: LeaderLock,
+        origin: Origin,
+        now: BootInstant,
+    ) -> bool {
         self.unreadable.remove(key);
         if let Some(entry) = self.entries.get_mut(key) {
-            return entry.see(object, now).is_some();
+            return entry.see(object, origin, now).is_some();
         }
-        self.entries.insert(key.clone(), LockEntry::new(object, now));
+        self.entries
+            .insert(key.clone(), LockEntry::new(object, origin, now));
         false
     }
 

@@ -7,7 +7,7 @@ use crate::{
     api::LeaderLock,
     controller::{
         events::{EventReason, EventRecord, timestamp_at},
-        index::{relist::Origin, status_memory::CheckedToken},
+        index::status_memory::CheckedToken,
         object::ObjectKey,
         observe::Observation,
         status::HolderFacts,
@@ -15,25 +15,23 @@ use crate::{
     },
     lease::{FencingToken, LockName},
     operator::metrics_watcher::Change,
+    targets::Origin,
 };
 use kube::Resource;
 
 impl Index {
     pub(super) fn on_lock(&mut self, scope: &str, observation: Observation<LeaderLock>, at: &World<'_>) {
-        for key in self.locks.call(scope, &observation) {
-            self.forget_lock(&key);
-        }
-        let key = observation.key();
-        match (observation, key) {
-            (Observation::Seen(object), _) => self.see_lock(object, Origin::Watch, at),
-            (Observation::Malformed(metadata, error), Some(key)) => {
-                self.on_unreadable(key, &metadata, error);
+        match observation {
+            Observation::Seen(object, origin) => self.see_lock(object, origin, at),
+            Observation::Malformed(metadata, error) => {
+                self.on_unreadable(ObjectKey::of_metadata(&metadata), &metadata, error);
             }
-            (Observation::Synced, _) => self
-                .due
-                .locks
-                .extend(self.locks.known().cloned().collect::<Vec<_>>()),
-            _ => {}
+            Observation::Gone(key) => self.forget_lock(&key),
+            Observation::Synced => {
+                self.locks.list_complete(scope);
+                self.due.locks.extend(self.locks.known().cloned());
+            }
+            Observation::Failed(_) => {}
         }
     }
 
@@ -61,7 +59,7 @@ impl Index {
         self.heed_others(&object);
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
-        if self.locks.see(&key, *object, at.now) {
+        if self.locks.see(&key, *object, origin, at.now) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
         if let (Some(token), Some(entry)) = (token, self.locks.get_mut(&key)) {

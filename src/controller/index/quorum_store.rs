@@ -10,13 +10,12 @@ use super::{
     heartbeat::Heartbeat,
     initialize::Initialization,
     quorum_phase::QuorumPhase,
-    relist::{Origin, RelistTracker},
     reporting::{Reporting, Shown},
     resolve::QuorumView,
     sight::Sight,
 };
 use crate::controller::{
-    object::{ObjectKey, age, is_older},
+    object::{age, is_older},
     problem::{Problem, Reason},
     sibling_answers::Witness,
     status::Health,
@@ -29,6 +28,7 @@ use crate::{
         validate::{FieldError, shared_masters, validate_quorum, validate_quorum_update},
     },
     lease::{BootInstant, ClusterId},
+    targets::Origin,
 };
 
 /// One heartbeat missed, and half of the next.
@@ -38,6 +38,8 @@ const HEARTBEAT_MISSED: i64 = 45;
 pub(super) struct QuorumEntry {
     /// The last version that could be read.
     pub(super) object: RedisQuorum,
+    /// When it came, if it is the answer to a write of this process.
+    answered: Option<BootInstant>,
     pub(super) phase: QuorumPhase,
     pub(super) reporting: Reporting,
     pub(super) sight: Sight,
@@ -53,6 +55,7 @@ impl QuorumEntry {
     fn new(object: RedisQuorum) -> Self {
         Self {
             object,
+            answered: None,
             phase: QuorumPhase::default(),
             reporting: Reporting::default(),
             sight: Sight::default(),
@@ -129,7 +132,8 @@ fn is_ready(object: &RedisQuorum) -> bool {
 pub(super) struct Quorums {
     entries: BTreeMap<String, QuorumEntry>,
     pub(super) unreadable: BTreeMap<String, String>,
-    pub(super) relist: RelistTracker,
+    /// The first list was complete.
+    pub(super) synced: bool,
 }
 
 impl Quorums {
@@ -145,27 +149,23 @@ impl Quorums {
         self.entries.keys().cloned().collect()
     }
 
-    pub(super) fn known(&self) -> impl Iterator<Item = &String> {
-        self.entries.keys().chain(self.unreadable.keys())
-    }
-
     pub(super) fn view(&self, name: &str) -> QuorumView<'_> {
         self.entries
             .get(name)
             .map_or(QuorumView::Missing, |entry| entry.phase.view())
     }
 
-    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin) {
+    pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin, now: BootInstant) {
         self.unreadable.remove(name);
-        let known = self.entries.get(name);
-        let older = known.is_some_and(|known| is_older(&object.metadata, &known.object.metadata));
-        let replaces = self.relist.replaces(&ObjectKey::of(&object), origin, older);
         match self.entries.get_mut(name) {
-            // The answer to a write may be ahead of the watch.
-            Some(_) if !replaces => {}
             Some(entry) if entry.object.metadata.uid == object.metadata.uid => {
-                entry.heed_others(&object);
-                entry.object = object;
+                let older = is_older(&object.metadata, &entry.object.metadata);
+                // The answer to a write may be ahead of the watch.
+                if origin.replaces(older, entry.answered) {
+                    entry.heed_others(&object);
+                    entry.answered = origin.answered(now);
+                    entry.object = object;
+                }
             }
             // Made anew under its name: nothing that is known of the one before holds for it.
             _ => {

@@ -6,10 +6,7 @@ use super::{Effect, Index, World};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan},
     controller::{
-        index::{
-            relist::Origin,
-            reporter::{Reporter, ReporterTerms},
-        },
+        index::reporter::{Reporter, ReporterTerms},
         object::ObjectKey,
         observe::Observation,
         problem::{Problem, Reason},
@@ -19,36 +16,34 @@ use crate::{
     lease::ClusterId,
     masters::QuorumId,
     operator::{access::Access, quorum::check},
+    targets::Origin,
 };
 
 impl Index {
-    pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>) {
-        let known: Vec<ObjectKey> = match observation {
-            Observation::Synced => self.quorums.known().map(|name| quorum_key(name)).collect(),
-            _ => Vec::new(),
-        };
-        for key in self.quorums.relist.observe(&observation, known.iter()) {
-            self.forget_quorum(&key.name);
-        }
-        let key = observation.key();
-        match (observation, key) {
-            (Observation::Seen(object), _) => self.see_quorum(*object, Origin::Watch),
-            (Observation::Malformed(_, error), Some(ObjectKey { name, .. }))
-                if self.quorums.unreadable.get(&name) != Some(&error) =>
-            {
-                let in_force = self.quorums.get(&name).is_some();
-                tracing::warn!(object = %format!("RedisQuorum {name}"), reason = error, last_valid_stays = in_force,
-                    "object cannot be read by this version");
-                self.quorums.unreadable.insert(name.clone(), error);
-                self.due.quorums.insert(name);
+    pub(super) fn on_quorum(&mut self, observation: Observation<RedisQuorum>, at: &World<'_>) {
+        match observation {
+            Observation::Seen(object, origin) => self.see_quorum(*object, origin, at),
+            Observation::Malformed(metadata, error) => {
+                let name = metadata.name.unwrap_or_default();
+                if self.quorums.unreadable.get(&name) != Some(&error) {
+                    let in_force = self.quorums.get(&name).is_some();
+                    tracing::warn!(object = %format!("RedisQuorum {name}"), reason = error, last_valid_stays = in_force,
+                        "object cannot be read by this version");
+                    self.quorums.unreadable.insert(name.clone(), error);
+                    self.due.quorums.insert(name);
+                }
             }
-            (Observation::Synced, _) => self.due.quorums.extend(self.quorums.names()),
-            _ => {}
+            Observation::Gone(key) => self.forget_quorum(&key.name),
+            Observation::Synced => {
+                self.quorums.synced = true;
+                self.due.quorums.extend(self.quorums.names());
+            }
+            Observation::Failed(_) => {}
         }
     }
 
     /// An object as it is now.
-    pub(super) fn see_quorum(&mut self, object: RedisQuorum, origin: Origin) {
+    pub(super) fn see_quorum(&mut self, object: RedisQuorum, origin: Origin, at: &World<'_>) {
         let name = object.metadata.name.clone().unwrap_or_default();
         let generation = |object: &RedisQuorum| {
             (
@@ -59,7 +54,7 @@ impl Index {
         };
         let before = self.quorums.get(&name).map(|entry| generation(&entry.object));
         let anew = before != Some(generation(&object));
-        self.quorums.see(&name, object, origin);
+        self.quorums.see(&name, object, origin, at.now);
         if anew {
             self.due.quorums.insert(name.clone());
         }
@@ -285,13 +280,6 @@ fn is_another(running: &QuorumPlan, plan: &QuorumPlan) -> bool {
     names(running) != names(plan)
         || running.key_prefix != plan.key_prefix
         || running.longest_lease != plan.longest_lease
-}
-
-fn quorum_key(name: &str) -> ObjectKey {
-    ObjectKey {
-        namespace: String::new(),
-        name: name.to_owned(),
-    }
 }
 
 fn clash(own: &ClusterId, other: &ClusterId) -> Problem {

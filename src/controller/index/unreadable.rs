@@ -14,6 +14,7 @@ use crate::{
         events::{EventReason, EventRecord},
         object::{ObjectKey, trim},
     },
+    targets::Origin,
 };
 
 /// Between two tries to read what is being deleted.
@@ -96,7 +97,7 @@ impl Index {
                 note,
             });
         }
-        if self.locks.see(key, salvaged.object, at.now) {
+        if self.locks.see(key, salvaged.object, Origin::Watch, at.now) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
         // Still: no status is written of it.

@@ -19,7 +19,7 @@ use crate::{
     targets::{
         Changes, TargetContext, TargetError, pages,
         slim::Pod,
-        watch_events,
+        watch_objects,
         write::{self, managed_by},
     },
 };
@@ -75,9 +75,9 @@ impl Pods {
             return stream::pending().boxed();
         };
         let config = watcher::Config::default().labels(selector).page_size(pages::PAGE);
-        let events = watch_events(self.pods.clone(), config);
-        let changes = events.filter_map(move |event| ready(watched.take(event).then_some(())));
-        changes.boxed()
+        watch_objects(self.pods.clone(), config)
+            .filter_map(move |change| ready(watched.take(change).then_some(())))
+            .boxed()
     }
 
     /// Those of the selector, then those that have the label: one that leaves the selector meanwhile is in the second

@@ -5,10 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::runtime::watcher::{self, Event};
-
 use super::snapshot::PodSnapshot;
-use crate::targets::slim::Pod;
+use crate::targets::{Change, Origin, slim::Pod};
 
 /// Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -16,10 +14,9 @@ pub(super) struct Watched(Arc<Mutex<Content>>);
 
 #[derive(Debug, Default)]
 struct Content {
-    /// None before the first list of the watch is complete, and while it cannot be kept up.
-    known: Option<BTreeMap<String, PodSnapshot>>,
-    /// A list that is not complete yet.
-    coming: BTreeMap<String, PodSnapshot>,
+    pods: BTreeMap<String, PodSnapshot>,
+    /// They are all: a list was complete, and the watch has not failed since.
+    current: bool,
     /// Something that the watch alone does not show may have changed.
     doubt: bool,
     changed: bool,
@@ -36,9 +33,9 @@ pub(super) struct Shown {
 
 impl Watched {
     /// True if something is another than before.
-    pub(super) fn take(&self, event: watcher::Result<Event<Pod>>) -> bool {
+    pub(super) fn take(&self, change: Change<Pod>) -> bool {
         let mut content = self.content();
-        let changed = content.take(event);
+        let changed = content.take(change);
         content.changed |= changed;
         changed
     }
@@ -51,9 +48,9 @@ impl Watched {
 
     pub(super) fn shown(&self) -> Shown {
         let content = self.content();
-        let known = content.known.as_ref().filter(|_| !content.doubt);
+        let pods = || content.pods.values().cloned().collect();
         Shown {
-            pods: known.map(|known| known.values().cloned().collect()),
+            pods: (content.current && !content.doubt).then(pods),
             changed: content.changed,
         }
     }
@@ -64,48 +61,42 @@ impl Watched {
 }
 
 impl Content {
-    fn take(&mut self, event: watcher::Result<Event<Pod>>) -> bool {
-        match event {
-            Ok(Event::Init) => {
-                self.coming.clear();
-                false
-            }
-            Ok(Event::InitApply(pod)) => {
+    fn take(&mut self, change: Change<Pod>) -> bool {
+        match change {
+            Change::Seen(pod, origin) => {
                 let snapshot = PodSnapshot::of(pod, true);
-                self.coming.insert(snapshot.name.clone(), snapshot);
-                false
+                let before = self.pods.insert(snapshot.name.clone(), snapshot.clone());
+                if origin != Origin::Watch {
+                    self.current = false;
+                    return false;
+                }
+                !self.current || before.is_none_or(|before| !snapshot.is_like(&before))
             }
-            Ok(Event::InitDone) => {
+            Change::Gone(key) => {
+                let before = self.pods.remove(&key.name);
+                let labelled = |snapshot: PodSnapshot| snapshot.labelled || snapshot.by.is_some();
+                // Deleted, or out of the selector.
+                self.doubt |= before.is_some_and(labelled);
+                true
+            }
+            Change::Synced => {
                 // What went meanwhile may have left the selector with the label.
                 self.doubt = true;
-                self.known = Some(std::mem::take(&mut self.coming));
+                self.current = true;
                 true
             }
-            Ok(Event::Apply(pod)) => {
-                let snapshot = PodSnapshot::of(pod, true);
-                let Some(known) = &mut self.known else { return true };
-                let before = known.insert(snapshot.name.clone(), snapshot.clone());
-                before.is_none_or(|before| !snapshot.is_like(&before))
-            }
-            Ok(Event::Delete(pod)) => {
-                let snapshot = PodSnapshot::of(pod, true);
-                let known = self.known.as_mut();
-                let before = known.and_then(|known| known.remove(&snapshot.name));
-                let labelled = |snapshot: &PodSnapshot| snapshot.labelled || snapshot.by.is_some();
-                // Gone, or out of the selector.
-                self.doubt |= labelled(&snapshot) || before.as_ref().is_some_and(labelled);
-                true
-            }
-            Err(_) => self.known.take().is_some(),
+            Change::Failed(_) => std::mem::take(&mut self.current),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher;
     use serde_json::json;
 
     use super::*;
+    use crate::{lease::BootInstant, targets::ObjectKey};
 
     fn pod(version: &str, ready: bool, labelled: bool) -> Pod {
         let labels = if labelled {
@@ -126,23 +117,33 @@ mod tests {
     #[test]
     fn pod_event_that_changes_nothing_for_the_label_is_no_news() {
         let watched = Watched::default();
+        let listed = |pod| Change::Seen(pod, Origin::List(BootInstant::default()));
+        let seen = |pod| Change::Seen(pod, Origin::Watch);
+        let gone = || {
+            Change::Gone(ObjectKey {
+                namespace: "n".into(),
+                name: "a".into(),
+            })
+        };
         assert!(watched.shown().pods.is_none(), "not listed yet");
-        assert!(!watched.take(Ok(Event::Init)));
-        assert!(!watched.take(Ok(Event::InitApply(pod("1", true, false)))));
-        assert!(watched.take(Ok(Event::InitDone)));
+        assert!(!watched.take(listed(pod("1", true, false))));
+        assert!(watched.take(Change::Synced));
         assert!(watched.shown().pods.is_none(), "a list is needed once");
         watched.settle();
         assert_eq!(watched.shown().pods.unwrap().len(), 1);
-        assert!(!watched.take(Ok(Event::Apply(pod("2", true, false)))));
+        assert!(!watched.take(seen(pod("2", true, false))));
         assert!(!watched.shown().changed);
         assert_eq!(watched.shown().pods.unwrap()[0].version, "2");
-        assert!(watched.take(Ok(Event::Apply(pod("3", false, false)))));
+        assert!(watched.take(seen(pod("3", false, false))));
         assert!(watched.shown().changed && watched.shown().pods.is_some());
-        assert!(watched.take(Ok(Event::Delete(pod("4", true, true)))));
+        assert!(watched.take(seen(pod("4", true, true))));
+        assert!(watched.take(gone()));
         assert!(watched.shown().pods.is_none(), "it may have left the selector");
         watched.settle();
         assert!(watched.shown().pods.unwrap().is_empty());
-        assert!(watched.take(Err(watcher::Error::NoResourceVersion)));
+        assert!(watched.take(Change::Failed(watcher::Error::NoResourceVersion)));
         assert!(watched.shown().pods.is_none());
+        assert!(!watched.take(listed(pod("5", true, false))));
+        assert!(watched.shown().pods.is_none(), "the list is not complete");
     }
 }

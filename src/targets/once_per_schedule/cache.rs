@@ -1,149 +1,109 @@
-//! What a watch shows, by name: read as often as is needed without a request.
+//! The CronJob as its watch shows it: read as often as is needed without a request.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{StreamExt, future::ready};
-use kube::{
-    Api,
-    runtime::watcher::{self, Event},
-};
-use serde::de::DeserializeOwned;
+use k8s_openapi::api::batch::v1::CronJob;
+use kube::{Api, runtime::watcher};
 
-use crate::targets::{Changes, watch_events};
+use super::job::{Cron, cron};
+use crate::targets::{Change, Changes, TargetContext, TargetError, api_error, watch_objects};
 
-/// What arrives together is taken together.
-const AT_ONCE: usize = 256;
+/// It may be behind the API server. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cache(Arc<Mutex<Known>>);
 
-/// It may be behind the API server: whoever writes says which version is meant. Clones share it.
-#[derive(Debug)]
-pub(super) struct Cache<T>(Arc<Mutex<Content<T>>>);
-
-#[derive(Debug)]
-struct Content<T> {
-    /// None before the first list is complete.
-    known: Option<BTreeMap<String, T>>,
-    /// A list that is not complete yet.
-    coming: BTreeMap<String, T>,
-    /// Why there is no first list.
-    failed: Option<Arc<kube::Error>>,
-}
-
-/// How things are, as far as is known.
-#[derive(Debug)]
-pub(super) enum Snapshot<T> {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Known {
+    /// The first list is not complete.
+    #[default]
     NotYet,
-    Failed(Arc<kube::Error>),
-    All(BTreeMap<String, T>),
+    /// There is no first list.
+    Failed(TargetError),
+    Missing,
+    Here(Cron),
 }
 
-impl<T> Clone for Cache<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<T> Default for Cache<T> {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Content {
-            known: None,
-            coming: BTreeMap::new(),
-            failed: None,
-        })))
-    }
-}
-
-impl<T: Clone + PartialEq + Send + 'static> Cache<T> {
-    /// Keeps it as the watch shows it, as long as the stream is read; says when something is another than before.
-    /// `read` makes of an object what is kept, or nothing.
-    pub(super) fn follow<K>(
-        self,
-        api: Api<K>,
-        config: watcher::Config,
-        read: impl Fn(K) -> Option<(String, T)> + Send + 'static,
-    ) -> Changes
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
-    {
-        watch_events(api, config)
-            .ready_chunks(AT_ONCE)
-            .filter_map(move |events| {
-                let mut content = self.content();
-                let mut changed = false;
-                for event in events {
-                    changed |= content.take(event, &read);
-                }
-                ready(changed.then_some(()))
-            })
+impl Cache {
+    /// Keeps it up to date for as long as the stream is read, which shows when it is another than before.
+    pub(super) fn follow(self, context: &TargetContext, name: &str) -> Changes {
+        let api = Api::<CronJob>::namespaced(context.client.clone(), &context.namespace);
+        let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let what = format!("following cronjobs in namespace {}", context.namespace);
+        watch_objects(api, one)
+            .filter_map(move |change| ready(self.take(change, &what).then_some(())))
             .boxed()
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<T> {
-        let content = self.content();
-        match (&content.known, &content.failed) {
-            (Some(known), _) => Snapshot::All(known.clone()),
-            (None, Some(error)) => Snapshot::Failed(error.clone()),
-            (None, None) => Snapshot::NotYet,
-        }
+    pub(super) fn known(&self) -> Known {
+        self.lock().clone()
     }
 
-    fn content(&self) -> MutexGuard<'_, Content<T>> {
+    fn take(&self, change: Change<CronJob>, what: &str) -> bool {
+        let mut known = self.lock();
+        let unlisted = matches!(*known, Known::NotYet | Known::Failed(_));
+        let now = match change {
+            Change::Seen(object, _) => cron(object).map_or(Known::Missing, Known::Here),
+            Change::Gone(_) => Known::Missing,
+            Change::Synced if unlisted => Known::Missing,
+            // Once there was a list, a write shows that the server is away.
+            Change::Failed(error) if unlisted => match api_error(&error) {
+                Some(error) => Known::Failed(TargetError::of(what, error)),
+                None => return false,
+            },
+            Change::Synced | Change::Failed(_) => return false,
+        };
+        let changed = *known != now;
+        *known = now;
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: PartialEq> Content<T> {
-    /// True if something is another than before.
-    fn take<K: kube::Resource>(
-        &mut self,
-        event: watcher::Result<Event<K>>,
-        read: impl Fn(K) -> Option<(String, T)>,
-    ) -> bool {
-        match event {
-            Ok(Event::Init) => self.coming.clear(),
-            Ok(Event::InitApply(object)) => self.coming.extend(read(object)),
-            Ok(Event::InitDone) => {
-                self.failed = None;
-                self.known = Some(std::mem::take(&mut self.coming));
-                return true;
-            }
-            Ok(Event::Apply(object)) => {
-                let name = object.meta().name.clone().unwrap_or_default();
-                let Some(known) = &mut self.known else {
-                    return false;
-                };
-                return match read(object) {
-                    Some((name, object)) => {
-                        let same = known.get(&name) == Some(&object);
-                        known.insert(name, object);
-                        !same
-                    }
-                    None => known.remove(&name).is_some(),
-                };
-            }
-            Ok(Event::Delete(object)) => {
-                let name = object.meta().name.clone().unwrap_or_default();
-                let known = self.known.as_mut();
-                return known.is_some_and(|known| known.remove(&name).is_some());
-            }
-            // Once there was a list, whoever writes learns of a server that is away.
-            Err(error) => {
-                self.failed = cause(error).map(Arc::new);
-                return self.known.is_none();
-            }
-        }
-        false
-    }
-}
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
 
-fn cause(error: watcher::Error) -> Option<kube::Error> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Some(error),
-        watcher::Error::WatchError(status) => Some(kube::Error::Api(status)),
-        watcher::Error::NoResourceVersion => None,
+    use super::*;
+    use crate::{
+        lease::BootInstant,
+        targets::{ObjectKey, Origin},
+    };
+
+    fn seen(uid: &str) -> Change<CronJob> {
+        let object = json!({"metadata": {"name": "report", "uid": uid}});
+        let origin = Origin::List(BootInstant::default());
+        Change::Seen(serde_json::from_value(object).unwrap(), origin)
+    }
+
+    fn failed() -> Change<CronJob> {
+        let status = Status::failure("away", "InternalError").with_code(500).boxed();
+        Change::Failed(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+    }
+
+    #[test]
+    fn failure_of_a_watch_takes_nothing_away_that_was_listed() {
+        let cache = Cache::default();
+        assert!(cache.take(failed(), "listing"));
+        assert!(!cache.take(failed(), "listing"), "the same");
+        assert!(matches!(cache.known(), Known::Failed(_)));
+        assert!(cache.take(seen("a"), "listing"));
+        assert!(!cache.take(Change::Synced, "listing"));
+        assert!(!cache.take(failed(), "listing"));
+        assert!(matches!(cache.known(), Known::Here(cron) if cron.uid == "a"));
+        assert!(cache.take(seen("b"), "listing"), "created again");
+        let key = ObjectKey {
+            namespace: "n".into(),
+            name: "report".into(),
+        };
+        assert!(cache.take(Change::Gone(key), "listing"));
+        assert_eq!(cache.known(), Known::Missing);
+        let empty = Cache::default();
+        assert!(empty.take(Change::Synced, "listing"));
+        assert_eq!(empty.known(), Known::Missing);
     }
 }

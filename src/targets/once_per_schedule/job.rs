@@ -167,7 +167,7 @@ pub(super) struct Cron {
     pub(super) zoned: bool,
 }
 
-pub(super) fn cron(cron: CronJob) -> Option<(String, Cron)> {
+pub(super) fn cron(cron: CronJob) -> Option<Cron> {
     let spec = cron.spec.unwrap_or_default();
     let starts = spec.job_template.spec.and_then(|spec| spec.suspend) != Some(true);
     let unsafe_because = if spec.schedule.trim_start().starts_with("@every") {
@@ -185,13 +185,12 @@ pub(super) fn cron(cron: CronJob) -> Option<(String, Cron)> {
     } else {
         None
     };
-    let read = Cron {
+    Some(Cron {
         uid: cron.metadata.uid?,
         unsafe_because,
         suspended: spec.suspend == Some(true),
         zoned: spec.time_zone.is_some(),
-    };
-    Some((cron.metadata.name?, read))
+    })
 }
 
 #[cfg(test)]

@@ -11,20 +11,16 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use kube::{
-    Api, Client,
-    api::ListParams,
-    runtime::watcher::{self, Event},
-};
+use kube::{Api, Client, api::ListParams, runtime::watcher};
 use tokio::{sync::watch, task::JoinSet, time};
 
 use crate::{
     clock,
     lease::BootInstant,
     targets::{
-        TargetError, pages,
+        Change, TargetError, is_older, pages,
         slim::{Job, cron_job, finished, trimmed},
-        watch_events,
+        watch_objects,
     },
 };
 
@@ -79,6 +75,19 @@ impl Index {
         [before, changed]
     }
 
+    /// The answer to a write. What is gone by now or newer stays as it is.
+    fn answer(&mut self, job: Job) {
+        let owner = cron_job(&job.metadata).map(|owner| &owner.name);
+        let name = job.metadata.name.as_ref();
+        let known = owner.and_then(|owner| self.made.get(owner)?.get(name?));
+        let is_news = |known: &Arc<Job>| {
+            known.metadata.uid == job.metadata.uid && !is_older(&job.metadata, &known.metadata)
+        };
+        if known.is_some_and(is_news) {
+            self.put(job);
+        }
+    }
+
     fn remove(&mut self, name: &str) -> Option<String> {
         let maker = self.makers.remove(name).flatten()?;
         self.take(&maker, name);
@@ -100,18 +109,19 @@ impl Index {
 
 #[derive(Debug, Default)]
 struct Content {
-    /// None before the first list is complete.
-    known: Option<Index>,
-    /// A list that is not complete yet.
-    coming: Index,
+    /// What the watch has shown.
+    index: Index,
+    /// The first list was complete.
+    synced: bool,
     trouble: Option<TargetError>,
     /// Counts the changes of each CronJob that is followed.
     followers: HashMap<String, watch::Sender<u64>>,
 }
 
 impl Content {
+    /// Of the first list, followers learn only its end.
     fn tell(&self, cron_jobs: impl IntoIterator<Item = String>) {
-        for name in cron_jobs {
+        for name in cron_jobs.into_iter().filter(|_| self.synced) {
             if let Some(follower) = self.followers.get(&name) {
                 follower.send_modify(|count| *count += 1);
             }
@@ -123,24 +133,26 @@ impl Content {
         all.for_each(|follower| follower.send_modify(|count| *count += 1));
     }
 
-    fn see(&mut self, event: Event<Job>) {
-        match event {
-            Event::Init => self.coming = Index::default(),
-            Event::InitApply(job) => drop(self.coming.put(job)),
-            Event::InitDone => {
-                self.known = Some(std::mem::take(&mut self.coming));
+    fn known(&self) -> Option<&Index> {
+        self.synced.then_some(&self.index)
+    }
+
+    fn see(&mut self, change: Change<Job>, what: &str) {
+        match change {
+            Change::Seen(job, _) => {
+                let changed = self.index.put(job);
+                self.tell(changed.into_iter().flatten());
+            }
+            Change::Gone(key) => {
+                let changed = self.index.remove(&key.name);
+                self.tell(changed);
+            }
+            Change::Synced => {
+                self.synced = true;
                 self.trouble = None;
                 self.tell_all();
             }
-            Event::Apply(job) => {
-                let changed = self.known.as_mut().map(|known| known.put(job));
-                self.tell(changed.into_iter().flatten().flatten());
-            }
-            Event::Delete(job) => {
-                let name = job.metadata.name.unwrap_or_default();
-                let changed = self.known.as_mut().and_then(|known| known.remove(&name));
-                self.tell(changed);
-            }
+            Change::Failed(error) => self.fail(super::watch::failure(what, &error)),
         }
     }
 
@@ -199,13 +211,10 @@ impl Jobs {
 
 async fn run(api: Api<Job>, content: Arc<Mutex<Content>>, what: String) {
     let config = watcher::Config::default().page_size(pages::PAGE);
-    let mut events = pin!(watch_events(api, config));
-    while let Some(event) = events.next().await {
+    let mut changes = pin!(watch_objects(api, config));
+    while let Some(change) = changes.next().await {
         let mut content = content.lock().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            Ok(event) => content.see(event),
-            Err(error) => content.fail(super::watch::failure(&what, &error)),
-        }
+        content.see(change, &what);
     }
 }
 
@@ -268,17 +277,16 @@ impl JobsOf {
     /// As the watch shows them: none before the first list is complete.
     pub(in crate::targets) fn known(&self) -> Result<Option<Vec<Arc<Job>>>, TargetError> {
         let content = self.jobs.content();
-        match (&content.known, &content.trouble) {
-            (_, Some(error)) => Err(error.clone()),
-            (Some(known), None) => Ok(Some(known.of(&self.cron_job))),
-            (None, None) => Ok(None),
+        match &content.trouble {
+            Some(error) => Err(error.clone()),
+            None => Ok(content.known().map(|known| known.of(&self.cron_job))),
         }
     }
 
     /// Whether this CronJob made a Job of that name, as the watch shows it; none where no Job has it.
     pub(in crate::targets) fn is_known(&self, job: &str) -> Option<bool> {
         let content = self.jobs.content();
-        content.known.as_ref()?.is_of(&self.cron_job, job)
+        content.known()?.is_of(&self.cron_job, job)
     }
 
     /// All Jobs of the namespace, by a list that began at this moment or later. A caller that gave up before it was
@@ -307,11 +315,9 @@ impl JobsOf {
     /// The answer to a write, before the watch shows it; none where the Job is gone.
     pub(in crate::targets) fn put(&self, name: &str, job: Option<Job>) {
         let mut content = self.jobs.content();
-        if let Some(known) = &mut content.known {
-            match job {
-                Some(job) => drop(known.put(job)),
-                None => drop(known.remove(name)),
-            }
+        match job {
+            Some(job) => content.index.answer(job),
+            None => drop(content.index.remove(name)),
         }
     }
 

@@ -2,7 +2,7 @@
 //! (yet): whoever begins to follow one knows at once how it is.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -11,15 +11,15 @@ use futures_util::StreamExt;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
-    runtime::watcher::{self, Event},
+    runtime::watcher,
 };
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::targets::{
-    TargetError,
+    Change, TargetError, api_error,
     owner::{declared_by, is_own, last_writer},
     pages::PAGE,
-    watch_events,
+    watch_objects,
 };
 
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
@@ -97,26 +97,18 @@ async fn run(
     what: String,
 ) {
     let config = watcher::Config::default().page_size(PAGE);
-    let mut events = pin!(watch_events(api, config));
-    let mut listed = HashSet::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
-                if let Some(name) = &object.metadata.name {
-                    listed.insert(name.clone());
-                }
-                see(&seen, &object.metadata);
-            }
-            Ok(Event::InitDone) => {
+    let mut changes = pin!(watch_objects(api, config));
+    while let Some(change) = changes.next().await {
+        match change {
+            Change::Seen(object, _) => see(&seen, &object.metadata),
+            Change::Gone(key) => forget(&seen, &key.name),
+            Change::Synced => {
                 trouble.send_if_modified(|trouble| trouble.take().is_some());
-                forget(&seen, |name| !listed.contains(name));
-                listed = HashSet::new();
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.retain(|_, known| known.receiver_count() > 0 || known.borrow().is_some());
             }
-            Ok(Event::Apply(object)) => see(&seen, &object.metadata),
-            Ok(Event::Delete(object)) => forget(&seen, |name| object.metadata.name.as_deref() == Some(name)),
             // A list follows: its end shows that the trouble is over.
-            Err(error) => {
+            Change::Failed(error) => {
                 if let Some(error) = failure(&what, &error) {
                     trouble.send_if_modified(|known| known.replace(error.clone()) != Some(error));
                 }
@@ -127,17 +119,11 @@ async fn run(
 
 /// What somebody has to see to.
 pub(super) fn failure(what: &str, error: &watcher::Error) -> Option<TargetError> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => {
-            let not_found = matches!(error, kube::Error::Api(status) if status.code == 404);
-            let error = TargetError::of(what, error);
-            // A collection is never missing by itself: the version is not served.
-            (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
-        }
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
-    }
+    let error = api_error(error)?;
+    let not_found = matches!(error, kube::Error::Api(status) if status.code == 404);
+    let error = TargetError::of(what, error);
+    // A collection is never missing by itself: the version is not served.
+    (not_found || matches!(error, TargetError::Forbidden { .. })).then_some(error)
 }
 
 fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
@@ -152,16 +138,15 @@ fn see(seen: &Mutex<Seen>, metadata: &ObjectMeta) {
     });
 }
 
-/// These are gone; who waits for one that comes again stays.
-fn forget(seen: &Mutex<Seen>, gone: impl Fn(&str) -> bool) {
+/// It is gone; who waits for one that comes again stays.
+fn forget(seen: &Mutex<Seen>, name: &str) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    seen.retain(|name, known| {
-        if gone(name) {
-            known.send_if_modified(|known| known.take().is_some());
-            return known.receiver_count() > 0;
+    if let Some(known) = seen.get(name) {
+        known.send_if_modified(|known| known.take().is_some());
+        if known.receiver_count() == 0 {
+            seen.remove(name);
         }
-        true
-    });
+    }
 }
 
 /// One object that is followed.

@@ -108,7 +108,7 @@ impl Outside {
             }
         }
         server.events.clear();
-        server.list();
+        server.list(now);
         let running = NAMES.map(key).into_iter().filter(|_| random.bool());
         Self {
             identity: HolderIdentity::parse("me").unwrap(),
@@ -139,7 +139,7 @@ impl Outside {
         outside.server.apply_quorum("q", &mut outside.random, stamp);
         outside.server.create(name, spec, stamp);
         outside.server.events.clear();
-        outside.server.list();
+        outside.server.list(outside.now);
         (outside.sibling_sees, outside.sibling_answers) = (false, true);
         outside.calm = true;
         outside
@@ -254,7 +254,7 @@ impl Outside {
     fn fault(&mut self) {
         match self.random.u8(..8) {
             0 => self.server.down ^= true,
-            1 if self.server.unwatched => self.server.watch_again(),
+            1 if self.server.unwatched => self.server.watch_again(self.now),
             1 => self.server.break_watch(),
             2 => self.server.unserved ^= true,
             3 => self.sibling_sees ^= true,
@@ -298,7 +298,7 @@ impl Outside {
             }
         }
         self.server.unwatched = true;
-        self.server.watch_again();
+        self.server.watch_again(self.now);
         self.elect()
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::ResourceExt;
+use kube::{ResourceExt, core::DeserializeGuard, runtime::watcher::Event};
 use serde_json::Value;
 
 use crate::{
@@ -17,6 +17,8 @@ use crate::{
         observe::{Observation, Trouble},
         writer::Written,
     },
+    lease::BootInstant,
+    targets::Present,
 };
 
 /// The one of [`LOCKS`] that is orphaned when it is deleted.
@@ -73,6 +75,9 @@ pub(super) struct Server {
     /// The definitions are not there: every request is answered with 404.
     pub(super) unserved: bool,
     pub(super) events: VecDeque<Input>,
+    /// What the watches have shown.
+    shown_locks: Present,
+    shown_quorums: Present,
 }
 
 pub(super) fn key(name: &str) -> ObjectKey {
@@ -82,22 +87,41 @@ pub(super) fn key(name: &str) -> ObjectKey {
     }
 }
 
+fn readable<K: Clone>(object: &K) -> DeserializeGuard<K> {
+    DeserializeGuard(Ok(object.clone()))
+}
+
 impl Server {
     /// Lists everything, as a watch that begins.
-    pub(super) fn list(&mut self) {
-        let all = String::new;
-        self.events.push_back(Input::Lock(all(), Observation::Restarted));
-        for object in self.locks.values() {
-            let seen = Observation::Seen(Box::new(object.clone()));
-            self.events.push_back(Input::Lock(all(), seen));
+    pub(super) fn list(&mut self, now: BootInstant) {
+        let locks: Vec<_> = self
+            .locks
+            .values()
+            .map(|object| Event::InitApply(readable(object)))
+            .collect();
+        for event in [Event::Init].into_iter().chain(locks).chain([Event::InitDone]) {
+            self.show_lock(event, now);
         }
-        self.events.push_back(Input::Lock(all(), Observation::Synced));
-        self.events.push_back(Input::Quorum(Observation::Restarted));
-        for object in self.quorums.values() {
-            let seen = Observation::Seen(Box::new(object.clone()));
-            self.events.push_back(Input::Quorum(seen));
+        let quorums: Vec<_> = self
+            .quorums
+            .values()
+            .map(|object| Event::InitApply(readable(object)))
+            .collect();
+        for event in [Event::Init].into_iter().chain(quorums).chain([Event::InitDone]) {
+            self.show_quorum(event, now);
         }
-        self.events.push_back(Input::Quorum(Observation::Synced));
+    }
+
+    fn show_lock(&mut self, event: Event<DeserializeGuard<LeaderLock>>, now: BootInstant) {
+        let changes = self.shown_locks.take(Ok(event), now).into_iter();
+        let inputs = changes.map(|change| Input::Lock(String::new(), change.into()));
+        self.events.extend(inputs);
+    }
+
+    fn show_quorum(&mut self, event: Event<DeserializeGuard<RedisQuorum>>, now: BootInstant) {
+        let changes = self.shown_quorums.take(Ok(event), now).into_iter();
+        self.events
+            .extend(changes.map(|change| Input::Quorum(change.into())));
     }
 
     pub(super) fn break_watch(&mut self) {
@@ -111,9 +135,9 @@ impl Server {
         self.events.push_back(Input::Quorum(Observation::Failed(trouble)));
     }
 
-    pub(super) fn watch_again(&mut self) {
+    pub(super) fn watch_again(&mut self, now: BootInstant) {
         if std::mem::take(&mut self.unwatched) {
-            self.list();
+            self.list(now);
         }
     }
 
@@ -122,15 +146,15 @@ impl Server {
         object.metadata.resource_version = Some(self.version.to_string());
         let key = ObjectKey::of(&object);
         let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
-        let observation = if goes {
+        let event = if goes {
             self.locks.remove(&key);
-            Observation::Gone(key)
+            Event::Delete(readable(&object))
         } else {
             self.locks.insert(key, object.clone());
-            Observation::Seen(Box::new(object.clone()))
+            Event::Apply(readable(&object))
         };
         if !self.unwatched {
-            self.events.push_back(Input::Lock(String::new(), observation));
+            self.show_lock(event, BootInstant::default());
         }
         object
     }
@@ -140,16 +164,15 @@ impl Server {
         object.metadata.resource_version = Some(self.version.to_string());
         let name = object.name_any();
         let goes = object.metadata.deletion_timestamp.is_some() && object.finalizers().is_empty();
-        let observation = if goes {
+        let event = if goes {
             self.quorums.remove(&name);
-            let namespace = String::new();
-            Observation::Gone(ObjectKey { namespace, name })
+            Event::Delete(readable(&object))
         } else {
             self.quorums.insert(name, object.clone());
-            Observation::Seen(Box::new(object.clone()))
+            Event::Apply(readable(&object))
         };
         if !self.unwatched {
-            self.events.push_back(Input::Quorum(observation));
+            self.show_quorum(event, BootInstant::default());
         }
         object
     }

@@ -112,7 +112,7 @@ fn a_cron_job_whose_jobs_would_run_everywhere_is_not_safe() {
             "metadata": {"name": "report", "uid": "c"},
             "spec": {"schedule": schedule, "jobTemplate": {"spec": {"suspend": suspend, "template": {}}}},
         });
-        cron(serde_json::from_value(object).unwrap()).unwrap().1
+        cron(serde_json::from_value(object).unwrap()).unwrap()
     };
     assert_eq!(read("*/5 * * * *", json!(true)).unsafe_because, None);
     let why = read("*/5 * * * *", json!(null)).unsafe_because.unwrap();
@@ -133,7 +133,7 @@ fn a_cron_job_is_read_with_whether_it_makes_slots_and_in_which_time_zone() {
             .unwrap()
             .extend(change.as_object().unwrap().clone());
         let object = json!({"metadata": {"name": "report", "uid": "c"}, "spec": spec});
-        let cron = cron(serde_json::from_value(object).unwrap()).unwrap().1;
+        let cron = cron(serde_json::from_value(object).unwrap()).unwrap();
         (cron.suspended, cron.zoned)
     };
     assert_eq!(read(json!({})), (false, false));

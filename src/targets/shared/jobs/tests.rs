@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::targets::{ObjectKey, Origin};
 
 fn job(name: &str, maker: Option<&str>, suspend: bool) -> Job {
     let owner = maker.map(|maker| {
@@ -10,6 +11,21 @@ fn job(name: &str, maker: Option<&str>, suspend: bool) -> Job {
     serde_json::from_value(json!({"metadata": metadata, "spec": {"suspend": suspend}})).unwrap()
 }
 
+fn seen(job: Job) -> Change<Job> {
+    Change::Seen(job, Origin::Watch)
+}
+
+fn gone(name: &str) -> Change<Job> {
+    Change::Gone(ObjectKey {
+        namespace: "n".into(),
+        name: name.into(),
+    })
+}
+
+fn see(content: &mut Content, change: Change<Job>) {
+    content.see(change, "following jobs");
+}
+
 #[test]
 fn jobs_are_found_by_their_cron_job() {
     let mut content = Content::default();
@@ -17,14 +33,13 @@ fn jobs_are_found_by_their_cron_job() {
     content.followers.insert("a".into(), of_a.0);
     content.followers.insert("b".into(), of_b.0);
     let counts = || (*of_a.1.borrow(), *of_b.1.borrow());
-    content.see(Event::Init);
-    content.see(Event::InitApply(job("a-1", Some("a"), false)));
-    content.see(Event::InitApply(job("x", None, false)));
-    assert!(content.known.is_none());
-    content.see(Event::InitDone);
+    see(&mut content, seen(job("a-1", Some("a"), false)));
+    see(&mut content, seen(job("x", None, false)));
+    assert!(content.known().is_none());
+    see(&mut content, Change::Synced);
     assert_eq!(counts(), (1, 1), "the list is complete");
     let known = |content: &Content| {
-        let known = content.known.as_ref().unwrap();
+        let known = content.known().unwrap();
         (
             known.of("a").len(),
             known.is_of("a", "a-1"),
@@ -32,25 +47,25 @@ fn jobs_are_found_by_their_cron_job() {
         )
     };
     assert_eq!(known(&content), (1, Some(true), Some(false)));
-    content.see(Event::Apply(job("a-1", Some("a"), false)));
-    content.see(Event::Apply(job("x", None, true)));
+    see(&mut content, seen(job("a-1", Some("a"), false)));
+    see(&mut content, seen(job("x", None, true)));
     assert_eq!(counts(), (1, 1), "nothing of theirs changed");
-    content.see(Event::Apply(job("a-1", Some("a"), true)));
-    content.see(Event::Apply(job("b-1", Some("b"), true)));
+    see(&mut content, seen(job("a-1", Some("a"), true)));
+    see(&mut content, seen(job("b-1", Some("b"), true)));
     assert_eq!(counts(), (2, 2));
     // Made anew under its name.
-    content.see(Event::Apply(job("a-1", Some("b"), true)));
+    see(&mut content, seen(job("a-1", Some("b"), true)));
     assert_eq!(counts(), (3, 3));
     assert_eq!(known(&content), (0, Some(false), Some(false)));
-    content.see(Event::Delete(job("a-1", Some("b"), true)));
+    see(&mut content, gone("a-1"));
     assert_eq!(counts(), (3, 4));
     // One that ended is known by its maker alone.
     let mut ended = job("b-1", Some("b"), true);
     ended.status =
         serde_json::from_value(json!({"conditions": [{"type": "Failed", "status": "True"}]})).unwrap();
-    content.see(Event::Apply(ended));
+    see(&mut content, seen(ended));
     assert_eq!(counts(), (3, 5));
-    let known_b = content.known.as_ref().unwrap();
+    let known_b = content.known().unwrap();
     assert_eq!(
         (known_b.of("b").len(), known_b.is_of("b", "b-1")),
         (0, Some(true))
@@ -58,16 +73,27 @@ fn jobs_are_found_by_their_cron_job() {
     assert_eq!(known(&content), (0, None, Some(false)));
 }
 
+/// No list takes out again what the watch has never shown.
 #[test]
-fn list_that_breaks_off_changes_nothing() {
+fn answer_to_a_write_does_not_bring_a_deleted_job_back() {
+    let version = |version: &str, suspend| {
+        let mut job = job("a-1", Some("a"), suspend);
+        job.metadata.resource_version = Some(version.to_owned());
+        job
+    };
     let mut content = Content::default();
-    content.see(Event::Init);
-    content.see(Event::InitApply(job("a-1", Some("a"), false)));
-    content.see(Event::InitDone);
-    content.see(Event::Init);
-    content.see(Event::InitApply(job("a-2", Some("a"), false)));
-    assert_eq!(content.known.as_ref().unwrap().of("a").len(), 1);
-    content.see(Event::Init);
-    content.see(Event::InitDone);
-    assert!(content.known.as_ref().unwrap().of("a").is_empty());
+    see(&mut content, seen(version("7", true)));
+    see(&mut content, Change::Synced);
+    let suspended = |content: &Content| {
+        let jobs = content.known().unwrap().of("a");
+        jobs.first()
+            .map(|job| job.spec.as_ref().unwrap().suspend.unwrap())
+    };
+    content.index.answer(version("8", false));
+    assert_eq!(suspended(&content), Some(false));
+    content.index.answer(version("6", true));
+    assert_eq!(suspended(&content), Some(false), "older");
+    see(&mut content, gone("a-1"));
+    content.index.answer(version("9", true));
+    assert_eq!(suspended(&content), None);
 }
