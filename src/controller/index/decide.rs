@@ -26,7 +26,7 @@ enum Decision {
 }
 
 /// What is known of a lock when its place is decided.
-struct LockFacts<'a> {
+struct DecisionFacts<'a> {
     active: Option<&'a LockPlan>,
     /// What it may have left running is being stopped.
     stops_leftovers: bool,
@@ -52,7 +52,7 @@ const MAY_COME: Duration = Duration::from_secs(3);
 
 /// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
 /// Only what the object clearly asks for takes it away.
-fn decide(facts: &LockFacts<'_>) -> Decision {
+fn decide(facts: &DecisionFacts<'_>) -> Decision {
     let Some(active) = facts.active else {
         return match facts.wanted {
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
@@ -151,7 +151,7 @@ impl Index {
         };
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let active = entry.phase.active_plan();
-        decide(&LockFacts {
+        decide(&DecisionFacts {
             active: active.map(AsRef::as_ref),
             stops_leftovers: matches!(entry.phase, LockPhase::StoppingLeftovers(_)),
             overtaken: wanted.is_err() && active.is_some_and(overtaken),

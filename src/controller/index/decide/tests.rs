@@ -12,9 +12,9 @@ const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: 
 fn decided(
     active: Option<&LockPlan>,
     wanted: &Result<Arc<LockPlan>, Problem>,
-    change: fn(&mut LockFacts<'_>),
+    change: fn(&mut DecisionFacts<'_>),
 ) -> Decision {
-    let mut facts = LockFacts {
+    let mut facts = DecisionFacts {
         active,
         stops_leftovers: false,
         overtaken: false,
@@ -81,7 +81,7 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
     ];
     for reason in all {
         let wrong = Err(Problem::new(reason, ""));
-        let found = |change: fn(&mut LockFacts<'_>)| decided(None, &wrong, change);
+        let found = |change: fn(&mut DecisionFacts<'_>)| decided(None, &wrong, change);
         assert_eq!(found(|_| {}), Decision::Keep, "{reason:?}: nothing of it runs");
         assert_eq!(
             found(|facts| facts.guarded = true),
