@@ -77,7 +77,10 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
         })
         .await;
     let text = message(&status, "Enforced");
-    assert!(text.contains("scaled to 3 by somebody"), "{text}");
+    assert!(
+        text.contains("scaled to 3 by a client of the scale subresource"),
+        "{text}"
+    );
     world.told("report", "EnforcementConflict").await;
     eventually(BOUND, "the metric says so, for an alert", async || {
         match metric(&operator.get("/metrics").1, ENFORCED, "target=\"gate\"") {

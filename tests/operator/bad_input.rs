@@ -111,7 +111,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
         (
             "field.yaml",
             lock("field", ", leaseDuration: 2"),
-            vec!["spec.leaseDuration", "no field"],
+            vec!["spec.leaseDuration", "is not a field of this kind"],
         ),
         ("yaml.yaml", "a: [".into(), vec!["not valid YAML"]),
         (
