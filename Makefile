@@ -17,6 +17,8 @@ TAG ?=
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
+# Most tests wait for leases and servers: two at once would leave a machine with two cores idle.
+test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
 	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast
