@@ -161,8 +161,7 @@ impl Timings {
         Ok(())
     }
 
-    /// A derived retry period is only too short where the renew deadline is. This comes before the check of the renew
-    /// deadline, which may be too short only because a long retry period allows slow commands.
+    /// Checks a given retry period: a derived one is only too short where the renew deadline is.
     fn check_retry_period(&self) -> Result<(), TimingError> {
         if self.retry_period < MIN_RETRY_PERIOD {
             return Err(TimingError::RetryPeriodTooShort {
@@ -218,9 +217,14 @@ impl Timings {
         valid_until - self.stop - self.slack()
     }
 
-    /// How long one command may take: never longer than the retry period, so that a retry is not late.
+    /// How long one command may take. A derived timeout is never longer than the retry period, so that a retry is not
+    /// late, and fits three times into the renew deadline.
     pub fn command_timeout(&self, explicit: Option<Duration>) -> Duration {
-        explicit.unwrap_or_else(|| DEFAULT_COMMAND_TIMEOUT.min(self.retry_period))
+        explicit.unwrap_or_else(|| {
+            DEFAULT_COMMAND_TIMEOUT
+                .min(self.retry_period)
+                .min(self.renew_deadline / 3)
+        })
     }
 }
 

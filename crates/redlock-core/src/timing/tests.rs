@@ -84,6 +84,10 @@ fn what_is_not_given_comes_from_what_is() {
     );
     assert_eq!(deadline_only.command_timeout(None), ms(500));
 
+    // the renew deadline is 1.335 s: three command timeouts of the retry period would not fit
+    let shortest = Timings::resolve(given(Some(s(2)), None, Some(ms(446))), s(0), None, s(60)).unwrap();
+    assert_eq!(shortest.command_timeout(None), ms(445));
+
     let all = Timings::resolve(given(Some(s(60)), Some(s(17)), Some(s(3))), s(35), None, s(60)).unwrap();
     assert_eq!(
         (all.lease_duration, all.renew_deadline, all.retry_period),
