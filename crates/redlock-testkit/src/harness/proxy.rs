@@ -44,36 +44,37 @@ impl Modes {
     fn of(self, number: usize, client: SocketAddr, proxy: u16) -> Mode {
         match self.one {
             _ if number < self.stranded => Mode::BlackHole,
-            Some((process, mode)) if connections_of(process).contains(&(client.port(), proxy)) => mode,
+            Some((process, mode)) if has_connection(process, client.port(), proxy) => mode,
             _ => self.all,
         }
     }
 }
 
-/// The local and the remote ports of the TCP connections of a process, by the inodes of its sockets. Two processes may have
-/// the same local port, towards different servers.
-fn connections_of(process: u32) -> BTreeSet<(u16, u16)> {
-    let links = std::fs::read_dir(format!("/proc/{process}/fd"))
-        .into_iter()
-        .flatten();
-    let links = links
-        .flatten()
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    let sockets: BTreeSet<String> = links
-        .filter_map(|link| {
-            let name = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            Some(name.to_owned())
+/// Whether a process has the TCP connection between these ports, by the inodes of its sockets. Two processes may have the same
+/// local port, towards different servers.
+fn has_connection(process: u32, local: u16, remote: u16) -> bool {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    // The table has a line for each connection of the machine: most are left out before they are parsed.
+    let (local, remote) = (format!(":{local:04X} "), format!(":{remote:04X} "));
+    let lines = table
+        .lines()
+        .filter(|line| line.contains(&local) && line.contains(&remote));
+    let inodes: BTreeSet<String> = lines
+        .filter_map(|line| {
+            let mut columns = line.split(' ').filter(|column| !column.is_empty());
+            let own = columns.nth(1)?.ends_with(local.trim_end());
+            let other = columns.next()?.ends_with(remote.trim_end());
+            let inode = columns.nth(6)?;
+            (own && other).then(|| format!("socket:[{inode}]"))
         })
         .collect();
-    let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
-    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
-    let ports = |line: &str| {
-        let mut columns = line.split_whitespace();
-        let (local, remote) = (port(columns.nth(1)?)?, port(columns.next()?)?);
-        let inode = columns.nth(6)?;
-        sockets.contains(inode).then_some((local, remote))
-    };
-    table.lines().filter_map(ports).collect()
+    let links = std::fs::read_dir(format!("/proc/{process}/fd"));
+    let mut links = links.into_iter().flatten().flatten();
+    !inodes.is_empty()
+        && links.any(|entry| {
+            let link = std::fs::read_link(entry.path()).ok();
+            link.is_some_and(|link| link.to_str().is_some_and(|name| inodes.contains(name)))
+        })
 }
 
 /// Listens on a loopback port of its own and forwards to one address. Ends with its value.
