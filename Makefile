@@ -11,17 +11,28 @@ BASE ?=
 TAG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-kubernetes test-others test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
-# Most tests wait for leases and servers: two at once would leave a machine with two cores idle.
+# Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of Kubernetes take as
+# long as all others together, and run beside them. The output of each group follows its end.
 test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
-	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast
+	scripts/build-kubernetes $(CARGO) test --workspace --no-run
+	@+$(MAKE) --jobs 2 --output-sync=target --keep-going --no-print-directory test-kubernetes test-others test-doc
+
+test-kubernetes:
+	scripts/build-kubernetes $(CARGO) test --workspace --test kubernetes
+
+test-others:
+	scripts/build-kubernetes $(CARGO) test --workspace --no-fail-fast --lib --bins --examples --test '[!k]*'
+
+test-doc:
+	$(CARGO) test --workspace --doc
 
 check: tools ## After each edit: format, clippy, unit and property tests, 2,000 seeds of the simulation
 	$(CARGO) fmt --all --check
