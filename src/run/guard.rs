@@ -93,9 +93,9 @@ impl Guard {
     }
 
     /// Moves the deadline. Good at once: the guardian reads it before it acts.
-    pub(super) fn extend(&mut self, kill_at: BootInstant) -> Result<(), Unguarded> {
+    pub(super) fn extend(&mut self, order: Order) -> Result<(), Unguarded> {
         match self.order {
-            Some(order) if order.kill_at != kill_at => self.set(Some(Order { kill_at, ..order })),
+            Some(before) if before != order => self.set(Some(order)),
             _ => Ok(()),
         }
     }

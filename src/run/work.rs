@@ -2,7 +2,10 @@
 
 use std::{process::ExitStatus, time::Duration};
 
-use nix::sys::signal::{Signal, raise};
+use nix::{
+    sys::signal::{Signal, raise},
+    unistd::Pid,
+};
 
 use super::{
     RunError, Wrapper,
@@ -47,6 +50,14 @@ impl Ends {
             kill,
         }
     }
+
+    /// For the guardian: no later than the wrapper kills.
+    fn order(self, group: Pid) -> Order {
+        Order {
+            group,
+            kill_at: self.kill,
+        }
+    }
 }
 
 /// How far it is.
@@ -77,11 +88,7 @@ impl Wrapper {
         timings: &Timings,
     ) -> Result<End, RunError> {
         let ends = Ends::of(authority.valid_until, timings);
-        let order = Order {
-            group: launcher.id(),
-            kill_at: ends.kill,
-        };
-        if let Err(unguarded) = self.guard.arm(order).await {
+        if let Err(unguarded) = self.guard.arm(ends.order(launcher.id())).await {
             self.guard.disarm()?;
             return Err(unguarded.into());
         }
@@ -133,7 +140,7 @@ impl Work<'_> {
     async fn follow(&mut self, group: &Group) -> Result<(), RunError> {
         loop {
             if !self.lost {
-                self.look_at_lease();
+                self.look_at_lease(group.id());
             }
             self.leader_ended = self.leader_ended || group.leader_ended();
             if self.leader_ended {
@@ -170,11 +177,11 @@ impl Work<'_> {
     }
 
     /// Moves the deadlines with the lease, or finds it lost.
-    fn look_at_lease(&mut self) {
+    fn look_at_lease(&mut self, group: Pid) {
         match self.election.authority(self.authority.token) {
             Some(authority) => {
                 self.ends = Ends::of(authority.valid_until, self.timings);
-                if let Err(unguarded) = self.wrapper.guard.extend(self.ends.kill) {
+                if let Err(unguarded) = self.wrapper.guard.extend(self.ends.order(group)) {
                     self.breaks(unguarded.into());
                 }
             }
@@ -241,6 +248,40 @@ impl Work<'_> {
         {
             terminal.take_back(group.id());
             let _ = raise(Signal::SIGSTOP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::timing::GivenTimings;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ends(lease: Duration, grace: Duration) -> (Ends, BootInstant) {
+        let given = GivenTimings {
+            lease_duration: Some(lease),
+            ..GivenTimings::default()
+        };
+        let timings = Timings::resolve(given, grace, None, 60 * SECOND).unwrap();
+        let valid_until = BootInstant::default() + 1_000 * SECOND;
+        (Ends::of(valid_until, &timings), valid_until)
+    }
+
+    #[test]
+    fn guardian_kills_a_tenth_of_the_lease_before_its_end() {
+        for (lease, reserve) in [
+            (3 * SECOND, SECOND * 3 / 10),
+            (6 * SECOND, SECOND * 6 / 10),
+            (15 * SECOND, SECOND),
+            (60 * SECOND, SECOND),
+        ] {
+            let (ends, valid_until) = ends(lease, SECOND);
+            let order = ends.order(Pid::from_raw(7));
+            assert_eq!(order.kill_at + reserve, valid_until, "lease {lease:?}");
+            assert_eq!(order.kill_at, ends.kill, "the wrapper kills then, too");
+            assert_eq!(ends.stop + SECOND, ends.kill, "the grace comes before it");
         }
     }
 }
