@@ -58,6 +58,12 @@ impl Ends {
             kill_at: self.kill,
         }
     }
+
+    /// When what is left of a command is killed that is stopped now, or that was to be killed at `before`: within its grace,
+    /// and never later than the lease allows by now.
+    fn kill_at(self, before: Option<BootInstant>, grace: Duration, now: BootInstant) -> BootInstant {
+        before.unwrap_or(now + grace).min(self.kill)
+    }
 }
 
 /// How far it is.
@@ -150,9 +156,12 @@ impl Work<'_> {
                 }
             }
             let now = clock::now();
-            if self.kill_at.is_none() && (self.lost || self.leader_ended) {
-                self.kill_at = Some((now + self.timings.stop).min(self.ends.kill));
-                self.stop(group, now);
+            if self.lost || self.leader_ended {
+                let before = self.kill_at;
+                self.kill_at = Some(self.ends.kill_at(before, self.timings.stop, now));
+                if before.is_none() {
+                    self.stop(group, now);
+                }
             }
             if self.kill_at.is_some_and(|kill_at| now >= kill_at) {
                 group.signal(Signal::SIGKILL);
@@ -283,5 +292,22 @@ mod tests {
             assert_eq!(order.kill_at, ends.kill, "the wrapper kills then, too");
             assert_eq!(ends.stop + SECOND, ends.kill, "the grace comes before it");
         }
+    }
+
+    /// The command has ended, what it left behind has its grace, and the clock of the machine is found to have stood still.
+    #[test]
+    fn lease_that_is_found_over_ends_the_grace() {
+        let (ends, _) = ends(15 * SECOND, 5 * SECOND);
+        let ended = BootInstant::default() + 900 * SECOND;
+        let kill_at = ends.kill_at(None, 5 * SECOND, ended);
+        assert_eq!(kill_at, ended + 5 * SECOND);
+        let later = ended + SECOND;
+        assert_eq!(
+            ends.kill_at(Some(kill_at), 5 * SECOND, later),
+            kill_at,
+            "not anew"
+        );
+        let over = Ends { kill: later, ..ends };
+        assert_eq!(over.kill_at(Some(kill_at), 5 * SECOND, later), later);
     }
 }
