@@ -164,8 +164,8 @@ pub(crate) async fn run(place: Place, options: Options) -> Result<Outcome, RunEr
     let end = wrapper.run(&mut election, launcher, &timings).await;
     // It ends while the lock is given back.
     wrapper.guard.dismiss();
-    if matches!(end, Err(RunError::Ended(_))) {
-        // There is nobody left to give the lock back.
+    // Without an elector the lock cannot be released. A lock under which a process may run is left to run out.
+    if matches!(end, Err(RunError::Ended(_) | RunError::Look(_))) {
         return end;
     }
     election.close().await;

@@ -5,11 +5,12 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io::{self, ErrorKind, Read},
     process::{Child, ExitStatus},
 };
 
 use nix::{
+    errno::Errno,
     sys::{
         prctl,
         signal::{Signal, killpg},
@@ -65,7 +66,7 @@ impl Group {
     /// Whether any of it still runs, once the leader has ended. The guardian is a child, too.
     ///
     /// # Errors
-    /// `/proc` cannot be read.
+    /// `/proc` cannot be read: whether any of it runs is unknown.
     pub(super) fn runs(&self, guardian: Option<Pid>) -> io::Result<bool> {
         // What the leader has started is a child of this process by then, or of such a child.
         match children() {
@@ -84,14 +85,13 @@ impl Group {
     fn is_found(&self) -> io::Result<bool> {
         // The fields that are looked at fit into it: one read for each.
         let mut stat = [0; 256];
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let name = entry.file_name();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
             let Some(number) = name.to_str().filter(|name| name.parse::<u32>().is_ok()) else {
                 continue;
             };
-            // One that ends meanwhile has no file any more.
             let read = File::open(format!("/proc/{number}/stat")).and_then(|mut file| file.read(&mut stat));
-            if let Ok(length) = read
+            if let Some(length) = unless_gone(read)?
                 && runs_in(&stat[..length], self.id)
             {
                 return Ok(true);
@@ -144,6 +144,17 @@ impl Drop for Group {
     }
 }
 
+/// None for a process that ended meanwhile, and for one of another user that is hidden from this one. After any other failure,
+/// such as too many open files, the process may run.
+fn unless_gone<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// By the text of `/proc/<pid>/stat`: `pid (name) state ppid group …`, in which the name may hold anything.
 fn runs_in(stat: &[u8], group: Pid) -> bool {
     let text = String::from_utf8_lossy(stat);
@@ -159,6 +170,18 @@ fn runs_in(stat: &[u8], group: Pid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn process_that_cannot_be_read_is_not_taken_for_gone() {
+        let failed = |errno: Errno| unless_gone::<()>(Err(errno.into()));
+        for errno in [Errno::ENOENT, Errno::ESRCH, Errno::EACCES, Errno::EPERM] {
+            assert!(matches!(failed(errno), Ok(None)), "{errno}");
+        }
+        for errno in [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO] {
+            assert!(failed(errno).is_err(), "{errno}");
+        }
+        assert!(matches!(unless_gone(Ok(7)), Ok(Some(7))));
+    }
 
     #[test]
     fn the_dead_and_others_do_not_run() {

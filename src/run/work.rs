@@ -150,9 +150,12 @@ impl Work<'_> {
             }
             self.leader_ended = self.leader_ended || group.leader_ended();
             if self.leader_ended {
-                let guardian = self.wrapper.guard.process();
-                if !group.runs(guardian).map_err(RunError::Look)? {
-                    return Ok(());
+                let killed = self.kill_at.is_some_and(|kill_at| clock::now() >= kill_at);
+                match group.runs(self.wrapper.guard.process()) {
+                    Ok(false) => return Ok(()),
+                    Err(error) if killed => return Err(RunError::Look(error)),
+                    // What may run gets its grace.
+                    Ok(true) | Err(_) => {}
                 }
             }
             let now = clock::now();

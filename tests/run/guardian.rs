@@ -110,7 +110,8 @@ fn a_guardian_that_cannot_be_replaced_ends_the_command_amid_signals() {
     assert!(err.contains("the guardian cannot be kept running"), "{err}");
 }
 
-/// The process may open one file more than now. A guardian takes two pipes, and gives one of them back when it ends.
+/// The process may open one file more than now. A guardian takes two pipes, and gives one of them back when it ends. A search
+/// of `/proc` takes two files.
 fn allow_no_second_pipe(pid: u32) {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let open: Vec<u32> = open
@@ -121,6 +122,23 @@ fn allow_no_second_pipe(pid: u32) {
         .args([&format!("--nofile={limit}:{limit}"), "--pid", &pid.to_string()])
         .status();
     assert!(limited.expect("prlimit, of util-linux, runs").success());
+}
+
+/// The wrapper has a file for `/proc` and none for the processes in it: what the command left behind may run.
+#[test]
+fn remaining_process_that_cannot_be_searched_for_does_not_outlive_the_lock() {
+    let quorum = Quorum::start();
+    let script =
+        "(trap '' TERM; exec sleep 1000 > /dev/null 2>&1) & echo daemon $!; echo me $$; exec sleep 1000";
+    let mut wrapper = quorum.run("l", &["--lease-duration", "6s"], script);
+    let (daemon, me) = (wrapper.number("daemon"), wrapper.number("me"));
+    wrapper.guardian(0);
+    allow_no_second_pipe(wrapper.child.pid());
+    kill_hard(me);
+    let (code, _, err) = wrapper.end();
+    assert!(!runs(daemon), "it runs without the lock: {code} {err}");
+    assert_eq!(code, 70, "{err}");
+    assert!(err.contains("searching for the remaining processes"), "{err}");
 }
 
 /// As far as the user may. A guardian that waits for the CPU kills late.
