@@ -171,6 +171,8 @@ impl Running {
     fn start(record: &Record) -> io::Result<Self> {
         let (alive, life) = io::pipe()?;
         let (answers, answer) = io::pipe()?;
+        // Before the guardian is there: the end of one that cannot be heard would be the end of the group.
+        let answers = pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?;
         let process = process::own(process::GUARDIAN)
             .env_clear()
             .stdin(alive)
@@ -180,7 +182,7 @@ impl Running {
         let mut running = Self {
             process,
             life,
-            answers: pipe::Receiver::from_file(File::from(OwnedFd::from(answers)))?,
+            answers,
             answer_by: BootInstant::NEVER,
             unanswered: 0,
         };
