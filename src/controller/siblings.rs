@@ -53,7 +53,7 @@ pub(super) struct Pods {
 }
 
 /// What the pod of a replica shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Replica {
     ready: bool,
     /// Where it answers, once its pod has an address.
@@ -121,8 +121,15 @@ impl Pods {
             Observation::Gone(key) => {
                 self.pods.remove(key);
             }
+            // It is there, and may be ready.
+            Observation::Malformed(metadata, _) => {
+                let key = ObjectKey::of_metadata(metadata);
+                if self.own.as_ref() != Some(&key.name) {
+                    self.pods.entry(key).or_default().ready = true;
+                }
+            }
             Observation::Synced => self.synced = true,
-            Observation::Malformed(..) | Observation::Failed(_) => {}
+            Observation::Failed(_) => {}
         }
     }
 }
@@ -222,6 +229,24 @@ mod tests {
             name: "third".into(),
         };
         assert!(!any_after(&[failed(), other(), Observation::Gone(gone)]));
+    }
+
+    #[test]
+    fn siblings_are_not_known_while_the_pod_of_one_cannot_be_read() {
+        let now = BootInstant::default();
+        let mut pods = Pods::new(Some("own"));
+        let malformed = |name: &str| {
+            let metadata = serde_json::json!({ "name": name, "namespace": "redlock" });
+            let metadata = serde_json::from_value(metadata).unwrap();
+            Observation::Malformed(Box::new(metadata), "an unknown field".to_owned())
+        };
+        for observation in [malformed("own"), listed("other", "True"), Observation::Synced] {
+            pods.observe(&observation, now);
+        }
+        assert!(pods.are_known(now));
+        pods.observe(&malformed("third"), now);
+        assert!(!pods.are_known(now));
+        assert_eq!(pods.all().len(), 1);
     }
 
     #[test]
