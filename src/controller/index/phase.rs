@@ -3,7 +3,11 @@
 use std::{mem, sync::Arc};
 
 use super::Purpose;
-use crate::{api::plan::LockPlan, controller::target_task::TargetReport, lease::BootInstant};
+use crate::{
+    api::{leader_lock::Enforcement, plan::LockPlan},
+    controller::target_task::TargetReport,
+    lease::BootInstant,
+};
 
 #[derive(Debug, Default)]
 pub(super) enum LockPhase {
@@ -156,6 +160,17 @@ impl LockPhase {
         self.applied_mut()?.task.as_mut()
     }
 
+    /// Targets run, or may run. Without a target task, which is started a moment after the lock is contended for, each target
+    /// that has to be undone may run.
+    pub(super) fn may_run(&self) -> bool {
+        match self.task() {
+            Some(task) => task.runs(),
+            None => self
+                .plan()
+                .is_some_and(|plan| plan.guards() && plan.enforcement == Enforcement::Enforce),
+        }
+    }
+
     /// The last report of the target task.
     pub(super) fn report(&self) -> Option<&TargetReport> {
         self.task()?.last.as_ref()
@@ -188,5 +203,33 @@ impl LockPhase {
             }
             Self::Idle | Self::Left => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::plan::tests::plan_of;
+
+    const TARGET: &str = ", targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
+
+    fn contending(more: &str) -> LockPhase {
+        let mut phase = LockPhase::default();
+        phase.contend(Arc::new(plan_of(more)), BootInstant::default());
+        phase
+    }
+
+    #[test]
+    fn target_without_a_task_may_run() {
+        assert!(!LockPhase::Idle.may_run());
+        assert!(!contending("").may_run());
+        let mut phase = contending(TARGET);
+        assert!(phase.may_run(), "no task has read it");
+        phase.start_task();
+        assert!(phase.may_run(), "the task has not reported");
+        // The object was created again: the task of the one before was about to stop its targets.
+        phase.leave();
+        assert!(phase.stay().is_some());
+        assert!(phase.task().is_none() && phase.may_run());
     }
 }

@@ -135,8 +135,9 @@ impl Index {
         let Some(entry) = self.locks.forget(key) else {
             return;
         };
-        // Somebody removed the finalizer while things run: nobody else may begin before the lease has run out.
-        let release_mode = if unreadable || entry.phase.task().is_some_and(TargetTask::runs) {
+        // Another client removed the finalizer while targets run, or may run: no other cluster may begin before the lease has
+        // run out.
+        let release_mode = if unreadable || entry.phase.may_run() {
             ReleaseMode::Abandon
         } else {
             ReleaseMode::Release
