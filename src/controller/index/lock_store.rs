@@ -167,6 +167,14 @@ impl Locks {
         self.unreadable.keys().any(|key| !self.entries.contains_key(key))
     }
 
+    /// A version that can be read was seen. The answer to a write may be older than the version that cannot be read, which
+    /// the watch has shown.
+    pub(super) fn note_readable(&mut self, key: &ObjectKey, origin: Origin) {
+        if origin != Origin::Answer {
+            self.unreadable.remove(key);
+        }
+    }
+
     /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
     pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
         self.entries.get(key).is_none_or(|known| {
@@ -196,7 +204,6 @@ impl Locks {
         origin: Origin,
         now: BootInstant,
     ) -> bool {
-        self.unreadable.remove(key);
         if let Some(entry) = self.entries.get_mut(key) {
             return entry.see(object, origin, now).is_some();
         }
@@ -280,4 +287,32 @@ impl Locks {
 
 fn name(plan: &LockPlan) -> Name {
     (plan.quorum.clone(), plan.lock_name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(version: &str) -> LeaderLock {
+        let text = "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n, uid: u}, spec: \
+                    {quorumRef: {name: q}}}";
+        let mut object: LeaderLock = serde_yaml::from_str(text).unwrap();
+        object.metadata.resource_version = Some(version.to_owned());
+        object
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::of(&object("1"))
+    }
+
+    #[test]
+    fn answer_to_a_write_does_not_make_a_later_version_readable() {
+        let (mut locks, key) = (Locks::default(), key());
+        locks.unreadable.insert(key.clone(), "a later version".to_owned());
+        locks.note_readable(&key, Origin::Answer);
+        locks.see(&key, object("7"), Origin::Answer, BootInstant::default());
+        assert!(locks.unreadable.contains_key(&key));
+        locks.note_readable(&key, Origin::Watch);
+        assert!(!locks.unreadable.contains_key(&key));
+    }
 }

@@ -47,7 +47,7 @@ impl Index {
     /// An object as it is now.
     fn see_lock(&mut self, object: Box<LeaderLock>, origin: Origin, at: &World<'_>) {
         let key = ObjectKey::of(object.as_ref());
-        self.locks.unreadable.remove(&key);
+        self.locks.note_readable(&key, origin);
         self.remember_token(&object);
         let token = self.own_token(&object);
         if !self.locks.is_news(&key, &object, origin) {

@@ -156,7 +156,10 @@ impl Quorums {
     }
 
     pub(super) fn see(&mut self, name: &str, object: RedisQuorum, origin: Origin, now: BootInstant) {
-        self.unreadable.remove(name);
+        // The answer to a write may be older than a version that cannot be read.
+        if origin != Origin::Answer {
+            self.unreadable.remove(name);
+        }
         match self.entries.get_mut(name) {
             Some(entry) if entry.object.metadata.uid == object.metadata.uid => {
                 let older = is_older(&object.metadata, &entry.object.metadata);

@@ -63,11 +63,11 @@ impl Index {
         end: Result<Option<Box<Value>>, Box<ObjectMeta>>,
         at: &World<'_>,
     ) {
-        let Some(error) = self.locks.unreadable.get(key).cloned() else {
+        if !self.locks.unreadable.contains_key(key) {
             // It is gone, or can be read again.
             self.in_flight.salvaging.remove(key);
             return;
-        };
+        }
         let object = match end {
             Ok(object) => object,
             // Nothing else would read it again: the watch reports only changes.
@@ -97,11 +97,10 @@ impl Index {
                 note,
             });
         }
+        // It stays unreadable: no status is written of it.
         if self.locks.see(key, salvaged.object, Origin::Watch, at.now) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
-        // Still: no status is written of it.
-        self.locks.unreadable.insert(key.clone(), error);
         self.due.locks.insert(key.clone());
     }
 }
