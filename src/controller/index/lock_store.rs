@@ -78,6 +78,8 @@ impl LockEntry {
             self.status.settled = Settled::default();
             self.finalizer.reset();
             ended = self.phase.stay();
+        } else if object.metadata.deletion_timestamp.is_none() {
+            self.phase.undelete();
         }
         self.status.settled.see(&object);
         (self.object, self.seen, self.answered) = (object, now, origin.answered(now));
@@ -293,16 +295,19 @@ fn name(plan: &LockPlan) -> Name {
 mod tests {
     use super::*;
 
-    fn object(version: &str) -> LeaderLock {
+    fn object(version: &str, deleted: bool) -> LeaderLock {
         let text = "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: l, namespace: n, uid: u}, spec: \
                     {quorumRef: {name: q}}}";
         let mut object: LeaderLock = serde_yaml::from_str(text).unwrap();
         object.metadata.resource_version = Some(version.to_owned());
+        if deleted {
+            object.metadata.deletion_timestamp = Some(serde_yaml::from_str("2026-01-01T12:00:00Z").unwrap());
+        }
         object
     }
 
     fn key() -> ObjectKey {
-        ObjectKey::of(&object("1"))
+        ObjectKey::of(&object("1", false))
     }
 
     #[test]
@@ -310,9 +315,21 @@ mod tests {
         let (mut locks, key) = (Locks::default(), key());
         locks.unreadable.insert(key.clone(), "a later version".to_owned());
         locks.note_readable(&key, Origin::Answer);
-        locks.see(&key, object("7"), Origin::Answer, BootInstant::default());
+        locks.see(&key, object("7", false), Origin::Answer, BootInstant::default());
         assert!(locks.unreadable.contains_key(&key));
         locks.note_readable(&key, Origin::Watch);
         assert!(!locks.unreadable.contains_key(&key));
+    }
+
+    #[test]
+    fn object_that_a_restore_brings_back_is_contended_for_again() {
+        let (mut locks, key, now) = (Locks::default(), key(), BootInstant::default());
+        locks.see(&key, object("9", true), Origin::Watch, now);
+        locks.get_mut(&key).unwrap().phase = LockPhase::Left;
+        locks.see(&key, object("10", true), Origin::Watch, now);
+        assert!(locks.get(&key).unwrap().phase.is_leaving(), "it is still deleted");
+        // etcd was restored from a backup of before the deletion.
+        locks.see(&key, object("5", false), Origin::List(now), now);
+        assert!(!locks.get(&key).unwrap().phase.is_leaving());
     }
 }

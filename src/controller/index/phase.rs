@@ -112,6 +112,13 @@ impl LockPhase {
         ended
     }
 
+    /// The object is not being deleted any more: etcd was restored from a backup of before its deletion.
+    pub(super) fn undelete(&mut self) {
+        if matches!(self, Self::Left) {
+            *self = Self::Idle;
+        }
+    }
+
     /// The plan in force, whether or not the lock is contended for.
     pub(super) fn plan(&self) -> Option<&Arc<LockPlan>> {
         self.applied().map(|applied| &applied.plan)
