@@ -68,9 +68,9 @@ impl Election {
         authority.filter(|authority| authority.token == token)
     }
 
-    /// Whether the last lease ended because the local clock stepped.
-    pub(super) fn clock_stepped(&self) -> bool {
-        self.standing.borrow().clock_stepped
+    /// Whether the local clock stepped after the lease with this token was acquired.
+    pub(super) fn clock_stepped_after(&self, token: FencingToken) -> bool {
+        self.standing.borrow().clock_stepped_after(token)
     }
 
     /// Returns when the lock stands otherwise than when it was asked last. `Err` is told once; the election is of no use

@@ -59,6 +59,14 @@ impl Ends {
         }
     }
 
+    /// How much of the lease is left cannot be known after a step of the local clock: there is no time for a grace.
+    fn clock_stepped(self, now: BootInstant) -> Self {
+        Self {
+            kill: self.kill.min(now),
+            ..self
+        }
+    }
+
     /// When what is left of a command is killed that is stopped now, or that was to be killed at `before`: within its grace,
     /// and never later than the lease allows by now.
     fn kill_at(self, before: Option<BootInstant>, grace: Duration, now: BootInstant) -> BootInstant {
@@ -148,6 +156,10 @@ impl Work<'_> {
             if !self.lost {
                 self.look_at_lease(group.id());
             }
+            // Also in the grace of a lease that was lost before.
+            if self.lost && self.election.clock_stepped_after(self.authority.token) {
+                self.ends = self.ends.clock_stepped(clock::now());
+            }
             self.leader_ended = self.leader_ended || group.leader_ended();
             if self.leader_ended {
                 let killed = self.kill_at.is_some_and(|kill_at| clock::now() >= kill_at);
@@ -176,10 +188,12 @@ impl Work<'_> {
                 None => self.ends.stop,
             };
             let usable = self.broken.is_none();
+            // It shows a step of the clock also where the guardian is of no use.
+            let contends = !matches!(self.broken, Some(RunError::Ended(_)));
             tokio::select! {
                 biased;
                 () = clock::sleep_until(wake) => {}
-                changed = self.election.changed(), if usable => if let Err(ended) = changed {
+                changed = self.election.changed(), if contends => if let Err(ended) = changed {
                     self.breaks(ended.into());
                 },
                 unguarded = self.wrapper.guard.keep(), if usable => self.breaks(unguarded.into()),
@@ -197,13 +211,7 @@ impl Work<'_> {
                     self.breaks(unguarded.into());
                 }
             }
-            None => {
-                self.lost = true;
-                if self.election.clock_stepped() {
-                    // How much of the lease is left cannot be told: there is no time for a grace.
-                    self.ends.kill = clock::now();
-                }
-            }
+            None => self.lost = true,
         }
         // Also when nothing was heard of the election.
         self.lost |= clock::now() >= self.ends.stop;
@@ -310,7 +318,12 @@ mod tests {
             kill_at,
             "not anew"
         );
-        let over = Ends { kill: later, ..ends };
+        let over = ends.clock_stepped(later);
         assert_eq!(over.kill_at(Some(kill_at), 5 * SECOND, later), later);
+        assert_eq!(
+            over.clock_stepped(later + SECOND).kill,
+            later,
+            "it has ended already"
+        );
     }
 }

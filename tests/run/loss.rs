@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::program::redlock;
-use crate::wrapper::{BOUND, Quorum, SHORT, UNHURRIED, runs, send, wait_gone};
-use redlock_testkit::eventually_blocking;
+use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, runs, send, wait_gone};
+use redlock_testkit::{Mode, eventually_blocking};
 
 #[test]
 fn the_command_is_told_in_time_and_the_code_is_79() {
@@ -94,4 +94,43 @@ fn a_service_begins_anew_with_a_greater_token() {
     // Its own end is the end.
     wrapper.signal(Signal::SIGUSR1);
     assert_eq!(wrapper.end().0, 4);
+}
+
+/// A grace that nothing waits for to its end.
+const LONG_GRACE: &[&str] = &["--lease-duration", "20s", "--stop-grace", "15s"];
+const IGNORES: &str = "trap 'echo told' TERM; echo me $$; while :; do sleep 0.05; done";
+/// How far the masters' clocks are ahead after the clock of this machine has stood still, in seconds.
+const PAUSED: u64 = 30;
+
+/// The command is killed long before the end of its grace.
+fn killed_at_once(through: &Through, wrapper: Wrapper, me: i64) {
+    let stepped = Instant::now();
+    through.set(Mode::Ahead(PAUSED));
+    wait_gone(me);
+    println!(
+        "killed {:?} after the clock stepped, grace 15 s",
+        stepped.elapsed()
+    );
+    assert!(stepped.elapsed() < Duration::from_secs(10));
+    assert_eq!(wrapper.end().0, 79);
+}
+
+#[test]
+fn a_clock_that_stood_still_under_the_lease_leaves_no_grace() {
+    let (through, quorum) = Through::start();
+    let mut wrapper = quorum.run("l", LONG_GRACE, IGNORES);
+    let me = wrapper.number("me");
+    killed_at_once(&through, wrapper, me);
+}
+
+/// The lease was lost for another reason, and the machine was paused in the grace.
+#[test]
+fn a_clock_that_stood_still_in_the_grace_ends_it() {
+    let (through, quorum) = Through::start();
+    let mut wrapper = quorum.run("l", LONG_GRACE, IGNORES);
+    let me = wrapper.number("me");
+    through.set(Mode::LoseReplies);
+    wrapper.child.wait_for_line(BOUND, "told");
+    assert!(runs(me));
+    killed_at_once(&through, wrapper, me);
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::signal::unix::SignalKind;
+use tokio::{runtime::Runtime, signal::unix::SignalKind};
 
 use crate::common::processes;
 use crate::program;
-use redlock_testkit::{ChildGuard, RedisServers, eventually_blocking};
+use redlock_testkit::{ChildGuard, Mode, Proxy, RedisServer, RedisServers, eventually_blocking};
 
 /// For a busy machine; nothing that is right comes near it.
 pub const BOUND: Duration = Duration::from_secs(30);
@@ -70,6 +70,33 @@ impl Quorum {
 
     pub fn resume(&self) {
         self.servers.iter().for_each(|server| server.resume().unwrap());
+    }
+}
+
+/// The network between `redlock run` and the masters.
+pub struct Through {
+    proxies: Vec<Proxy>,
+    _network: Runtime,
+}
+
+impl Through {
+    /// Three masters that vote, behind it.
+    pub fn start() -> (Self, Quorum) {
+        let Quorum { servers, .. } = Quorum::start();
+        let network = Runtime::new().unwrap();
+        let ports = servers.iter().map(RedisServer::port);
+        let proxies: Vec<Proxy> = ports.map(|port| network.block_on(Proxy::to_port(port))).collect();
+        let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
+        let urls = urls.join(",");
+        let through = Self {
+            proxies,
+            _network: network,
+        };
+        (through, Quorum { servers, urls })
+    }
+
+    pub fn set(&self, mode: Mode) {
+        self.proxies.iter().for_each(|proxy| proxy.set(mode));
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Board, Command, Watcher};
+use super::{Board, Command, LockView, Watcher};
 use crate::{
     clock,
     lease::{
@@ -136,9 +136,13 @@ impl Driver {
     }
 
     fn on_clock_step(&mut self) -> Result<(), Closed> {
-        self.all()
-            .into_iter()
-            .try_for_each(|place| self.event(place, Event::ClockStepped))
+        self.all().into_iter().try_for_each(|place| {
+            if let Some(slot) = self.slot(place) {
+                // Also of a lease that was lost before: its machine has no end to publish any more.
+                slot.publish(LockView::clock_stepped);
+            }
+            self.event(place, Event::ClockStepped)
+        })
     }
 
     fn on_order(&mut self, order: Command) -> Result<(), Closed> {

@@ -27,9 +27,8 @@ pub struct LockView {
     pub last_holder: Option<Holder>,
     /// The one before that.
     pub former_holder: Option<Holder>,
-    /// The last lease of this process ended because the local clock stepped: it may have ended earlier than its
-    /// `valid_until` said.
-    pub clock_stepped: bool,
+    /// The leases up to this token were acquired before the last step of the local clock.
+    stepped_after: Option<FencingToken>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
     /// Of the last lease of this process.
@@ -50,7 +49,7 @@ impl LockView {
             marks: Marks::default(),
             last_holder: None,
             former_holder: None,
-            clock_stepped: false,
+            stepped_after: None,
             last_token: None,
             last_seen: None,
             own: None,
@@ -75,6 +74,13 @@ impl LockView {
         self.last_token
     }
 
+    /// Whether the local clock stepped after this process acquired the lease with this token, also when the lease had been
+    /// lost before: it may have ended earlier than its `valid_until` said.
+    #[must_use]
+    pub fn clock_stepped_after(&self, token: FencingToken) -> bool {
+        self.stepped_after >= Some(token)
+    }
+
     /// Whether this is the last lease that this process had. Its token does not say: a look may find another grant number
     /// at most masters than the largest, which became the token.
     #[must_use]
@@ -89,9 +95,14 @@ impl LockView {
             self.last_seen = None;
         }
         self.authority = Some(authority);
-        self.clock_stepped = false;
         self.holder = None;
         self.renewed = Some(now);
+    }
+
+    /// No lease that was acquired before gives authority.
+    pub(super) fn clock_stepped(&mut self) {
+        self.authority = None;
+        self.stepped_after = self.last_token;
     }
 
     /// True if the holder is another than before.
@@ -117,5 +128,41 @@ impl LockView {
     fn changed(&mut self, token: FencingToken) {
         self.transitions += u64::from(self.last_token.is_some());
         self.last_token = self.last_token.max(Some(token));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority(token: u64) -> Authority {
+        Authority {
+            token: FencingToken(token),
+            valid_until: BootInstant::NEVER,
+        }
+    }
+
+    #[test]
+    fn clock_step_concerns_the_leases_before_it_alone() {
+        let now = BootInstant::default();
+        let mut view = LockView::new(Participation::Contend);
+        view.clock_stepped();
+        view.active(authority(5), None, now);
+        assert!(!view.clock_stepped_after(FencingToken(5)), "acquired after it");
+
+        view.standby(None);
+        view.clock_stepped();
+        assert!(view.clock_stepped_after(FencingToken(5)), "lost before it");
+
+        view.active(authority(6), None, now);
+        assert!(
+            view.clock_stepped_after(FencingToken(5)),
+            "also after the next one"
+        );
+        assert!(!view.clock_stepped_after(FencingToken(6)));
+
+        view.clock_stepped();
+        assert!(view.clock_stepped_after(FencingToken(6)));
+        assert!(view.authority_at(now).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -28,6 +28,8 @@ pub enum Mode {
     LoseReplies,
     /// Connections end with RST, new ones as soon as they are accepted.
     Reset,
+    /// The clock of the server shows so many seconds more, as it does to a client whose own clock stood still for that long.
+    Ahead(u64),
 }
 
 /// A mode for all clients, and another one for the connections of one process.
@@ -212,7 +214,7 @@ async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Rece
             discard(&mut client, &mut modes).await;
             None
         }
-        Mode::Pass | Mode::Delay(_) | Mode::LoseRequests | Mode::LoseReplies => {
+        Mode::Pass | Mode::Delay(_) | Mode::LoseRequests | Mode::LoseReplies | Mode::Ahead(_) => {
             TcpStream::connect(target).await.ok()
         }
     };
@@ -261,7 +263,7 @@ async fn until_broken(modes: &mut watch::Receiver<Mode>, lost: &AtomicBool) {
     loop {
         match *modes.borrow_and_update() {
             Mode::Reset => return,
-            Mode::Pass | Mode::Delay(_) if lost.load(Ordering::Relaxed) => return,
+            Mode::Pass | Mode::Delay(_) | Mode::Ahead(_) if lost.load(Ordering::Relaxed) => return,
             _ => {}
         }
         if modes.changed().await.is_err() {
@@ -300,8 +302,11 @@ impl Direction<'_> {
             }
         };
         let write = async move {
-            while let Some((at, bytes)) = due.recv().await {
+            while let Some((at, mut bytes)) = due.recv().await {
                 tokio::time::sleep_until(at).await;
+                if let (true, Mode::Ahead(seconds)) = (self.replies, *self.modes.borrow()) {
+                    set_ahead(&mut bytes, seconds);
+                }
                 if self.swallows() {
                     self.lost.store(true, Ordering::Relaxed);
                 } else {
@@ -319,7 +324,47 @@ impl Direction<'_> {
             Mode::BlackHole => true,
             Mode::LoseRequests => !self.replies,
             Mode::LoseReplies => self.replies,
-            Mode::Pass | Mode::Delay(_) | Mode::Reset => false,
+            Mode::Pass | Mode::Delay(_) | Mode::Reset | Mode::Ahead(_) => false,
         }
+    }
+}
+
+/// Moves each `TIME` in the replies of scripts, the second and the third text of an array. A server writes a reply of this
+/// size at once, so none of them is split here.
+fn set_ahead(replies: &mut [u8], seconds: u64) {
+    const BEFORE: &[u8] = b"\r\n$10\r\n";
+    const DIGITS: usize = 10;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    for start in BEFORE.len()..replies.len().saturating_sub(DIGITS) {
+        let (before, after) = replies.split_at_mut(start);
+        let shown = std::str::from_utf8(&after[..DIGITS]).ok();
+        let shown = shown.and_then(|digits| digits.parse::<u64>().ok());
+        // Other texts are no times of today.
+        let shown = shown.filter(|shown| before.ends_with(BEFORE) && shown.abs_diff(now) < 60);
+        if let Some(shown) = shown {
+            after[..DIGITS].copy_from_slice(format!("{:010}", shown + seconds).as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_ahead_changes_the_seconds_of_a_time_alone() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let reply = |time: u64| {
+            format!("*4\r\n$2\r\nok\r\n$10\r\n{time}\r\n$6\r\n123456\r\n$10\r\n0000000007\r\n:{now}\r\n")
+        };
+        let mut replies = (reply(now) + &reply(now + 1)).into_bytes();
+        set_ahead(&mut replies, 20);
+        assert_eq!(
+            String::from_utf8(replies).unwrap(),
+            reply(now + 20) + &reply(now + 21)
+        );
     }
 }

@@ -101,7 +101,6 @@ impl Slot {
         let (mut new, mut changed) = (false, ended.is_some());
         self.publish(|view| {
             changed |= view.holder.is_some() != holder.is_some();
-            view.clock_stepped |= ended == Some(EndReason::ClockStepped);
             new = view.standby(holder.clone());
         });
         if new || changed {
