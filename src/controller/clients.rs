@@ -8,7 +8,7 @@ use std::{error::Error, time::Duration};
 use kube::{Client, Config};
 use tokio::sync::watch;
 
-use super::error::OperatorError;
+use super::error::ConfigurationError;
 
 /// An answer that takes longer than this is none: the connection is made anew.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -28,14 +28,15 @@ pub(super) struct Clients {
 
 impl Clients {
     /// From the pod's ServiceAccount, or KUBECONFIG. With the task that notices connections that went silent.
-    pub(super) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), OperatorError> {
+    pub(super) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError>
+    {
         let mut config = Config::infer()
             .await
-            .map_err(|error| OperatorError::NoCluster(reason(&error)))?;
+            .map_err(|error| ConfigurationError::NoCluster(reason(&error)))?;
         config.connect_timeout = Some(CONNECT);
         config.read_timeout = Some(READ);
         config.write_timeout = Some(CONNECT);
-        Self::of(&config).map_err(|error| OperatorError::Client(Box::new(error)))
+        Self::of(&config).map_err(|error| ConfigurationError::Client(Box::new(error)))
     }
 
     fn of(config: &Config) -> Result<(Self, impl Future<Output = ()> + Send + use<>), kube::Error> {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::time;
 
-use super::error::OperatorError;
+use super::error::ConfigurationError;
 use crate::{lease::ClusterId, targets::deepest};
 
 const NAMESPACE: &str = "kube-system";
@@ -17,9 +17,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// A name that cannot be one.
-pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, OperatorError> {
+pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, ConfigurationError> {
     let id = |uid: &str| {
-        ClusterId::new(name, uid).map_err(|source| OperatorError::ClusterName {
+        ClusterId::new(name, uid).map_err(|source| ConfigurationError::ClusterName {
             name: name.to_owned(),
             source,
         })

@@ -1,15 +1,18 @@
-//! Why the operator of a cluster ends by itself.
+//! What the operator of a cluster cannot start with.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
 use super::declared;
-use crate::{lease::identity::IdentityError, operator::error::ProcessError};
+use crate::{lease::identity::IdentityError, operator::error};
 
 /// Why the process ends without a signal.
+pub(crate) type OperatorError = error::OperatorError<ConfigurationError>;
+
+/// A flag, a file or an environment that cannot be used.
 #[derive(Debug, Error)]
-pub(crate) enum OperatorError {
+pub(crate) enum ConfigurationError {
     #[error(
         "finding the API server: not in a pod, and the kubeconfig cannot be used ({0}); set KUBECONFIG, run in a pod, or give --standalone DIR"
     )]
@@ -20,19 +23,10 @@ pub(crate) enum OperatorError {
     QuorumsFile { file: PathBuf, source: io::Error },
     #[error("--cluster {name:?}")]
     ClusterName { name: String, source: IdentityError },
-    #[error(transparent)]
-    Process(#[from] ProcessError),
 }
 
-impl OperatorError {
-    /// Whether a flag, a file or an address has to be changed.
-    #[must_use]
-    pub(crate) const fn is_of_configuration(&self) -> bool {
-        match self {
-            Self::NoCluster(_) | Self::Client(_) | Self::QuorumsFile { .. } | Self::ClusterName { .. } => {
-                true
-            }
-            Self::Process(error) => error.is_of_configuration(),
-        }
+impl From<ConfigurationError> for OperatorError {
+    fn from(error: ConfigurationError) -> Self {
+        Self::Configuration(error)
     }
 }

@@ -50,7 +50,10 @@ mod urls;
 mod withdraw;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::ResourceExt;
 
@@ -58,9 +61,7 @@ use lock_store::Locks;
 use open::OpenQuorums;
 use planted::Planted;
 use quorum_store::Quorums;
-use urls::RetiredUrl;
 
-pub(super) use drain::Purpose;
 pub(super) use effect::{AfterStop, Effect, TargetTaskStart};
 pub(super) use ended::LastStatus;
 pub(super) use happened::{Settled, intention};
@@ -87,6 +88,9 @@ use crate::{
     targets::Origin,
     telemetry::Unreadable,
 };
+
+/// So many judgements for each lock, on average, settle every batch of inputs.
+const JUDGEMENTS: usize = 100;
 
 /// The identity of this replica.
 #[derive(Debug)]
@@ -122,6 +126,8 @@ struct InFlight {
     answering: BTreeMap<ObjectKey, String>,
     /// Unreadable objects that are being deleted, and are being read as far as they can be.
     salvaging: BTreeSet<ObjectKey>,
+    /// The drains that began so far.
+    drains: u64,
 }
 
 /// See the module.
@@ -176,7 +182,7 @@ impl Index {
             Input::TargetTaskEnded(key) => self.on_target_task_ended(key),
             Input::Tick => self.tick(at),
             Input::Written(item, written) => self.on_written(item, written, at),
-            Input::Finalizer(key, end) => self.on_finalizer(&key, end, at),
+            Input::Finalizer { key, uid, end } => self.on_finalizer(&key, uid.as_deref(), end, at),
             Input::QuorumFinalizers(name, end) => self.on_guarded(&name, end, at),
             Input::Abstains(key, failover, end) => self.on_abstains(&key, failover, end, at),
             Input::HandOverAnswered(key) => self.on_answered(&key),
@@ -184,24 +190,12 @@ impl Index {
             Input::Stopped(key, stopped) => self.on_stopped(&key, stopped, at),
             Input::Drained(key, purpose, drained) => self.on_drained(&key, purpose, &drained, at),
             Input::QuorumClosed(name) => self.on_quorum_closed(name),
-            Input::NotOpened(name, error) => self.on_not_opened(&name, error),
+            Input::NotOpened(name, error) => self.on_not_opened(&name, error, at),
+            Input::NotReplaced(retired, error) => self.on_not_replaced(&retired, error, at),
             Input::Initialized(quorum, end) => self.on_initialized(&quorum, end),
             Input::Counter(key, written, largest) => self.on_counter(&key, written, largest, at),
             Input::Clusters(quorum, reporters) => self.on_clusters(&quorum, &reporters),
-            Input::Retired {
-                quorum,
-                master,
-                urls: (old, new),
-                outcome,
-            } => {
-                let retired = RetiredUrl {
-                    quorum,
-                    master,
-                    old,
-                    new,
-                };
-                self.on_retired(&retired, outcome, at);
-            }
+            Input::Retired(retired, outcome) => self.on_retired(&retired, outcome, at),
             Input::Said(round) => self.on_said(round),
             Input::Uses(name, said) => self.on_uses(&name, said.as_ref(), at),
             Input::Nothing => {}
@@ -249,11 +243,21 @@ impl Index {
     }
 
     fn apply(&mut self, at: &World<'_>) {
+        if !self.due.quorums.is_empty() {
+            self.follow_secrets();
+        }
         while let Some(name) = self.due.quorums.pop_first() {
             self.apply_quorum(&name, at);
         }
-        while let Some(key) = self.due.locks.pop_first() {
+        // Decisions that do not settle must not keep the operator from its other work: the rest waits for the next input.
+        for _ in 0..JUDGEMENTS * (1 + self.locks.len()) {
+            let Some(key) = self.due.locks.pop_first() else {
+                break;
+            };
             self.apply_lock(&key, at);
+        }
+        if let Some(key) = self.due.locks.first() {
+            tracing::error!(object = %format!("LeaderLock {key}"), "decisions do not settle");
         }
         self.publish(false);
     }
@@ -266,7 +270,20 @@ impl Index {
         if let (Item::Quorum(name), Written::Conflict | Written::Failed(_)) = (&item, &written) {
             self.beat_again(name);
         }
-        self.writer.settle(item, &written, at.now);
+        let written = match written {
+            // It counts as being written from here on.
+            Written::Conflict if self.plants(Planted::DropsConflict) => return,
+            Written::Gone if self.plants(Planted::ForgetsUnserved) => {
+                if let Item::Lock(key) = &item {
+                    self.forget_lock(key);
+                }
+                Written::Gone
+            }
+            written => written,
+        };
+        let drops = matches!(written, Written::Gone) && self.plants(Planted::DropsUnserved);
+        let retried = at.now + Duration::from_secs(if drops { 86_400 } else { 0 });
+        self.writer.settle(item, &written, retried);
         match written {
             Written::Lock(mut object) => {
                 trim(&mut object.metadata);
@@ -311,6 +328,9 @@ impl Index {
             self.look_at_quorum(&name, at);
         }
         self.look_at_targets(at);
+        if self.plants(Planted::DropsDelayedStatus) {
+            self.writer = Queue::default();
+        }
         if self.plants(Planted::StatusEachTick) {
             let all: Vec<ObjectKey> = self.locks.known().cloned().collect();
             all.into_iter().for_each(|key| self.writer.push(Item::Lock(key)));
@@ -320,6 +340,7 @@ impl Index {
         self.look_at_own_readiness(at);
         self.tell_not_ready(at);
         self.due.quorums.append(&mut self.due.later);
+        self.due.quorums.extend(self.open.retried(at.now));
         self.close_quorums();
     }
 

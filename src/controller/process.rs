@@ -13,6 +13,7 @@ use super::{
     cluster::cluster_id,
     core::{Core, Incoming, Setup},
     declared::Declared,
+    error::ConfigurationError,
     events,
     observe::{Observation, follow},
     password::{self, NewSecret},
@@ -74,7 +75,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
         Some(file) => Some(
             Declared::open(file.clone())
                 .await
-                .map_err(|source| OperatorError::QuorumsFile { file, source })?,
+                .map_err(|source| ConfigurationError::QuorumsFile { file, source })?,
         ),
         None => None,
     };

@@ -30,6 +30,7 @@ use futures_util::{StreamExt, stream::SelectAll};
 use tokio::{sync::mpsc, time};
 
 pub(super) use handle::{Command, Config, Handle, Permissions, StopRequest, TargetReport};
+pub(super) use stop_requests::StopRequests;
 
 use crate::{
     api::{leader_lock::Enforcement, lock_status::TargetState},
@@ -40,7 +41,6 @@ use crate::{
 use leases::Leases;
 use ready::Readiness;
 use settled::Settled;
-use stop_requests::StopRequests;
 use stopping::Stopping;
 use target::Target;
 

@@ -112,7 +112,8 @@ impl Queue {
                     self.push(item);
                 }
             }
-            Written::Gone => {}
+            // The object is gone, or its definition is not served for a while.
+            Written::Gone => self.push_later(item, now + AFTER_REFUSAL),
             Written::Conflict => self.push_later(item, now + AFTER_CONFLICT),
             Written::Refused(reason) => {
                 tracing::warn!(?item, reason, "status is refused; tried again");

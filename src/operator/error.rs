@@ -23,10 +23,31 @@ pub(crate) enum ProcessError {
 }
 
 impl ProcessError {
-    /// Whether somebody has to change a flag or an address.
+    /// Whether a flag or an address has to be changed.
     #[must_use]
     pub(crate) const fn is_of_configuration(&self) -> bool {
         matches!(self, Self::Listen { .. })
+    }
+}
+
+/// Why a process of the operator ends without a signal, wherever its objects come from. `C` are the errors of its
+/// configuration.
+#[derive(Debug, Error)]
+pub(crate) enum OperatorError<C> {
+    #[error(transparent)]
+    Configuration(C),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+impl<C> OperatorError<C> {
+    /// Whether a flag, a file or an address has to be changed.
+    #[must_use]
+    pub(crate) const fn is_of_configuration(&self) -> bool {
+        match self {
+            Self::Configuration(_) => true,
+            Self::Process(error) => error.is_of_configuration(),
+        }
     }
 }
 

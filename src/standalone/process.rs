@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use thiserror::Error;
 use tokio::{sync::mpsc, time};
 
 use super::{
@@ -15,7 +14,7 @@ use crate::{
     masters::{Credentials, Tls},
     operator::{
         access::Access,
-        error::{ProcessError, listen},
+        error::{self, ProcessError, listen},
         guarded::Details,
         http,
         process::{Process, ended},
@@ -41,23 +40,12 @@ pub(crate) struct Options {
     pub(crate) lock_metrics: bool,
 }
 
-/// Why the process ends before it was told to.
-#[derive(Debug, Error)]
-pub(crate) enum OperatorError {
-    #[error(transparent)]
-    Folder(#[from] LoadError),
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
+/// Why the process ends without a signal.
+pub(crate) type OperatorError = error::OperatorError<LoadError>;
 
-impl OperatorError {
-    /// Whether somebody has to change a flag, a file or an address.
-    #[must_use]
-    pub(crate) const fn is_of_configuration(&self) -> bool {
-        match self {
-            Self::Folder(_) => true,
-            Self::Process(error) => error.is_of_configuration(),
-        }
+impl From<LoadError> for OperatorError {
+    fn from(error: LoadError) -> Self {
+        Self::Configuration(error)
     }
 }
 

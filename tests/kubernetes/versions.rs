@@ -170,8 +170,13 @@ async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
     let operator = world.operator("replica-1").await;
     world.apply(GATE);
     world.apply(&guarded("report", "gate"));
-    gates.until("gate", 1).await;
+    gates.count("gate", 1).await;
     operator.until_role("report", "Active").await;
+    // The gate has its replica from the beginning, and the lock is held before the finalizer is written.
+    eventually(BOUND, "the finalizer is there", async || {
+        if is_guarded(&world) { Ok(()) } else { Err(()) }
+    })
+    .await;
     world.kubectl(&["delete", "crd", "gates.test.example"]);
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
     throughout(Duration::from_secs(4), || assert!(is_guarded(&world))).await;

@@ -1,14 +1,10 @@
-//! The words that CONTRIBUTING.md bans in text that users read. Files with hits from before the rule are listed with their
-//! number in `words.allowed`, which only shrinks: `make generate` lowers a number and never raises one.
+//! The words that CONTRIBUTING.md bans in text that users read.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use super::source::ROOT;
 use super::visible_text::{Passage, passages};
-
-const ALLOWED: &str = "tests/repository/words.allowed";
 
 /// Words that are wrong wherever they stand, and what to write in their place.
 const BANNED: [(&[&str], &str); 9] = [
@@ -99,87 +95,26 @@ fn subject_at(words: &[Word], at: usize) -> Option<String> {
     (subject && word.ends.is_none() && sentence != Some('?')).then(|| format!("{} {}", word.text, verb.text))
 }
 
-fn found(passages: &[Passage]) -> BTreeMap<&str, Vec<String>> {
-    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for passage in passages {
-        let hits = hits(&passage.text);
+/// The hits of all passages: the file, the words and the beginning of the passage.
+fn found(passages: &[Passage]) -> Vec<String> {
+    let of_passage = |passage: &Passage| -> Vec<String> {
         let place: Vec<&str> = passage.text.split_whitespace().take(16).collect();
-        let hits = hits
-            .into_iter()
-            .map(|hit| format!("{hit:?} in: {}", place.join(" ")));
-        found.entry(&passage.path).or_default().extend(hits);
-    }
-    found.retain(|_, hits| !hits.is_empty());
-    found
-}
-
-fn allowed(text: &str) -> BTreeMap<&str, usize> {
-    let lines = text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines
-        .map(|line| line.split_once(' ').unwrap())
-        .map(|(count, path)| (path, count.parse().unwrap()))
-        .collect()
-}
-
-/// The differences between the hits and the list, both ways.
-fn differences(found: &BTreeMap<&str, Vec<String>>, allowed: &BTreeMap<&str, usize>) -> Vec<String> {
-    let mut differences = Vec::new();
-    for (path, hits) in found {
-        let most = allowed.get(path).copied().unwrap_or_default();
-        if hits.len() > most {
-            differences.push(format!(
-                "{path}: {} hits, {most} allowed:\n  {}",
-                hits.len(),
-                hits.join("\n  ")
-            ));
-        }
-    }
-    for (path, most) in allowed {
-        let now = found.get(path).map_or(0, Vec::len);
-        if now < *most {
-            differences.push(format!(
-                "{path}: {now} hits, {most} allowed; run `make generate` to lower the number"
-            ));
-        }
-    }
-    differences
+        let place = place.join(" ");
+        let hits = hits(&passage.text).into_iter();
+        hits.map(|hit| format!("{}: {hit:?} in: {place}", passage.path))
+            .collect()
+    };
+    passages.iter().flat_map(of_passage).collect()
 }
 
 #[test]
 fn text_for_users_has_no_banned_words() {
-    let path = Path::new(ROOT).join(ALLOWED);
-    let text = fs::read_to_string(&path).unwrap();
-    let passages = passages();
-    let found = found(&passages);
-    let mut allowed = allowed(&text);
-    if std::env::var_os("REDLOCK_REGENERATE").is_some() {
-        lower(&mut allowed, &found);
-        let comment: String = text
-            .lines()
-            .filter(|line| line.starts_with('#'))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        let lines: String = allowed
-            .iter()
-            .map(|(path, most)| format!("{most} {path}\n"))
-            .collect();
-        fs::write(&path, comment + &lines).unwrap();
-    }
-    let differences = differences(&found, &allowed);
+    let found = found(&passages());
     assert!(
-        differences.is_empty(),
+        found.is_empty(),
         "CONTRIBUTING.md, \"How we write\", lists what to write instead:\n{}",
-        differences.join("\n")
+        found.join("\n")
     );
-}
-
-fn lower<'a>(allowed: &mut BTreeMap<&'a str, usize>, found: &BTreeMap<&'a str, Vec<String>>) {
-    for (path, most) in allowed.iter_mut() {
-        *most = (*most).min(found.get(path).map_or(0, Vec::len));
-    }
-    allowed.retain(|_, most| *most > 0);
 }
 
 #[test]
@@ -216,21 +151,11 @@ fn every_banned_word_stands_in_the_rules_of_the_project() {
 }
 
 #[test]
-fn the_list_only_shrinks() {
+fn hit_names_its_file_and_its_passage() {
     let passage = |text: &str| Passage {
         path: "a.md".into(),
         text: text.into(),
     };
-    let two = [passage("Nobody knows."), passage("It says so.")];
-    let found_two = found(&two);
-    let list = |count| BTreeMap::from([("a.md", count)]);
-    assert!(differences(&found_two, &list(2)).is_empty());
-    assert!(differences(&found_two, &list(1))[0].starts_with("a.md: 2 hits, 1 allowed"));
-    assert!(differences(&found_two, &BTreeMap::new())[0].contains("\"says\" in: It says so."));
-    assert!(differences(&found_two, &list(3))[0].contains("run `make generate`"));
-    let mut raised = list(1);
-    lower(&mut raised, &found_two);
-    assert_eq!(raised, list(1), "a number is never raised");
-    lower(&mut raised, &BTreeMap::new());
-    assert!(raised.is_empty());
+    let found = found(&[passage("The replica waits."), passage("It says so.")]);
+    assert_eq!(found, ["a.md: \"says\" in: It says so."]);
 }

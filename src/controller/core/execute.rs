@@ -98,11 +98,12 @@ impl Executor {
                     running.adjust(&plan);
                 }
             }
-            Effect::ReplaceUrl { quorum, master, url } => {
-                let running = self.quorums.get_mut(&quorum);
-                if let Some(Err(error)) = running.map(|running| running.replace_url(&master, &url)) {
-                    tracing::error!(quorum, master, %error, "the url of a master was not replaced");
-                }
+            Effect::ReplaceUrl(retired) => {
+                let running = self.quorums.get_mut(&retired.quorum)?;
+                let error = running.replace_url(&retired.master, &retired.new).err()?;
+                tracing::error!(quorum = retired.quorum, master = retired.master, %error,
+                    "url of a master could not be replaced; retried");
+                return Some(Input::NotReplaced(retired, error.to_string()));
             }
             Effect::RememberToken { quorum, token } => {
                 if let Some(masters) = self.masters_of(&quorum) {
@@ -183,28 +184,16 @@ impl Executor {
                     Input::Counter(key, written, largest)
                 });
             }
-            Effect::RetireUrl {
-                quorum,
-                master,
-                urls,
-                old,
-            } => {
-                let Some(masters) = self.masters_of(&quorum) else {
+            Effect::RetireUrl(retired, old_server) => {
+                let Some(masters) = self.masters_of(&retired.quorum) else {
                     return;
                 };
-                let end = {
-                    let (master, urls) = (master.clone(), urls.clone());
-                    move |outcome| Input::Retired {
-                        quorum,
-                        master,
-                        urls,
-                        outcome,
-                    }
-                };
-                let broken = end.clone()(Err("the check of the two servers broke off; retried".to_owned()));
+                let reason = "the check of the two servers broke off; retried".to_owned();
+                let broken = Input::Retired(retired.clone(), Err(reason));
                 self.tasks.jobs.start(broken, async move {
-                    let outcome = masters.retire(&master, (&urls.0, &urls.1), old).await;
-                    end(outcome.map_err(|error| error.to_string()))
+                    let urls = (&*retired.old, &*retired.new);
+                    let outcome = masters.retire(&retired.master, urls, old_server).await;
+                    Input::Retired(retired, outcome.map_err(|error| error.to_string()))
                 });
             }
             // Every other effect is carried out before.

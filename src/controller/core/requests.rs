@@ -33,7 +33,7 @@ pub(super) async fn set_finalizer(
     client: Client,
     rate_limiter: &RateLimiter,
     key: &ObjectKey,
-    uid: Option<String>,
+    uid: Option<&str>,
     present: bool,
 ) -> Result<FinalizerEnd, String> {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);

@@ -116,7 +116,10 @@ impl Core {
         while let Some(end) = self.executor.tasks.jobs.ended().await {
             if matches!(
                 end,
-                Input::Finalizer(_, Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread))
+                Input::Finalizer {
+                    end: Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread),
+                    ..
+                }
             ) {
                 self.index.handle(end, &world(&self.executor));
             }

@@ -54,10 +54,15 @@ impl Executor {
         let jobs = &mut self.tasks.jobs;
         match effect {
             Effect::SetFinalizer { key, uid, present } => {
-                let broken = Input::Finalizer(key.clone(), Err("the write broke off".to_owned()));
+                let broken = Input::Finalizer {
+                    key: key.clone(),
+                    uid: uid.clone(),
+                    end: Err("the write broke off".to_owned()),
+                };
                 jobs.start(broken, async move {
-                    let end = requests::set_finalizer(urgent, &rate_limiter, &key, uid, present).await;
-                    Input::Finalizer(key, end)
+                    let end =
+                        requests::set_finalizer(urgent, &rate_limiter, &key, uid.as_deref(), present).await;
+                    Input::Finalizer { key, uid, end }
                 });
             }
             Effect::SetQuorumFinalizers { .. } => self.set_quorum_finalizers(effect),

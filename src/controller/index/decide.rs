@@ -116,6 +116,8 @@ impl Index {
         let (Some(wanted), Some(entry)) = (self.locks.resolution(key), self.locks.get(key)) else {
             return;
         };
+        let own = entry.own_plan().filter(|_| self.plants(Planted::SharesTarget));
+        let wanted = own.map_or(wanted, |plan| Ok(plan.clone()));
         if !entry.phase.is_leaving() {
             let next = self.decision(key, entry, &wanted, at);
             self.carry_out(key, next, &wanted, at);
@@ -214,8 +216,14 @@ impl Index {
         };
         quorum.names.insert(plan.lock_name.clone(), key.clone());
         self.effects.push(Effect::ActivateLock(plan.clone()));
-        let entry = self.locks.get_mut(key);
-        if entry.is_some_and(|entry| entry.phase.contend(plan, at.now).is_some()) {
+        let Some(entry) = self.locks.get_mut(key) else {
+            return;
+        };
+        if entry.phase.active_plan().is_none() {
+            // Its targets are taken from here on, also those of an object that is being deleted.
+            self.due.locks.insert(key.clone());
+        }
+        if entry.phase.contend(plan, at.now).is_some() {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
     }

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{AfterStop, Effect, Index, World};
+use super::{AfterStop, Effect, Index, Planted, World};
 use crate::{
     api::plan::LockPlan,
     controller::{object::ObjectKey, target_task::StopRequest},
@@ -20,9 +20,18 @@ pub(in crate::controller) enum Purpose {
     Unready,
 }
 
+/// A drain that is under way. The number distinguishes it from a later one of the same lock: the view of a lease that was
+/// given up just now may let the same request begin once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Drain {
+    pub(super) purpose: Purpose,
+    pub(super) number: u64,
+}
+
 /// How it ended.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Drained {
+    pub(super) number: u64,
     pub(super) token: FencingToken,
     pub(super) to: ClusterId,
     pub(super) plan: Arc<LockPlan>,
@@ -31,6 +40,12 @@ pub(in crate::controller) struct Drained {
 }
 
 impl Index {
+    pub(super) fn next_drain(&mut self, purpose: Purpose) -> Drain {
+        self.in_flight.drains += 1;
+        let number = self.in_flight.drains;
+        Drain { purpose, number }
+    }
+
     /// Stops what runs under this lease, within its time or this one; then the lease is passed on.
     pub(super) fn drain(
         &mut self,
@@ -41,21 +56,30 @@ impl Index {
         patience: Duration,
         at: &World<'_>,
     ) {
+        let unbounded = self.plants(Planted::DrainsByWallClock);
+        let drain = self.next_drain(purpose.clone());
+        let number = drain.number;
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        let (Some(plan), Some(_)) = (entry.phase.active_plan().cloned(), entry.phase.task()) else {
-            // Contended for since a moment ago: its target task is started next.
+        // An order to a task that has panicked would be lost.
+        let ended = at.views.target_task_ended(key);
+        let task = entry.phase.task().filter(|task| !task.broken && !ended);
+        let (Some(plan), Some(_)) = (entry.phase.active_plan().cloned(), task) else {
+            // Contended for since a moment ago, or its target task has panicked: the task is started next.
             self.due.tasks.insert(key.clone());
             return;
         };
-        let bound = patience.min(plan.timings.stop + plan.timings.lease_duration);
+        let most = plan.timings.stop + plan.timings.lease_duration;
+        let most = if unbounded { most * 100 } else { most };
+        let bound = patience.min(most);
         let halt = StopRequest {
             by: at.now + bound,
             lease: Some(token),
         };
-        entry.phase.drain(purpose.clone());
+        entry.phase.drain(drain);
         let drained = Drained {
+            number,
             token,
             to,
             plan,
@@ -76,10 +100,16 @@ impl Index {
         drained: &Drained,
         at: &World<'_>,
     ) {
+        let keeps = self.plants(Planted::KeepsDrain);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        entry.phase.end_drain(&purpose);
+        if !keeps {
+            entry.phase.end_drain(&Drain {
+                purpose: purpose.clone(),
+                number: drained.number,
+            });
+        }
         if drained.stopped {
             // Nothing may run under this lease any more, so it ends, whatever was asked for meanwhile.
             self.effects.push(Effect::HandOver {

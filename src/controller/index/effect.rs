@@ -6,7 +6,11 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::{drain::Drained, drain::Purpose, failover::Failover};
+use super::{
+    drain::{Drained, Purpose},
+    failover::Failover,
+    urls::RetiredUrl,
+};
 use crate::{
     api::{
         LeaderLock,
@@ -116,19 +120,10 @@ pub(in crate::controller) enum Effect {
         plan: QuorumPlan,
         access: Access,
     },
-    ReplaceUrl {
-        quorum: String,
-        master: String,
-        url: String,
-    },
+    /// Use the new url of a master.
+    ReplaceUrl(RetiredUrl),
     /// Take the vote of the server behind the old url.
-    RetireUrl {
-        quorum: String,
-        master: String,
-        /// The old one and the new one.
-        urls: (String, String),
-        old: OldServer,
-    },
+    RetireUrl(RetiredUrl, OldServer),
     InitializeMasters(String),
     AskClusters(String),
     /// The largest counter that a majority reports, for a token in the status of a lock.
@@ -190,22 +185,4 @@ pub(in crate::controller) enum AfterStop {
     TakenAway(BootInstant),
     /// Its lease is passed on.
     Drained(Purpose, Box<Drained>),
-}
-
-impl Effect {
-    /// A write to the API server.
-    #[cfg(test)]
-    pub(super) const fn is_write(&self) -> bool {
-        matches!(
-            self,
-            Self::WriteLock { .. }
-                | Self::WriteQuorum { .. }
-                | Self::SetFinalizer { .. }
-                | Self::SetQuorumFinalizers { .. }
-                | Self::Abstain { .. }
-                | Self::EndAbstention { .. }
-                | Self::AnswerHandOver { .. }
-                | Self::Record(_)
-        )
-    }
 }

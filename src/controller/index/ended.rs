@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use super::{Index, World};
+use super::{Index, Planted, World};
 use crate::{
     api::{
         RedisQuorum, leader_lock::Candidates, lock_status::LeaderLockStatus, quorum_status::RedisQuorumStatus,
@@ -54,7 +54,8 @@ impl Index {
         let alone = !successors.is_silent();
         let seen_by_siblings = &successors.seen_by_siblings();
         let locks = self.locks.known().filter_map(|key| {
-            let had = match (held.contains(key), kept.contains(key)) {
+            let left = kept.contains(key) || self.plants(Planted::ReportsLeaseAfterEnd);
+            let had = match (held.contains(key), left) {
                 (_, true) => HeldUntilEnd::LeftToRunOut,
                 (true, false) => HeldUntilEnd::Released,
                 (false, false) if alone => HeldUntilEnd::No,

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 
 use super::{
-    Effect, Index, World,
-    drain::{Drained, Purpose},
+    Effect, Index, Planted, World,
+    drain::{Drain, Drained, Purpose},
     targets::paused,
 };
 use crate::{
@@ -34,6 +34,8 @@ use crate::{
 pub(in crate::controller) struct Failover {
     token: FencingToken,
     to: ClusterId,
+    /// What counts as under way until the abstention is written.
+    drain: Drain,
 }
 
 impl Index {
@@ -68,15 +70,21 @@ impl Index {
             at.stamp(),
             bound,
         );
-        let token = authority.token;
+        let object = Box::new(entry.object.clone());
+        let drain = self.next_drain(Purpose::Unready);
+        let failover = Failover {
+            token: authority.token,
+            to,
+            drain: drain.clone(),
+        };
         self.effects.push(Effect::Abstain {
             key: key.clone(),
-            object: Box::new(entry.object.clone()),
+            object,
             abstention: next,
-            failover: Failover { token, to },
+            failover,
         });
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.phase.drain(Purpose::Unready);
+            entry.phase.drain(drain);
         }
     }
 
@@ -89,19 +97,24 @@ impl Index {
         at: &World<'_>,
     ) {
         if let Some(entry) = self.locks.get_mut(key) {
-            entry.phase.end_drain(&Purpose::Unready);
+            entry.phase.end_drain(&failover.drain);
         }
         match end {
             Ok(mut object) => {
                 crate::controller::object::trim(&mut object.metadata);
                 self.see_answer(object, at);
             }
+            Err(_) if self.plants(Planted::DrainsWithoutAbstention) => {}
             Err(reason) => {
                 tracing::debug!(object = %format!("LeaderLock {key}"), reason, "cannot abstain yet");
                 return;
             }
         }
-        let Failover { token, to } = failover;
+        let Failover { token, to, .. } = failover;
+        if !self.holds_lease(key, token, at) && !self.plants(Planted::DrainsEndedLease) {
+            // It ended while the abstention was written.
+            return;
+        }
         let Some(plan) = self
             .locks
             .get(key)
@@ -157,7 +170,7 @@ impl Index {
             return plan;
         };
         let holds = abstention(&entry.object).is_some_and(|abstention| abstention.holds(at.stamp()));
-        if !holds {
+        if !holds || self.plants(Planted::ContendsWhileAbstaining) {
             return plan;
         }
         self.due.abstaining.insert(key.clone());
@@ -171,7 +184,7 @@ impl Index {
     }
 
     /// The other clusters that are alive, by the heartbeats.
-    fn others(&self, quorum: &str) -> Vec<ClusterId> {
+    pub(super) fn others(&self, quorum: &str) -> Vec<ClusterId> {
         let status = self
             .quorums
             .get(quorum)

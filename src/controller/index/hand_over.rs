@@ -19,7 +19,7 @@ impl Index {
         let Some(entry) = self.locks.get(key) else { return };
         let text = request(&entry.object.metadata).cloned();
         if let Some(draining) = entry.phase.draining() {
-            if let (Purpose::Asked(asked), Some(_)) = (draining, entry.phase.task())
+            if let (Purpose::Asked(asked), Some(_)) = (&draining.purpose, entry.phase.task())
                 && text.as_ref() != Some(asked)
             {
                 // It was withdrawn. Another one is looked at when this is over.

@@ -7,6 +7,7 @@ use super::{
     drain::{Drained, Purpose},
     failover::Failover,
     in_use::Guarded,
+    urls::RetiredUrl,
 };
 use crate::{
     api::{LeaderLock, RedisQuorum},
@@ -41,8 +42,12 @@ pub(in crate::controller) enum Input {
 
     /// How the write of a status ended.
     Written(Item, Written),
-    /// The finalizer of a lock; `None` if the object is gone.
-    Finalizer(ObjectKey, Result<FinalizerEnd, String>),
+    /// The finalizer of the lock with this UID.
+    Finalizer {
+        key: ObjectKey,
+        uid: Option<String>,
+        end: Result<FinalizerEnd, String>,
+    },
     /// The finalizer of a quorum.
     QuorumFinalizers(String, Guarded),
     /// That this cluster abstains is in the object, or not.
@@ -60,19 +65,16 @@ pub(in crate::controller) enum Input {
     QuorumClosed(String),
     /// A quorum could not be opened.
     NotOpened(String, String),
+    /// The masters still use the old url.
+    NotReplaced(RetiredUrl, String),
     /// The first start of the masters; `None` if it broke off.
     Initialized(String, Option<Result<InitReport, InitError>>),
     /// The token that a status has, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
-    Retired {
-        quorum: String,
-        master: String,
-        /// The old one and the new one.
-        urls: (String, String),
-        outcome: Result<RetireOutcome, String>,
-    },
+    /// Whether the server behind the old url has lost its vote.
+    Retired(RetiredUrl, Result<RetireOutcome, String>),
     Said(Round),
     /// What the siblings say of the use of a quorum whose finalizer is to be removed; none if the question broke off.
     Uses(String, Option<Round>),

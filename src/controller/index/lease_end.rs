@@ -58,11 +58,11 @@ impl SeenEnd {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::lease::{FencingToken, Nonce};
 
-    fn holder(cluster: &str, seconds: u64) -> Holder {
+    pub(in crate::controller::index) fn holder(cluster: &str, seconds: u64) -> Holder {
         Holder {
             cluster: cluster.parse().unwrap(),
             identity: "ns/web-0/u".into(),

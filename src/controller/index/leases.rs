@@ -160,18 +160,7 @@ fn over(last: &Holder, end: SeenEnd, own: &ClusterId) -> Option<(EventReason, St
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::lease::{FencingToken, Nonce};
-
-    fn holder(cluster: &str, seconds: u64) -> Holder {
-        Holder {
-            cluster: cluster.parse().unwrap(),
-            identity: "ns/web-0/u".into(),
-            nonce: Nonce(1),
-            token: FencingToken(7),
-            ends: BootInstant::from_nanos(seconds * 1_000_000_000),
-        }
-    }
+    use super::{super::lease_end::tests::holder, *};
 
     #[test]
     fn the_end_of_a_lease_is_told_in_its_own_cluster_only() {

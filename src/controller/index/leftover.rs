@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Index, World, decide::observe_only};
+use super::{Effect, Index, Planted, World, decide::observe_only};
 use crate::{
-    api::{plan::LockPlan, validate::leftovers},
+    api::{leader_lock::Enforcement, plan::LockPlan, validate::leftovers},
     controller::{
         index::target_key::TargetKey,
         object::ObjectKey,
@@ -39,11 +39,16 @@ impl Index {
             self.set_finalizer(key, false, at);
             return;
         }
+        // Nothing of it has to be stopped first: the lock would be given up at once, and taken again without end.
+        let observed = plan.enforcement == Enforcement::Observe
+            && entry.object.metadata.deletion_timestamp.is_none()
+            && !self.plants(Planted::StopsObserved);
         let reason = wanted.as_ref().err().map(|problem| problem.reason);
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
             "it cannot be used, and an operator before may have left its targets running: stops them");
         // The name may be another object's on the masters.
-        if reason != Some(Reason::DuplicateLockName) && self.open.get(&plan.quorum).is_some() {
+        let taken = reason == Some(Reason::DuplicateLockName);
+        if !taken && !observed && self.open.get(&plan.quorum).is_some() {
             self.activate(key, observe_only(&plan), at);
         } else if let Some(entry) = self.locks.get_mut(key) {
             entry.phase.stop_leftovers(Arc::new(plan));

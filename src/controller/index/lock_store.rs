@@ -76,7 +76,7 @@ impl LockEntry {
         // Made anew under its name: what was under way concerned the one before.
         if self.object.metadata.uid != object.metadata.uid {
             self.status.settled = Settled::default();
-            self.finalizer.reset();
+            self.finalizer = FinalizerWrites::default();
             ended = self.phase.stay();
         } else if object.metadata.deletion_timestamp.is_none() {
             self.phase.undelete();
@@ -89,6 +89,11 @@ impl LockEntry {
     /// Why it cannot be used by itself.
     pub(super) fn problem(&self) -> Option<&Problem> {
         self.wanted.as_ref().err()
+    }
+
+    /// The plan that the object asks for by itself.
+    pub(super) fn own_plan(&self) -> Option<&Arc<LockPlan>> {
+        self.wanted.as_ref().ok()
     }
 
     /// What is switched on its behalf, or may still be.
@@ -139,6 +144,10 @@ impl Locks {
 
     pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut LockEntry> {
         self.entries.get_mut(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub(super) fn known(&self) -> impl Iterator<Item = &ObjectKey> {

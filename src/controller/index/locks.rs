@@ -57,6 +57,11 @@ impl Index {
             return;
         }
         self.heed_others(&object);
+        let known = self.locks.get(&key);
+        if known.is_some_and(|known| known.object.metadata.uid != object.metadata.uid) {
+            // The last report of the target task may ask for the finalizer of this one, too.
+            self.due.finalizers.insert(key.clone());
+        }
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
         let anew = before != Some(content(&object));
         if self.locks.see(&key, *object, origin, at.now) {

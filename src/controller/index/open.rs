@@ -2,7 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{api::plan::QuorumPlan, controller::object::ObjectKey, lease::LockName};
+use crate::{
+    api::plan::QuorumPlan,
+    controller::{
+        backoff::{self, Backoff},
+        object::ObjectKey,
+        problem::Problem,
+    },
+    lease::{BootInstant, LockName},
+};
 
 #[derive(Debug)]
 pub(super) struct OpenQuorum {
@@ -15,6 +23,16 @@ pub(super) struct OpenQuorum {
 pub(super) struct OpenQuorums {
     open: BTreeMap<String, OpenQuorum>,
     closing: BTreeSet<String>,
+    /// Those that could not be opened, and why.
+    failed: BTreeMap<String, Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    backoff: Backoff,
+    problem: Problem,
+    /// A retry is due when the back-off is over.
+    awaits_retry: bool,
 }
 
 impl OpenQuorums {
@@ -53,8 +71,64 @@ impl OpenQuorums {
         self.closing.remove(name);
     }
 
-    /// It could not be opened.
-    pub(super) fn remove(&mut self, name: &str) {
+    /// It could not be opened. `jitter` is a random number from 0 to 1.
+    pub(super) fn fail(&mut self, name: &str, problem: Problem, now: BootInstant, jitter: f64) {
         self.open.remove(name);
+        let before = self.failed.remove(name);
+        let mut backoff = before.map(|failure| failure.backoff).unwrap_or_default();
+        backoff.fail(backoff::LONGEST, now, jitter);
+        let failure = Failure {
+            backoff,
+            problem,
+            awaits_retry: true,
+        };
+        self.failed.insert(name.to_owned(), failure);
+    }
+
+    /// Why it could not be opened, while it is too early for a retry.
+    pub(super) fn refusal(&self, name: &str, now: BootInstant) -> Option<&Problem> {
+        let failed = self.failed.get(name);
+        failed
+            .filter(|failure| !failure.backoff.is_over(now))
+            .map(|failure| &failure.problem)
+    }
+
+    /// Those that are to be opened again now, once for each failure: a quorum whose object cannot be used meanwhile waits
+    /// for a change of the object.
+    pub(super) fn retried(&mut self, now: BootInstant) -> Vec<String> {
+        let due = |failure: &Failure| failure.awaits_retry && failure.backoff.is_over(now);
+        let failed = self.failed.iter_mut().filter(|(_, failure)| due(failure));
+        failed
+            .map(|(name, failure)| {
+                failure.awaits_retry = false;
+                name.clone()
+            })
+            .collect()
+    }
+
+    /// Its object is another one, or gone: nothing is known of it.
+    pub(super) fn forget_failure(&mut self, name: &str) {
+        self.failed.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::problem::Reason;
+
+    #[test]
+    fn quorum_is_retried_once_for_each_failure() {
+        let at = |seconds: u64| BootInstant::from_nanos(seconds * 1_000_000_000);
+        let mut quorums = OpenQuorums::default();
+        let problem = || Problem::new(Reason::InvalidSpec, "a test");
+        quorums.fail("q", problem(), at(100), 0.5);
+        assert!(quorums.refusal("q", at(100)).is_some());
+        assert_eq!(quorums.retried(at(100)), [""; 0]);
+        assert_eq!(quorums.retried(at(1_000)), ["q"]);
+        assert!(quorums.refusal("q", at(1_000)).is_none());
+        assert_eq!(quorums.retried(at(1_000)), [""; 0]);
+        quorums.fail("q", problem(), at(1_000), 0.5);
+        assert_eq!(quorums.retried(at(2_000)), ["q"]);
     }
 }

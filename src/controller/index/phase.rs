@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::Purpose;
+use super::drain::Drain;
 use crate::{
     api::{leader_lock::Enforcement, plan::LockPlan},
     controller::target_task::TargetReport,
@@ -36,7 +36,7 @@ pub(super) struct Contention {
     /// Since when, under whatever plan.
     pub(super) since: BootInstant,
     /// The targets are being stopped, to pass the lease on.
-    draining: Option<Purpose>,
+    draining: Option<Drain>,
 }
 
 /// The task that switches the targets of a lock, as far as is known of it.
@@ -83,6 +83,15 @@ impl LockPhase {
         let task = self.take_task();
         *self = Self::Idle;
         task
+    }
+
+    /// The quorum of the lock was not opened. A lock is put only on a quorum that is open or being opened, and a quorum
+    /// closes only when no lock is left on it: so this lock was put in the present batch, and has neither a lease nor a
+    /// target task, stop or drain that could be lost.
+    pub(super) fn take_back(&mut self) {
+        if matches!(self, Self::Contending(..)) {
+            *self = Self::Idle;
+        }
     }
 
     /// The targets are being stopped, to give the lock up.
@@ -142,20 +151,20 @@ impl LockPhase {
     }
 
     /// Why the targets are being stopped under a lease that is passed on then.
-    pub(super) fn draining(&self) -> Option<&Purpose> {
+    pub(super) fn draining(&self) -> Option<&Drain> {
         self.contention()?.draining.as_ref()
     }
 
-    pub(super) fn drain(&mut self, purpose: Purpose) {
+    pub(super) fn drain(&mut self, drain: Drain) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
-            contention.draining = Some(purpose);
+            contention.draining = Some(drain);
         }
     }
 
     /// The drain ended. One that began since stays.
-    pub(super) fn end_drain(&mut self, purpose: &Purpose) {
+    pub(super) fn end_drain(&mut self, ended: &Drain) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
-            contention.draining.take_if(|draining| draining == purpose);
+            contention.draining.take_if(|draining| draining == ended);
         }
     }
 
@@ -215,6 +224,7 @@ impl LockPhase {
 
 #[cfg(test)]
 mod tests {
+    use super::super::drain::Purpose;
     use super::*;
     use crate::api::plan::tests::plan_of;
 
@@ -238,5 +248,19 @@ mod tests {
         phase.leave();
         assert!(phase.stay().is_some());
         assert!(phase.task().is_none() && phase.may_run());
+    }
+
+    #[test]
+    fn end_of_a_drain_leaves_a_newer_one() {
+        let drain = |number| Drain {
+            purpose: Purpose::Unready,
+            number,
+        };
+        let mut phase = contending("");
+        phase.drain(drain(8));
+        phase.end_drain(&drain(7));
+        assert_eq!(phase.draining(), Some(&drain(8)));
+        phase.end_drain(&drain(8));
+        assert_eq!(phase.draining(), None);
     }
 }

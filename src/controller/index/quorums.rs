@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, Planted, World};
 use crate::{
     api::{RedisQuorum, plan::QuorumPlan},
     controller::{
@@ -56,6 +56,7 @@ impl Index {
         let anew = before != Some(generation(&object));
         self.quorums.see(&name, object, origin, at.now);
         if anew {
+            self.open.forget_failure(&name);
             self.due.quorums.insert(name.clone());
         }
         self.writer.push(Item::Quorum(name));
@@ -63,6 +64,7 @@ impl Index {
 
     fn forget_quorum(&mut self, name: &str) {
         self.quorums.forget(name);
+        self.open.forget_failure(name);
         self.touch_locks_of(name);
         self.effects.push(Effect::QuorumGone(name.to_owned()));
     }
@@ -81,7 +83,6 @@ impl Index {
 
     /// Opens a quorum, or changes the one that runs, as its object asks.
     pub(super) fn apply_quorum(&mut self, name: &str, at: &World<'_>) {
-        self.follow_secrets();
         let Some(wanted) = self.quorums.wanted(name) else {
             return;
         };
@@ -118,7 +119,8 @@ impl Index {
         Some((phase.problem().cloned(), phase.plan().cloned()))
     }
 
-    fn follow_secrets(&mut self) {
+    /// Also of quorums that are not applied now: the Secrets of all are one list.
+    pub(super) fn follow_secrets(&mut self) {
         let names = self.quorums.names();
         let plans: Vec<QuorumPlan> = names
             .iter()
@@ -160,6 +162,9 @@ impl Index {
         check(&in_use, &access, &self.me.cluster)
             .map_err(|error| Problem::new(Reason::InvalidSpec, error.to_string()))?;
         let Some(open) = self.open.get_mut(name) else {
+            if let Some(problem) = self.open.refusal(name, at.now) {
+                return Err(problem.clone());
+            }
             self.open_quorum(&in_use, access, at);
             if in_use != plan {
                 self.due.quorums.insert(name.to_owned());
@@ -238,14 +243,37 @@ impl Index {
         self.due.quorums.insert(name);
     }
 
-    /// What was checked before, and is not opened all the same: tried again when something changes.
-    pub(super) fn on_not_opened(&mut self, name: &str, error: String) {
-        self.open.remove(name);
+    /// What was checked before, and is not opened all the same: retried, and reported meanwhile.
+    pub(super) fn on_not_opened(&mut self, name: &str, error: String, at: &World<'_>) {
+        let problem = Problem::new(Reason::InvalidSpec, error);
+        self.open.fail(name, problem.clone(), at.now, self.random.f64());
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.reporting.set_reporter(None);
-            entry.phase.close(Some(Problem::new(Reason::InvalidSpec, error)));
+            entry.phase.close(Some(problem));
             self.touch_locks_of(name);
         }
+        if self.plants(Planted::OpensQuorumOnce) {
+            self.open.forget_failure(name);
+        }
+        self.take_back_locks_of(name);
+        // It was written, before this was known, that the quorum is being opened.
+        self.writer.push(Item::Quorum(name.to_owned()));
+        self.effects.push(Effect::ForgetQuorumMetrics(name.to_owned()));
+    }
+
+    /// No lock is contended for on a quorum that was not opened: what was ordered since was ordered of nothing.
+    fn take_back_locks_of(&mut self, quorum: &str) {
+        let keys: Vec<ObjectKey> = self.locks.users_of(quorum).cloned().collect();
+        for key in &keys {
+            let Some(entry) = self.locks.get_mut(key) else {
+                continue;
+            };
+            let active = entry.phase.active_plan();
+            if active.is_some_and(|plan| plan.quorum == quorum) {
+                entry.phase.take_back();
+            }
+        }
+        self.due.locks.extend(keys);
     }
 
     /// The quorums that a lock names, and that this replica must be able to use before it takes the place of another: what

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Index, World};
+use super::{Index, Planted, World};
 use crate::{
     api::{
         leader_lock::{Candidates, Enforcement},
@@ -65,8 +65,12 @@ impl Index {
                 continue;
             }
             let observed = plan.candidates == Candidates::Agents;
-            if successors.has_successor(&plan.quorum, &plan.lock_name, observed) {
+            let taken = successors.has_successor(&plan.quorum, &plan.lock_name, observed);
+            if taken && !self.plants(Planted::StopsDespiteSuccessor) {
                 handed.keep(plan);
+                continue;
+            }
+            if self.plants(Planted::ReleasesAtEnd) {
                 continue;
             }
             let bound = plan.timings.stop + plan.timings.lease_duration;

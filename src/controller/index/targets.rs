@@ -184,17 +184,21 @@ impl Index {
     pub(super) fn on_finalizer(
         &mut self,
         key: &ObjectKey,
+        uid: Option<&str>,
         end: Result<FinalizerEnd, String>,
         at: &World<'_>,
     ) {
         let now = at.now;
-        if let Some(entry) = self.locks.get_mut(key) {
-            entry.finalizer.end();
-            match &end {
-                Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread) => entry.finalizer.reset(),
-                Ok(FinalizerEnd::Gone) | Err(_) => {
-                    entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
-                }
+        let any = self.plants(Planted::TakesAnswerOfPredecessor);
+        let entry = self.locks.get_mut(key);
+        let entry = entry.filter(|entry| any || entry.object.metadata.uid.as_deref() == uid);
+        // The answer is about an object that was there before under this name, or is gone.
+        let Some(entry) = entry else { return };
+        entry.finalizer.end();
+        match &end {
+            Ok(FinalizerEnd::Written(_) | FinalizerEnd::Unread) => entry.finalizer.reset(),
+            Ok(FinalizerEnd::Gone) | Err(_) => {
+                entry.finalizer.fail(backoff::LONGEST, now, self.random.f64());
             }
         }
         match end {

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{Effect, Index, World};
+use super::{Effect, Index, Planted, World};
 use crate::{
     api::plan::QuorumPlan,
     controller::{
@@ -31,12 +31,13 @@ pub(in crate::controller) struct UrlChange {
     problem: Option<Problem>,
 }
 
-/// A master whose old server was asked to give up its vote.
-pub(super) struct RetiredUrl {
-    pub(super) quorum: String,
-    pub(super) master: String,
-    pub(super) old: String,
-    pub(super) new: String,
+/// The old and the new url of a master. The server behind the old one has to give up its vote first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::controller) struct RetiredUrl {
+    pub(in crate::controller) quorum: String,
+    pub(in crate::controller) master: String,
+    pub(in crate::controller) old: String,
+    pub(in crate::controller) new: String,
 }
 
 impl UrlChange {
@@ -112,12 +113,13 @@ impl Index {
             } else {
                 OldServer::MustAnswer
             };
-            self.effects.push(Effect::RetireUrl {
+            let retired = RetiredUrl {
                 quorum: name.to_owned(),
                 master: master.clone(),
-                urls: (old, new),
-                old: old_server,
-            });
+                old,
+                new,
+            };
+            self.effects.push(Effect::RetireUrl(retired, old_server));
         }
         let waits = || {
             Problem::new(
@@ -136,13 +138,13 @@ impl Index {
     ) {
         let now = at.now;
         let (quorum, master, url) = (&*retired.quorum, &*retired.master, &*retired.new);
+        let anyway = self.plants(Planted::ReplacesUnretiredUrl);
         let Some(entry) = self.quorums.get_mut(quorum) else {
             return;
         };
         entry.url_change.asking = false;
         entry.url_change.again_at = Some(now + AGAIN);
-        self.due.quorums.insert(quorum.to_owned());
-        let allowed = outcome.as_ref().is_ok_and(RetireOutcome::allows_new_url);
+        let allowed = anyway || outcome.as_ref().is_ok_and(RetireOutcome::allows_new_url);
         // The object may ask for another url by now.
         let wanted = entry
             .object
@@ -152,7 +154,9 @@ impl Index {
             .any(|m| m.name == master && m.url == url);
         if allowed && wanted {
             tracing::info!(quorum, master, url, ?outcome, "url of a master changes");
-            let problem = self.replace_url(quorum, master, url, at);
+            // Not at once: a refusal of the new url comes first, and the status must not show the change until then.
+            self.due.later.insert(quorum.to_owned());
+            let problem = self.replace_url(retired, at);
             if let Some(entry) = self.quorums.get_mut(quorum) {
                 entry.url_change = UrlChange {
                     problem,
@@ -162,14 +166,19 @@ impl Index {
             return;
         }
         entry.url_change.problem = Some(problem(retired, outcome));
+        self.due.quorums.insert(quorum.to_owned());
     }
 
     /// Returns why it cannot be used.
-    fn replace_url(&mut self, quorum: &str, master: &str, url: &str, at: &World<'_>) -> Option<Problem> {
-        let open = self.open.get_mut(quorum)?;
+    fn replace_url(&mut self, retired: &RetiredUrl, at: &World<'_>) -> Option<Problem> {
+        let open = self.open.get_mut(&retired.quorum)?;
         let mut plan = open.plan.clone();
-        for known in plan.masters.iter_mut().filter(|known| known.name == master) {
-            url.clone_into(&mut known.url);
+        for known in plan
+            .masters
+            .iter_mut()
+            .filter(|known| known.name == retired.master)
+        {
+            known.url.clone_from(&retired.new);
         }
         if let Found::Here(access) = at.views.access(&plan)
             && let Err(error) = check(&plan, &access, &self.me.cluster)
@@ -177,12 +186,31 @@ impl Index {
             return Some(Problem::new(Reason::InvalidSpec, error.to_string()));
         }
         open.plan = plan;
-        self.effects.push(Effect::ReplaceUrl {
-            quorum: quorum.to_owned(),
-            master: master.to_owned(),
-            url: url.to_owned(),
-        });
+        self.effects.push(Effect::ReplaceUrl(retired.clone()));
         None
+    }
+
+    /// The old url stays in use until a retry succeeds.
+    pub(super) fn on_not_replaced(&mut self, retired: &RetiredUrl, error: String, at: &World<'_>) {
+        if self.plants(Planted::ReplacesUrlOnce) {
+            return;
+        }
+        let (Some(open), Some(entry)) = (
+            self.open.get_mut(&retired.quorum),
+            self.quorums.get_mut(&retired.quorum),
+        ) else {
+            return;
+        };
+        let mut masters = open.plan.masters.iter_mut();
+        if let Some(known) = masters.find(|known| known.name == retired.master && known.url == retired.new) {
+            known.url.clone_from(&retired.old);
+        }
+        entry.url_change = UrlChange {
+            asking: false,
+            again_at: Some(at.now + AGAIN),
+            problem: Some(problem(retired, Err(error))),
+        };
+        self.due.quorums.insert(retired.quorum.clone());
     }
 }
 

@@ -73,10 +73,9 @@ impl Index {
         let guarded = super::targets::has_finalizer(&entry.object);
         // The first look at the masters, and the first answers of the siblings, come a moment after the first plan.
         let looked = entry.phase.contention().is_none_or(|contention| {
-            now.since(contention.since) >= UNCONFIRMED
-                && self.asked_since(contention.since, at)
-                && !self.sibling_is_responsible(key, at)
+            now.since(contention.since) >= UNCONFIRMED && self.asked_since(contention.since, at)
         });
+        let looked = looked && !self.sibling_is_responsible(key, at);
         let held_by_sibling = self.held_by_us(key, at) && !self.holds(key, at);
         let looked = looked || self.plants(Planted::StopsDespiteSibling);
         Some(Departing {
@@ -146,7 +145,7 @@ impl Index {
             let effect = Effect::UnfollowTemplate(key.clone(), reference.clone());
             self.effects.push(effect);
         }
-        if entry.phase.task().is_some() {
+        if entry.phase.task().is_some() && !self.plants(Planted::TaskOutlivesLock) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
         if let Some(plan) = entry.phase.active_plan() {

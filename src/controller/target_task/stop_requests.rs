@@ -7,15 +7,15 @@ use crate::lease::{BootInstant, FencingToken};
 
 /// A request as it was made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ActiveStop {
-    pub(super) request: StopRequest,
+pub(in crate::controller) struct ActiveStop {
+    pub(in crate::controller) request: StopRequest,
     /// It was carried out: it cannot be taken back.
-    pub(super) marked: bool,
+    pub(in crate::controller) marked: bool,
 }
 
 impl ActiveStop {
     /// One that is about a lease ends with it, and with its time. Pure.
-    pub(super) fn holds(self, held: Option<FencingToken>, now: BootInstant) -> bool {
+    pub(in crate::controller) fn holds(self, held: Option<FencingToken>, now: BootInstant) -> bool {
         self.request
             .lease
             .is_none_or(|lease| held == Some(lease) && (self.marked || now < self.request.by))
@@ -24,7 +24,7 @@ impl ActiveStop {
 
 /// While there is one, nothing is started: the lock is still held until the requester gives it up.
 #[derive(Debug, Default)]
-pub(super) struct StopRequests {
+pub(in crate::controller) struct StopRequests {
     request: Option<StopRequest>,
     waiting: Vec<oneshot::Sender<bool>>,
     /// That all is stopped was written down, or may have been: under this lease nothing may be started again.
@@ -32,7 +32,7 @@ pub(super) struct StopRequests {
 }
 
 impl StopRequests {
-    pub(super) fn add(&mut self, request: StopRequest, done: oneshot::Sender<bool>) {
+    pub(in crate::controller) fn add(&mut self, request: StopRequest, done: oneshot::Sender<bool>) {
         self.waiting.push(done);
         if self.request.is_none_or(|before| before.lease.is_some()) {
             self.request = Some(request);
@@ -40,42 +40,42 @@ impl StopRequests {
     }
 
     /// Everything must be gone by then.
-    pub(super) fn by(&self) -> Option<BootInstant> {
+    pub(in crate::controller) fn by(&self) -> Option<BootInstant> {
         self.request.map(|request| request.by)
     }
 
     /// The request that holds now.
-    pub(super) fn active(&self) -> Option<ActiveStop> {
+    pub(in crate::controller) fn active(&self) -> Option<ActiveStop> {
         let marked = self.marked;
         self.request.map(|request| ActiveStop { request, marked })
     }
 
     /// The request is taken back, unless it is for good or carried out.
-    pub(super) fn lift(&mut self) {
+    pub(in crate::controller) fn lift(&mut self) {
         if self.request.is_some_and(|request| request.lease.is_some()) && !self.marked {
             *self = Self::default();
         }
     }
 
     /// Forgets a request that does not hold any more.
-    pub(super) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
+    pub(in crate::controller) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
         if self.active().is_some_and(|stop| !stop.holds(held, now)) {
             *self = Self::default();
         }
     }
 
     /// No requester is answered: each sees by the end of its channel that nothing was stopped.
-    pub(super) fn refuse(&mut self) {
+    pub(in crate::controller) fn refuse(&mut self) {
         self.waiting.clear();
     }
 
     /// Whether a requester waits for what is written down now. From here on it cannot be taken back.
-    pub(super) fn begin_answer(&mut self) -> bool {
+    pub(in crate::controller) fn begin_answer(&mut self) -> bool {
         self.marked |= !self.waiting.is_empty();
         !self.waiting.is_empty()
     }
 
-    pub(super) fn answer(&mut self, clean: bool) {
+    pub(in crate::controller) fn answer(&mut self, clean: bool) {
         for done in self.waiting.drain(..) {
             // The requester may have given up.
             let _ = done.send(clean);

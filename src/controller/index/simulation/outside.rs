@@ -1,7 +1,10 @@
 //! The surroundings of a replica: the API server, the masters, the siblings, and the target tasks.
 
+mod end;
+mod faults;
 mod masters;
 mod requests;
+mod stops;
 mod tasks;
 
 use std::{
@@ -11,18 +14,21 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::server::{Server, key};
+use super::server::{FAILS_OVER, Server, WITH_TARGET, key};
 use crate::{
-    api::{hand_over::REQUEST, plan::LockPlan},
+    api::{plan::LockPlan, target::TargetRef},
     controller::{
         events::timestamp_at,
-        index::{AfterStop, Input},
+        index::{Input, urls::RetiredUrl},
         object::ObjectKey,
-        target_task::{Permissions, StopRequest, TargetReport},
+        target_task::{Permissions, TargetReport},
         writer::Item,
     },
     lease::{BootInstant, ClusterId, Holder, HolderIdentity, LockName},
 };
+use faults::Faults;
+pub(super) use faults::Focus;
+use stops::Stops;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const QUORUMS: [&str; 2] = ["q", "r"];
@@ -46,22 +52,33 @@ pub(super) struct Stand {
     last: Option<Holder>,
     /// This replica takes it when it is free; none where it was not put.
     pub(super) contends: Option<bool>,
+    /// It is left to the other clusters while one of them lives.
+    abstains: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct OpenQuorum {
     pub(super) voting: usize,
+    /// Names and urls of the masters.
+    pub(super) masters: Vec<(String, String)>,
     pub(super) locks: BTreeMap<LockName, Stand>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Task {
     pub(super) plan: std::sync::Arc<LockPlan>,
     pub(super) hands: Permissions,
-    stop: Option<(StopRequest, AfterStop)>,
+    pub(super) stops: Stops,
     last: Option<TargetReport>,
     /// It panicked.
     pub(super) broken: bool,
+}
+
+impl Task {
+    /// It waits for the finalizer.
+    pub(super) fn waits(&self) -> bool {
+        !self.broken && self.last.as_ref().is_some_and(|report| report.wants_guard)
+    }
 }
 
 #[derive(Debug)]
@@ -78,7 +95,20 @@ pub(super) struct Outside {
     pub(super) running: BTreeSet<ObjectKey>,
     /// Siblings are there, and one of them sees a majority of the masters.
     pub(super) sibling_sees: bool,
-    sibling_answers: bool,
+    pub(super) sibling_answers: bool,
+    /// The operator of another cluster reports.
+    pub(super) other_lives: bool,
+    faults: Faults,
+    pub(super) focus: Focus,
+    /// What the masters know of locks of quorums that are not open.
+    past: BTreeMap<String, BTreeMap<LockName, Stand>>,
+    processes: u32,
+    /// No majority is ever seen any more.
+    pub(super) blind: bool,
+    /// Changes of urls for which the old server has lost its vote.
+    pub(super) retired: BTreeSet<RetiredUrl>,
+    /// Templates that are followed.
+    pub(super) templates: BTreeSet<(ObjectKey, TargetRef)>,
     /// Ends of what was started.
     due: Vec<(BootInstant, Input)>,
     /// What was asked for, and has not reached the masters yet.
@@ -102,9 +132,15 @@ impl Outside {
         if random.bool() {
             server.apply_quorum("r", &mut random, stamp);
         }
-        for name in NAMES {
-            if random.bool() {
-                server.apply(name, &mut random, stamp);
+        let focus = Focus::any(&mut random);
+        if focus == Focus::Drains {
+            let spec = [WITH_TARGET, FAILS_OVER][random.usize(..2)];
+            server.create(NAMES[0], spec, stamp);
+        } else {
+            for name in NAMES {
+                if random.bool() {
+                    server.apply(name, &mut random, stamp);
+                }
             }
         }
         server.events.clear();
@@ -119,8 +155,20 @@ impl Outside {
             quorums: BTreeMap::new(),
             tasks: BTreeMap::new(),
             running: running.collect(),
-            sibling_sees: random.bool(),
-            sibling_answers: random.bool(),
+            sibling_sees: focus == Focus::Siblings || random.bool(),
+            sibling_answers: focus == Focus::Siblings || random.bool(),
+            other_lives: focus == Focus::Drains || random.bool(),
+            faults: Faults {
+                refuses: focus == Focus::Masters && random.bool(),
+                unready: focus == Focus::Drains && random.bool(),
+                ..Faults::default()
+            },
+            focus,
+            past: BTreeMap::new(),
+            processes: 0,
+            blind: false,
+            retired: BTreeSet::new(),
+            templates: BTreeSet::new(),
             due: Vec::new(),
             hand_overs: Vec::new(),
             calm: false,
@@ -141,8 +189,18 @@ impl Outside {
         outside.server.events.clear();
         outside.server.list(outside.now);
         (outside.sibling_sees, outside.sibling_answers) = (false, true);
-        outside.calm = true;
+        (outside.calm, outside.other_lives) = (true, false);
+        (outside.faults, outside.focus) = (Faults::default(), Focus::All);
         outside
+    }
+
+    /// No quorum can be opened, and no url replaced.
+    pub(super) fn refuse(&mut self, refuses: bool) {
+        self.faults.refuses = refuses;
+    }
+
+    pub(super) fn move_master(&mut self, quorum: &str) {
+        self.server.move_master(quorum, &mut self.random);
     }
 
     pub(super) fn delete(&mut self, name: &str) {
@@ -162,7 +220,7 @@ impl Outside {
 
     /// The rate limit.
     pub(super) fn may_write(&self) -> bool {
-        true
+        self.calm || !self.faults.limited
     }
 
     fn pass(&mut self, time: Duration) {
@@ -173,23 +231,28 @@ impl Outside {
     /// What comes in next.
     pub(super) fn step(&mut self) -> Vec<Input> {
         self.hand_over();
-        match self.random.u8(..10) {
+        match self.random.u8(..12) {
             0..=2 => return self.tick(Duration::from_millis(200)),
             3 => {
                 let time = Duration::from_millis(self.random.u64(200..20_000));
                 return self.tick(time);
             }
-            4 => self.user(),
-            5 => self.fault(),
-            6 => return self.elect(),
-            7 if self.random.u8(..16) == 0 => self.break_task(),
-            7 => return self.switch(),
+            4..=6 => self.user(),
+            7 => self.fault(),
+            8 => return self.elect(),
+            9 if self.random.u8(..16) == 0 => self.break_task(),
+            9 => return self.switch(),
             _ => {}
         }
         let count = self.random.usize(..8);
         let mut inputs = self.deliver(count);
         inputs.extend(self.ends());
         inputs
+    }
+
+    /// Everything goes well for some steps, so that most sequences begin with locks that are held.
+    pub(super) fn set_calm(&mut self, calm: bool) {
+        self.calm = calm;
     }
 
     /// Everything goes well.
@@ -225,81 +288,10 @@ impl Outside {
             .partition(|(at, _)| *at <= now);
         self.due = due;
         let over: Vec<(BootInstant, Input)> = over;
-        over.into_iter().map(|(_, input)| input).collect()
-    }
-
-    fn user(&mut self) {
-        let stamp = self.stamp();
-        let name = NAMES[self.random.usize(..NAMES.len())];
-        let quorum = QUORUMS[self.random.usize(..QUORUMS.len())];
-        match self.random.u8(..10) {
-            0..=3 => self.server.apply(name, &mut self.random, stamp),
-            4..=6 => self.server.delete(name, stamp),
-            7 => self.server.apply_quorum(quorum, &mut self.random, stamp),
-            8 => self.server.delete_quorum(quorum, stamp),
-            _ if self.random.bool() => {
-                let paused = self.random.bool().then(|| "a test".to_owned());
-                self.server.annotate(name, "redlock.dev/paused", paused);
-            }
-            _ => {
-                let token = self.random.u64(..4);
-                let until = self.unix.as_secs() + 60;
-                let request =
-                    format!(r#"{{"id": "1", "token": {token}, "to": "us-1/other", "notAfter": {until}}}"#);
-                self.server.annotate(name, REQUEST, Some(request));
-            }
-        }
-    }
-
-    fn fault(&mut self) {
-        match self.random.u8(..8) {
-            0 => self.server.down ^= true,
-            1 if self.server.unwatched => self.server.watch_again(self.now),
-            1 => self.server.break_watch(),
-            2 => self.server.unserved ^= true,
-            3 => self.sibling_sees ^= true,
-            4 => self.sibling_answers ^= true,
-            5 => {
-                // The wall clock is set.
-                let step = Duration::from_secs(self.random.u64(..100));
-                self.unix = if self.random.bool() {
-                    self.unix + step
-                } else {
-                    self.unix - step
-                };
-            }
-            _ => {
-                for quorum in self.quorums.values_mut() {
-                    quorum.voting = if quorum.voting < 2 {
-                        3
-                    } else {
-                        self.random.usize(..2)
-                    };
-                }
-            }
-        }
-    }
-
-    /// All faults end.
-    pub(super) fn heal(&mut self) -> Vec<Input> {
-        self.calm = true;
-        (self.server.down, self.server.unserved) = (false, false);
-        // A sibling that sees the masters would let the rest go.
-        (self.sibling_sees, self.sibling_answers) = (false, true);
-        for name in NAMES {
-            self.server.annotate(name, "redlock.dev/paused", None);
-            self.server.annotate(name, REQUEST, None);
-        }
-        for quorum in self.quorums.values_mut() {
-            quorum.voting = 3;
-            for (_, stand) in quorum.locks.iter_mut().filter(|(lock, _)| lock.is_internal()) {
-                // Our name is ours again.
-                stand.owner = None;
-            }
-        }
-        self.server.unwatched = true;
-        self.server.watch_again(self.now);
-        self.elect()
+        let mut inputs: Vec<Input> = over.into_iter().map(|(_, input)| input).collect();
+        let keys: Vec<ObjectKey> = self.tasks.keys().cloned().collect();
+        inputs.extend(keys.iter().flat_map(|key| self.stopped(key)));
+        inputs
     }
 
     /// Nothing that was started is under way, but for what never ends: heartbeats, and questions to the siblings.

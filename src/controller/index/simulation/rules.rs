@@ -1,5 +1,14 @@
 //! The invariants.
 
+mod at_rest;
+mod drains;
+mod ends;
+
+use std::collections::BTreeSet;
+
+pub(super) use drains::DRAINS;
+use drains::{DrainSeen, drains_are_known, nothing_was_put};
+
 use super::outside::{Outside, Owner};
 use crate::{
     api::{
@@ -7,30 +16,53 @@ use crate::{
         plan::LockPlan,
     },
     controller::{
-        index::{AfterStop, Effect, Index, Input, has_finalizer},
+        index::{
+            AfterStop, Effect, FinalizerEnd, Index, Input, drain::Purpose, failover::abstention,
+            has_finalizer, target_key::target_keys,
+        },
         object::ObjectKey,
         target_task::StopRequest,
     },
     lease::{FencingToken, LockName, ReleaseMode},
 };
 
-/// Of two quorums, one every 30 s, while the rest is watched.
-const HEARTBEATS: u32 = 4;
+/// A lock object, and not another one of its name.
+type Identified = (ObjectKey, Option<String>);
 
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    pub(super) writes: u32,
+    /// But for those that never end: questions, and heartbeats.
+    pub(super) effects: u32,
     /// The only writes in the steady state are heartbeats.
     pub(super) quorum_writes: u32,
     pub(super) resting: bool,
-    last_write: String,
+    last_effect: String,
     /// The lock whose targets were not stopped, by the present input.
     unstopped: Option<LockName>,
+    /// The lock that was given up by the present input: what was decided with that was decided before.
+    given_up: Option<LockName>,
+    /// The lock whose abstention is in its object, by the present input.
+    abstains: Option<ObjectKey>,
+    /// Finalizers that are being written, and those that could not be.
+    finalizers: BTreeSet<Identified>,
+    failed: BTreeSet<Identified>,
+    /// What became of drains.
+    pub(super) drains: BTreeSet<DrainSeen>,
+    /// Objects whose targets waited for the finalizer at the last tick, and for which nothing was under way.
+    waiting: BTreeSet<Identified>,
 }
 
 impl Rules {
+    /// The next process knows nothing of the requests of the one before.
+    pub(super) fn start(&mut self) {
+        *self = Self {
+            drains: std::mem::take(&mut self.drains),
+            ..Self::default()
+        };
+    }
+
     /// Before the index takes it.
-    pub(super) fn see(&mut self, input: &Input, index: &Index) {
+    pub(super) fn see(&mut self, input: &Input, index: &Index, outside: &Outside) -> Result<(), String> {
         self.unstopped = match input {
             Input::Stopped(key, false) => {
                 let entry = index.locks.get(key).filter(|entry| entry.phase.is_leaving());
@@ -38,21 +70,115 @@ impl Rules {
             }
             _ => None,
         };
+        self.given_up = None;
+        self.abstains = match input {
+            Input::Abstains(key, _, Ok(_)) => Some(key.clone()),
+            _ => None,
+        };
+        if let Input::Finalizer { key, uid, end } = input {
+            let object = (key.clone(), uid.clone());
+            self.finalizers.remove(&object);
+            if !matches!(end, Ok(FinalizerEnd::Written(_))) {
+                self.failed.insert(object);
+            }
+        }
+        self.see_drain(input, index, outside);
+        match input {
+            Input::NotOpened(quorum, _) => nothing_was_put(quorum, index),
+            _ => Ok(()),
+        }
+    }
+
+    /// After the index took it. Targets wait for a finalizer only while it is being written, or after a failure.
+    pub(super) fn have_taken(&mut self, tick: bool, index: &Index, outside: &Outside) -> Result<(), String> {
+        if index.ready.is_some() && index.synced() && !index.due.locks.is_empty() {
+            return Err(format!("decisions do not settle: {:?}", index.due.locks));
+        }
+        if !tick {
+            return Ok(());
+        }
+        let tasks = outside.tasks.iter().filter(|(_, task)| task.waits());
+        let waiting = tasks.filter_map(|(key, _)| {
+            let metadata = &index.locks.get(key)?.object.metadata;
+            let object = (key.clone(), metadata.uid.clone());
+            let settled = metadata.deletion_timestamp.is_some()
+                || has_finalizer(&index.locks.get(key)?.object)
+                || self.finalizers.contains(&object)
+                || self.failed.contains(&object);
+            (!settled).then_some(object)
+        });
+        let waiting: BTreeSet<Identified> = waiting.collect();
+        let before = std::mem::replace(&mut self.waiting, waiting);
+        match before.intersection(&self.waiting).next() {
+            Some((key, uid)) => Err(format!(
+                "{key} {uid:?}: its targets wait, and no finalizer is added"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Of what there is no object any more, nothing is left.
+    pub(super) fn between_steps(&self, index: &Index, outside: &Outside) -> Result<(), String> {
+        for key in outside.tasks.keys() {
+            if index
+                .locks
+                .get(key)
+                .is_none_or(|entry| entry.phase.task().is_none())
+            {
+                return Err(format!("{key}: its target task has not ended"));
+            }
+        }
+        drains_are_known(index, outside)?;
+        for (key, _) in &outside.templates {
+            if index.locks.get(key).is_none() {
+                return Err(format!("{key}: its templates are still read"));
+            }
+        }
+        for (name, quorum) in &outside.quorums {
+            let put = quorum.locks.iter();
+            let put = put.filter(|(lock, stand)| stand.contends.is_some() && !lock.is_internal());
+            for (lock, _) in put {
+                let names = index.open.get(name).map(|open| &open.names);
+                let key = names.and_then(|names| names.get(lock));
+                if key.is_none_or(|key| index.locks.get(key).is_none()) {
+                    return Err(format!("{name}/{lock}: put without an object"));
+                }
+            }
+        }
+        let server = &outside.server;
+        let all_seen = server.events.is_empty() && !server.unwatched;
+        match server.locks.keys().find(|key| index.locks.get(key).is_none()) {
+            Some(key) if all_seen => Err(format!("{key}: it is there, and not known")),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn check(&mut self, effect: &Effect, index: &Index, outside: &Outside) -> Result<(), String> {
-        if matches!(effect, Effect::WriteQuorum { .. }) {
-            self.quorum_writes += 1;
-        } else if effect.is_write() {
-            self.writes += 1;
-            if self.resting {
-                self.last_write = format!("{effect:?}");
-            }
-        }
+        self.count(effect);
+        self.see_begin(effect);
         match effect {
+            Effect::SetFinalizer { key, uid, .. } => {
+                self.failed.remove(&(key.clone(), uid.clone()));
+                if !self.finalizers.insert((key.clone(), uid.clone())) {
+                    return Err(format!("{key}: its finalizer is being written already"));
+                }
+                Ok(())
+            }
+            Effect::ReplaceUrl(change) if !outside.retired.contains(change) => {
+                Err(format!("{change:?}: the old server may still vote"))
+            }
+            Effect::StopTargets {
+                key,
+                after: AfterStop::Drained(Purpose::Unready, _),
+                ..
+            } if self.abstains.as_ref() != Some(key) => {
+                Err(format!("{key}: stopped for a failover that is not in its object"))
+            }
             Effect::StartTargetTask(start) => {
                 may_start(&start.key, start.hands.guarded, index)?;
-                if start.detached && sibling_has(&start.key, index, outside) {
+                // A task that has panicked is started again: it follows what the siblings report by itself.
+                let again = outside.tasks.contains_key(&start.key);
+                if start.detached && !again && sibling_has(&start.key, index, outside) {
                     return Err(format!(
                         "{}: a sibling has in hand what is stopped as left over",
                         start.key
@@ -61,14 +187,19 @@ impl Rules {
                 Ok(())
             }
             Effect::UpdateTargetTask { key, hands, .. } => may_start(key, hands.guarded, index),
-            Effect::ActivateLock(plan) => may_put(plan, index),
+            Effect::ActivateLock(plan) => may_put(plan, index, outside),
             Effect::StopTargets { key, .. } if outside.tasks.get(key).is_some_and(|task| task.broken) => Err(
                 format!("{key}: its target task has panicked, and is ordered to stop"),
             ),
+            Effect::StopTargets {
+                after: AfterStop::Drained(_, drained),
+                ..
+            } if self.given_up.as_ref() == Some(&drained.plan.lock_name) => Ok(()),
             Effect::StopTargets { key, halt, after } => may_stop(key, *halt, after, index, outside),
             Effect::RemoveLock {
                 lock, release_mode, ..
             } => {
+                self.given_up = Some(lock.clone());
                 if *release_mode == ReleaseMode::Release && self.unstopped.as_ref() == Some(lock) {
                     return Err(format!("{lock}: released, and its targets were not stopped"));
                 }
@@ -82,41 +213,17 @@ impl Rules {
         }
     }
 
-    pub(super) fn unrest(&self, outside: &Outside) -> String {
-        let deleted: Vec<String> = outside.deleted().map(ToString::to_string).collect();
-        format!("no rest; deleted: {deleted:?}, last write: {}", self.last_write)
-    }
-
-    /// Nothing is written any more: what is deleted must be gone, and what is gone forgotten.
-    pub(super) fn at_rest(&self, index: &Index, outside: &Outside) -> Result<(), String> {
-        if self.quorum_writes > HEARTBEATS {
-            return Err(format!("{} writes of quorums at rest", self.quorum_writes));
-        }
-        if let Some(key) = outside.deleted().next() {
-            let entry = index.locks.get(key);
-            return Err(format!("{key}: deleted, and kept by its finalizer: {entry:?}"));
-        }
-        for key in index.locks.known() {
-            if !outside.server.locks.contains_key(key) {
-                return Err(format!("{key}: it is gone, and not forgotten"));
+    fn count(&mut self, effect: &Effect) {
+        match effect {
+            Effect::WriteQuorum { .. } => self.quorum_writes += 1,
+            Effect::AskSiblings(_) | Effect::AskUses(..) | Effect::AskClusters(_) => {}
+            _ => {
+                self.effects += 1;
+                if self.resting {
+                    self.last_effect = format!("{effect:?}");
+                }
             }
         }
-        for key in outside.server.locks.keys() {
-            if index.locks.get(key).is_none() {
-                return Err(format!("{key}: it is there, and not known"));
-            }
-        }
-        for (name, object) in &outside.server.quorums {
-            let deleted = object.metadata.deletion_timestamp.is_some();
-            let used = index.locks.users_of(name).next().is_some();
-            if deleted && !used {
-                return Err(format!("RedisQuorum {name}: deleted, unused, and kept"));
-            }
-            if !deleted && used && object.metadata.finalizers.iter().flatten().next().is_none() {
-                return Err(format!("RedisQuorum {name}: used, and without a finalizer"));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -168,8 +275,8 @@ fn claims_rightly(
     ))
 }
 
-/// Nothing that is being deleted is contended for.
-fn may_put(plan: &LockPlan, index: &Index) -> Result<(), String> {
+/// Nothing that is being deleted is contended for, nor left to the others, nor has the targets of another lock.
+fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), String> {
     let key = ObjectKey {
         namespace: plan.namespace.clone(),
         name: plan.name.clone(),
@@ -179,7 +286,21 @@ fn may_put(plan: &LockPlan, index: &Index) -> Result<(), String> {
     if deleted && plan.state == LockState::Enabled {
         return Err(format!("{key}: contended for while it is being deleted"));
     }
-    Ok(())
+    let abstains = abstention(&entry.object).is_some_and(|until| until.holds(super::world(outside).stamp()));
+    if abstains && !plan.abstains && !index.others(&plan.quorum).is_empty() {
+        return Err(format!("{key}: contended for while this cluster abstains"));
+    }
+    let wanted = target_keys(plan);
+    let shares = |other: &&ObjectKey| {
+        let active = index.locks.get(other).and_then(|entry| entry.phase.active_plan());
+        **other != key && active.is_some_and(|active| !target_keys(active).is_disjoint(&wanted))
+    };
+    match index.locks.known().find(shares) {
+        Some(other) if plan.switches() && plan.state == LockState::Enabled => {
+            Err(format!("{key}: switches a target of {other}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A stop has a bound. One for a hand-over is ordered under the lease; one of a deleted object not despite a sibling.
@@ -211,7 +332,7 @@ fn may_stop(
             }
             Ok(())
         }
-        AfterStop::Drained(..) if index.holds(key, &at) => Ok(()),
+        AfterStop::Drained(_, drained) if index.holds_lease(key, drained.token, &at) => Ok(()),
         AfterStop::Drained(..) => Err(format!("{key}: stopped for a hand-over, without its lease")),
     }
 }

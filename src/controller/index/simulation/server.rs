@@ -1,5 +1,7 @@
 //! The objects, as an API server keeps them.
 
+mod status;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::LazyLock,
@@ -8,9 +10,10 @@ use std::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::watcher::Event};
 use serde_json::Value;
+use status::merged;
 
 use crate::{
-    api::{FINALIZER, LeaderLock, RedisQuorum},
+    api::{FINALIZER, LeaderLock, RedisQuorum, abstention::ABSTAIN},
     controller::{
         index::{FinalizerEnd, Guarded, Input},
         object::ObjectKey,
@@ -23,6 +26,8 @@ use crate::{
 
 /// The one of [`LOCKS`] that is orphaned when it is deleted.
 pub(super) const ORPHANED: usize = 7;
+pub(super) const WITH_TARGET: usize = 1;
+pub(super) const FAILS_OVER: usize = 10;
 
 /// What users write. With and without targets; of a quorum that is there, another one, and none.
 static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
@@ -39,6 +44,7 @@ static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
         format!("quorumRef: {{name: q}}, deletionPolicy: Orphan, {target}"),
         format!("quorumRef: {{name: q}}, enforcement: Observe, {other}"),
         format!("quorumRef: {{name: q}}, leaseDurationSeconds: 1, {target}"),
+        format!("quorumRef: {{name: q}}, failoverAfterUnreadySeconds: 60, {target}"),
     ]
     .iter()
     .map(|spec| {
@@ -135,6 +141,14 @@ impl Server {
         self.events.push_back(Input::Quorum(Observation::Failed(trouble)));
     }
 
+    /// Another process watches.
+    pub(super) fn watch_anew(&mut self, now: BootInstant) {
+        self.events.clear();
+        (self.shown_locks, self.shown_quorums) = (Present::default(), Present::default());
+        self.unwatched = true;
+        self.watch_again(now);
+    }
+
     pub(super) fn watch_again(&mut self, now: BootInstant) {
         if std::mem::take(&mut self.unwatched) {
             self.list(now);
@@ -206,6 +220,56 @@ impl Server {
         self.store(object);
     }
 
+    /// The object goes, whatever finalizer it has, and another one takes its name.
+    pub(super) fn recreate(
+        &mut self,
+        name: &str,
+        random: &mut fastrand::Rng,
+        (stamp, now): (Timestamp, BootInstant),
+    ) {
+        let Some(mut object) = self.locks.get(&key(name)).cloned() else {
+            return;
+        };
+        // The watch misses that: a list shows the new object alone.
+        let missed = !self.unwatched && random.bool();
+        self.unwatched |= missed;
+        let same = random.bool().then(|| object.spec.clone());
+        object.metadata.finalizers = None;
+        object.metadata.deletion_timestamp.get_or_insert(Time(stamp));
+        self.store(object);
+        self.create_with(name, random.usize(..LOCKS.len()), stamp, random.u8(..4) == 0);
+        if let (Some(spec), Some(mut object)) = (same, self.locks.get(&key(name)).cloned()) {
+            object.spec = spec;
+            self.store(object);
+        }
+        if missed {
+            self.watch_again(now);
+        }
+    }
+
+    /// Another writer changes something.
+    pub(super) fn touch(&mut self, name: &str) {
+        if let Some(object) = self.locks.get(&key(name)).cloned() {
+            self.store(object);
+        }
+    }
+
+    pub(super) fn abstain(
+        &mut self,
+        seen: &LeaderLock,
+        text: Option<String>,
+    ) -> Result<Box<LeaderLock>, String> {
+        let key = ObjectKey::of(seen);
+        let Some(object) = self.locks.get(&key).filter(|_| !self.unserved) else {
+            return Err("not found".to_owned());
+        };
+        if object.metadata.resource_version != seen.metadata.resource_version {
+            return Err("a conflict".to_owned());
+        }
+        self.annotate(&key.name, ABSTAIN, text);
+        Ok(Box::new(self.locks[&key].clone()))
+    }
+
     pub(super) fn annotate(&mut self, name: &str, annotation: &str, value: Option<String>) {
         if let Some(mut object) = self.locks.get(&key(name)).cloned() {
             let all = object.metadata.annotations.get_or_insert_default();
@@ -240,6 +304,17 @@ impl Server {
         object.metadata.uid = Some(format!("uid-{}", self.version));
         object.metadata.generation = Some(1);
         object.metadata.creation_timestamp = Some(Time(now));
+        self.store_quorum(object);
+    }
+
+    /// Another url for one of its masters.
+    pub(super) fn move_master(&mut self, name: &str, random: &mut fastrand::Rng) {
+        let Some(mut object) = self.quorums.get(name).cloned() else {
+            return;
+        };
+        let index = random.usize(..object.spec.masters.len());
+        object.spec.masters[index].url = format!("redis://{name}-{index}-{}", random.u8(..2));
+        object.metadata.generation = object.metadata.generation.map(|generation| generation + 1);
         self.store_quorum(object);
     }
 
@@ -309,29 +384,5 @@ impl Server {
         }
         object.metadata.finalizers = Some(finalizers);
         Guarded::Written(Box::new(self.store_quorum(object)))
-    }
-}
-
-/// A JSON merge patch of a status.
-fn merged<T: serde::Serialize + serde::de::DeserializeOwned>(before: &Option<T>, patch: &Value) -> Option<T> {
-    let mut status = serde_json::to_value(before).unwrap();
-    if !status.is_object() {
-        status = Value::Object(Default::default());
-    }
-    merge(&mut status, patch);
-    Some(serde_json::from_value(status).unwrap())
-}
-
-fn merge(into: &mut Value, patch: &Value) {
-    let (Value::Object(fields), Value::Object(patch)) = (&mut *into, patch) else {
-        into.clone_from(patch);
-        return;
-    };
-    for (name, value) in patch {
-        if value.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name.clone()).or_insert(Value::Null), value);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The masters: who holds each lock in truth, and what this replica sees of it.
 
-use super::{LEASE, Outside, Owner, SIBLING};
+use super::{LEASE, OpenQuorum, Outside, Owner, SIBLING};
 use crate::{
     api::plan::QuorumPlan,
     controller::object::ObjectKey,
@@ -86,7 +86,7 @@ impl Outside {
                     }
                     continue;
                 }
-                let mine = sees && stand.contends == Some(true);
+                let mine = sees && stand.contends == Some(true) && !stand.abstains;
                 let owner = match self.random.u8(..4) {
                     0 | 1 if mine => Owner::Me,
                     2 if self.sibling_sees => Owner::Sibling,
@@ -116,9 +116,10 @@ impl Outside {
         }
     }
 
-    pub(super) fn put(&mut self, quorum: &str, lock: LockName, contends: bool) {
+    pub(super) fn put(&mut self, quorum: &str, lock: LockName, contends: bool, abstains: bool) {
         if let Some(quorum) = self.quorums.get_mut(quorum) {
-            quorum.locks.entry(lock).or_default().contends = Some(contends);
+            let stand = quorum.locks.entry(lock).or_default();
+            (stand.contends, stand.abstains) = (Some(contends), abstains);
         }
     }
 }
@@ -155,15 +156,16 @@ impl Views for Outside {
     }
 
     fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>> {
-        let voting = self.quorums.get(quorum)?.voting;
-        let master = |index: usize| MasterStatus {
-            name: format!("m{index}"),
-            url: format!("redis://m{index}"),
+        let OpenQuorum { voting, masters, .. } = self.quorums.get(quorum)?;
+        let voting = *voting;
+        let master = |(index, (name, url)): (usize, &(String, String))| MasterStatus {
+            name: name.clone(),
+            url: url.clone(),
             connected: index < voting,
             no_vote: (index >= voting).then_some(Unknown::Silent),
             ..MasterStatus::default()
         };
-        Some((0..3).map(master).collect())
+        Some(masters.iter().enumerate().map(master).collect())
     }
 
     fn has_majority(&self, quorum: &str) -> bool {

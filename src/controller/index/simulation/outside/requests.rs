@@ -1,26 +1,25 @@
 //! What becomes of the effects: requests are answered later, fail, or get lost.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use super::{OpenQuorum, Outside, Owner, SIBLING, Task, tasks::stopped};
+use super::{OpenQuorum, Outside, Owner, SIBLING, Task, stops::Stops};
 use crate::{
-    api::{hand_over::REQUEST, leader_lock::LockState},
+    api::{hand_over::REQUEST, leader_lock::LockState, plan::QuorumPlan},
     controller::{
-        index::{Effect, Guarded, Input, simulation::server::Server},
+        index::{Effect, Guarded, Input, simulation::server::Server, urls::RetiredUrl},
         sibling_answers::{Asked, Round},
         writer::{Item, Written},
     },
     lease::{BootInstant, FencingToken, LockName, Participation},
-    masters::Reporters,
+    masters::{Reporters, RetireOutcome, Unknown},
     operator::sibling::{Answer, LeaseAnswer, LockAnswer, QuorumAnswer},
 };
 
 /// The longest that a status is waited for, and anything else.
 const WRITE: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(150);
+const ABSTAINS: Duration = Duration::from_secs(5);
+const OTHER: &str = "us-1/other";
 
 impl Outside {
     /// How long an answer takes.
@@ -53,7 +52,7 @@ impl Outside {
         self.executed += 1;
         match effect {
             Effect::WriteLock { key, version, status } => {
-                let lost = Written::Failed("no answer in time".into());
+                let lost = self.lost();
                 let write = |server: &mut Server| server.write_lock(&key, &version, &status);
                 let (at, end) = self.request(WRITE, lost, write);
                 self.due.push((at, Input::Written(Item::Lock(key), end)));
@@ -63,7 +62,7 @@ impl Outside {
                 version,
                 status,
             } => {
-                let lost = Written::Failed("no answer in time".into());
+                let lost = self.lost();
                 let write = |server: &mut Server| server.write_quorum(&name, &version, &status);
                 let (at, end) = self.request(WRITE, lost, write);
                 self.due.push((at, Input::Written(Item::Quorum(name), end)));
@@ -71,7 +70,8 @@ impl Outside {
             Effect::SetFinalizer { key, uid, present } => {
                 let write = |server: &mut Server| server.set_finalizer(&key, uid.as_deref(), present);
                 let (at, end) = self.request(READ, Err("no answer".to_owned()), write);
-                self.due.push((at, Input::Finalizer(key, end)));
+                self.may_recreate(&key.name);
+                self.due.push((at, Input::Finalizer { key, uid, end }));
             }
             Effect::SetQuorumFinalizers {
                 name,
@@ -85,8 +85,21 @@ impl Outside {
                 });
                 self.due.push((at, Input::QuorumFinalizers(name, end)));
             }
-            Effect::Abstain { key, failover, .. } => {
-                self.answer(Input::Abstains(key, failover, Err("a conflict".into())));
+            Effect::Abstain {
+                key,
+                object,
+                abstention,
+                failover,
+            } => {
+                let text = serde_json::to_string(&abstention).unwrap();
+                let lost = Err("no answer".to_owned());
+                let (at, end) = self.request(ABSTAINS, lost, |server| server.abstain(&object, Some(text)));
+                self.due.push((at, Input::Abstains(key, failover, end)));
+            }
+            Effect::EndAbstention { object, .. } => {
+                let lost = Err(String::new());
+                // Its end is not awaited.
+                let _ = self.request(ABSTAINS, lost, |server| server.abstain(&object, None));
             }
             Effect::AnswerHandOver { key, .. } => {
                 self.server.annotate(&key.name, REQUEST, None);
@@ -100,7 +113,20 @@ impl Outside {
                 let round = self.round(asked);
                 self.answer(Input::Uses(name, Some(round)));
             }
-            Effect::AskClusters(name) => self.answer(Input::Clusters(name, Reporters::default())),
+            Effect::AskClusters(name) => {
+                let other = self.other_lives.then(|| OTHER.parse().unwrap());
+                let clusters = other.into_iter().collect();
+                self.answer(Input::Clusters(
+                    name,
+                    Reporters {
+                        clusters,
+                        complete: 3,
+                    },
+                ));
+            }
+            Effect::RetireUrl(retired, _) => self.retire(retired),
+            Effect::ReplaceUrl(retired) => return self.replace_url(retired),
+            Effect::OpenQuorum { plan, .. } => return self.open(plan),
             Effect::AskCounter { key, quorum, written } => {
                 let largest = self.quorums.get(&quorum).map(|_| FencingToken(u64::MAX / 2));
                 self.answer(Input::Counter(key, written, largest));
@@ -108,6 +134,15 @@ impl Outside {
             effect => self.execute_here(effect),
         }
         Vec::new()
+    }
+
+    /// How a status is not written.
+    fn lost(&mut self) -> Written {
+        match self.random.u8(..4) {
+            0 if !self.server.down => Written::Conflict,
+            1 if !self.server.down => Written::Refused("a test".into()),
+            _ => Written::Failed("no answer in time".into()),
+        }
     }
 
     /// Returns when a request ends, and how.
@@ -127,25 +162,65 @@ impl Outside {
         (at, lost)
     }
 
+    /// The masters are connected to, or refused.
+    fn open(&mut self, plan: QuorumPlan) -> Vec<Input> {
+        if self.faults.refuses {
+            return vec![Input::NotOpened(plan.name, "a test".to_owned())];
+        }
+        let voting = match (self.calm, self.blind) {
+            (_, true) => 1,
+            (true, _) => 3,
+            (false, _) => self.random.usize(1..4),
+        };
+        let masters = plan.masters.into_iter().map(|master| (master.name, master.url));
+        let masters = masters.collect();
+        let locks = self.past.remove(&plan.name).unwrap_or_default();
+        let open = OpenQuorum {
+            voting,
+            masters,
+            locks,
+        };
+        self.quorums.insert(plan.name, open);
+        Vec::new()
+    }
+
+    fn retire(&mut self, retired: RetiredUrl) {
+        let outcome = if self.faults.keeps_votes {
+            let reason = Unknown::Silent;
+            RetireOutcome::OldUnreachable { reason }
+        } else {
+            self.retired.insert(retired.clone());
+            RetireOutcome::Retired
+        };
+        self.answer(Input::Retired(retired, Ok(outcome)));
+    }
+
+    fn replace_url(&mut self, retired: RetiredUrl) -> Vec<Input> {
+        if self.faults.refuses {
+            return vec![Input::NotReplaced(retired, "a test".to_owned())];
+        }
+        let quorum = self.quorums.get_mut(&retired.quorum);
+        let masters = quorum.into_iter().flat_map(|quorum| &mut quorum.masters);
+        for (_, url) in masters.filter(|(name, _)| *name == retired.master) {
+            url.clone_from(&retired.new);
+        }
+        Vec::new()
+    }
+
     /// What concerns this process alone.
     pub(super) fn execute_here(&mut self, effect: Effect) {
         match effect {
-            Effect::OpenQuorum { plan, .. } => {
-                let voting = if self.calm { 3 } else { self.random.usize(..4) };
-                let locks = BTreeMap::new();
-                self.quorums.insert(plan.name, OpenQuorum { voting, locks });
-            }
             Effect::CloseQuorum { name, .. } => {
-                self.quorums.remove(&name);
+                self.forget_connections(&name);
                 self.answer(Input::QuorumClosed(name));
             }
             Effect::ActivateLock(plan) => {
                 let contends = plan.state == LockState::Enabled;
-                self.put(&plan.quorum, plan.lock_name.clone(), contends);
+                self.put(&plan.quorum, plan.lock_name.clone(), contends, plan.abstains);
             }
             Effect::PutInternal { quorum, lock, terms } => {
                 let contends = terms.participation == Participation::Contend;
-                self.put(&quorum, lock, contends);
+                self.put(&quorum, lock, contends, false);
             }
             Effect::RemoveLock { quorum, lock, .. } => {
                 if let Some(stand) = self.quorums.get_mut(&quorum).and_then(|q| q.locks.get_mut(&lock)) {
@@ -153,12 +228,19 @@ impl Outside {
                     stand.owner = stand.owner.filter(|(owner, ..)| *owner != Owner::Me);
                 }
             }
+            Effect::FollowTemplate(key, reference) => {
+                self.templates.insert((key, reference));
+            }
+            Effect::UnfollowTemplate(key, reference) => {
+                self.templates.remove(&(key, reference));
+            }
             Effect::HandOver { quorum, lock, .. } => self.hand_overs.push((quorum, lock)),
             Effect::StartTargetTask(start) => {
+                self.end_task(&start.key);
                 let task = Task {
                     plan: start.plan,
                     hands: start.hands,
-                    stop: None,
+                    stops: Stops::default(),
                     last: None,
                     broken: false,
                 };
@@ -171,25 +253,17 @@ impl Outside {
             }
             Effect::StopTargets { key, halt, after } => self.stop_targets(&key, halt, after),
             Effect::ResumeTargets(key) => {
-                if let Some((_, after)) = self.take_stop(&key) {
-                    self.answer(stopped(&key, after, false));
+                if let Some(task) = self.tasks.get_mut(&key) {
+                    task.stops.lift();
                 }
             }
-            Effect::EndTargetTask(key) => {
-                if let Some(Task {
-                    stop: Some((_, after)),
-                    ..
-                }) = self.tasks.remove(&key)
-                {
-                    self.answer(stopped(&key, after, false));
-                }
-            }
+            Effect::EndTargetTask(key) => self.end_task(&key),
             _ => {}
         }
     }
 
     /// What the sibling answers.
-    pub(super) fn round(&self, asked: Asked) -> Round {
+    pub(in crate::controller::index::simulation) fn round(&self, asked: Asked) -> Round {
         let identity = (self.cluster.uid(), "me");
         if !self.sibling_answers {
             return Round::new(self.now, Vec::new(), identity.0, identity.1).about(asked, true);

@@ -1,5 +1,7 @@
 //! The tasks that switch targets.
 
+use std::time::Duration;
+
 use super::Outside;
 use crate::{
     api::{
@@ -12,6 +14,9 @@ use crate::{
         target_task::{StopRequest, TargetReport},
     },
 };
+
+/// The end of a task may be noticed seconds later.
+const LATE: Duration = Duration::from_secs(1);
 
 impl Outside {
     /// The tasks that switch targets do their work.
@@ -28,40 +33,41 @@ impl Outside {
 
     pub(super) fn switch_one(&mut self, key: &ObjectKey) -> Vec<Input> {
         let mut inputs = Vec::new();
-        let Some(task) = self.tasks.get(key).filter(|task| !task.broken).cloned() else {
+        let (now, works) = (self.now, self.calm || self.random.bool());
+        let down = self.server.down;
+        let Some(task) = self.tasks.get(key).filter(|task| !task.broken) else {
             return inputs;
         };
-        let view = self.lock(&task.plan.quorum, &task.plan.lock_name, self.now);
-        let held = view.as_ref().is_some_and(|view| view.authority.is_some());
-        let sees = self.has_majority(&task.plan.quorum);
+        let (plan, hands) = (task.plan.clone(), task.hands);
+        let view = self.lock(&plan.quorum, &plan.lock_name, now);
+        let authority = view.as_ref().and_then(|view| view.authority);
+        let held = authority.is_some();
+        let sees = self.has_majority(&plan.quorum);
         let ours = view.as_ref().and_then(|view| view.holder.as_ref());
         let ours = ours.is_some_and(|holder| holder.cluster == self.cluster);
         let mut wants_guard = false;
-        if task.hands.off {
-            if let Some((_, after)) = self.take_stop(key) {
-                inputs.push(stopped(key, after, false));
-            }
-        } else if let Some((halt, after)) = task.stop {
-            let works = self.calm || self.random.bool();
-            let late = self.now >= halt.by;
-            if works && !self.server.down {
+        let Some(task) = self.tasks.get_mut(key) else {
+            return inputs;
+        };
+        task.stops.expire(authority.map(|authority| authority.token), now);
+        if hands.off {
+            task.stops.refuse();
+        } else if task.stops.is_requested() {
+            if works && !down {
+                task.stops.finish();
                 self.running.remove(key);
-                self.take_stop(key);
-                inputs.push(stopped(key, after, true));
-            } else if late {
-                self.take_stop(key);
-                inputs.push(stopped(key, after, false));
             }
-        } else if held && !task.plan.targets.is_empty() {
-            if task.hands.guarded {
+        } else if held && !plan.targets.is_empty() {
+            if hands.guarded {
                 self.running.insert(key.clone());
             } else {
                 wants_guard = true;
             }
-        } else if (sees && !ours && !held) || task.plan.targets.is_empty() {
+        } else if (sees && !ours && !held) || plan.targets.is_empty() {
             self.running.remove(key);
         }
-        let report = self.report(key, &task.plan, wants_guard);
+        inputs.extend(self.stopped(key));
+        let report = self.report(key, &plan, wants_guard);
         if let Some(task) = self.tasks.get_mut(key)
             && task.last.as_ref() != Some(&report)
         {
@@ -77,16 +83,18 @@ impl Outside {
         let Some(key) = self.random.choice(keys) else {
             return;
         };
-        if let Some((_, after)) = self.take_stop(&key) {
-            self.answer(stopped(&key, after, false));
-        }
         if let Some(task) = self.tasks.get_mut(&key) {
+            task.stops.end();
             task.broken = true;
         }
     }
 
-    pub(super) fn take_stop(&mut self, key: &ObjectKey) -> Option<(StopRequest, AfterStop)> {
-        self.tasks.get_mut(key)?.stop.take()
+    /// Those who waited for the end of a stop.
+    pub(super) fn stopped(&mut self, key: &ObjectKey) -> Vec<Input> {
+        let now = self.now;
+        let ended = self.tasks.get_mut(key).map(|task| task.stops.ended(now));
+        let ended = ended.into_iter().flatten();
+        ended.map(|(after, clean)| stopped(key, after, clean)).collect()
     }
 
     pub(super) fn report(&self, key: &ObjectKey, plan: &LockPlan, wants_guard: bool) -> TargetReport {
@@ -110,19 +118,32 @@ impl Outside {
             wants_guard,
             settled: true,
             trouble: None,
-            unready: false,
+            unready: runs && self.faults.unready && plan.failover_after_unready.is_some(),
             notes: Vec::new(),
         }
     }
 
     pub(super) fn stop_targets(&mut self, key: &ObjectKey, halt: StopRequest, after: AfterStop) {
-        if let AfterStop::TakenAway(until) = &after {
-            self.due.push((*until, Input::Stopped(key.clone(), false)));
-        }
         match self.tasks.get_mut(key) {
-            Some(task) if !task.broken => task.stop = Some((halt, after)),
+            Some(task) if !task.broken => task.stops.add(halt, after),
             _ => self.answer(stopped(key, after, false)),
         }
+    }
+
+    /// The task ends, and those who wait for a stop see that nothing was stopped.
+    pub(super) fn end_task(&mut self, key: &ObjectKey) {
+        if let Some(task) = self.tasks.get_mut(key) {
+            task.stops.end();
+        }
+        for input in self.stopped(key) {
+            let at = if self.calm {
+                self.now
+            } else {
+                self.now + LATE * self.random.u32(..30)
+            };
+            self.due.push((at, input));
+        }
+        self.tasks.remove(key);
     }
 }
 

@@ -1,0 +1,183 @@
+//! Users and faults.
+
+use std::time::Duration;
+
+use super::{NAMES, Outside, QUORUMS};
+use crate::{
+    api::{abstention::ABSTAIN, hand_over::REQUEST},
+    controller::index::Input,
+};
+
+/// Faults that last until they end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    /// The rate limit lets no status through.
+    pub(super) limited: bool,
+    /// No quorum can be opened, and no url of a master replaced.
+    pub(super) refuses: bool,
+    /// Servers do not lose their votes.
+    pub(super) keeps_votes: bool,
+    /// Targets that run do not get ready.
+    pub(super) unready: bool,
+}
+
+/// What most users and faults of a sequence are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller::index::simulation) enum Focus {
+    All,
+    /// One lock is passed on, again and again.
+    Drains,
+    /// Quorums that are refused, and urls of masters.
+    Masters,
+    /// Locks are deleted while siblings see the masters, and this replica does not.
+    Siblings,
+}
+
+impl Focus {
+    pub(super) fn any(random: &mut fastrand::Rng) -> Self {
+        match random.u8(..12) {
+            0 | 1 => Self::Drains,
+            2 => Self::Masters,
+            3 => Self::Siblings,
+            _ => Self::All,
+        }
+    }
+}
+
+impl Outside {
+    pub(super) fn user(&mut self) {
+        match (self.focus, self.random.u8(..8)) {
+            (Focus::Drains, 0..=3) => return self.ask_for_hand_over(NAMES[0]),
+            (Focus::Drains, 4) => return self.server.annotate(NAMES[0], REQUEST, None),
+            (Focus::Drains, 5) => return self.server.touch(NAMES[0]),
+            (Focus::Siblings, 0..=4) => {
+                let (name, stamp) = (NAMES[self.random.usize(..NAMES.len())], self.stamp());
+                return self.server.delete(name, stamp);
+            }
+            (Focus::Masters, 0..=4) => return self.server.move_master(QUORUMS[0], &mut self.random),
+            _ => {}
+        }
+        let stamp = self.stamp();
+        let name = NAMES[self.random.usize(..NAMES.len())];
+        let quorum = QUORUMS[self.random.usize(..QUORUMS.len())];
+        match self.random.u8(..16) {
+            0..=3 => self.server.apply(name, &mut self.random, stamp),
+            4..=6 => self.server.delete(name, stamp),
+            7 => self.server.apply_quorum(quorum, &mut self.random, stamp),
+            8 => self.server.delete_quorum(quorum, stamp),
+            9 | 10 => self.server.recreate(name, &mut self.random, (stamp, self.now)),
+            11 => self.server.move_master(quorum, &mut self.random),
+            12 => self.server.touch(name),
+            13 => {
+                let paused = self.random.bool().then(|| "a test".to_owned());
+                self.server.annotate(name, "redlock.dev/paused", paused);
+            }
+            14 => {
+                let seconds = self.random.u64(..120);
+                let until = super::timestamp_at(self.unix + Duration::from_secs(seconds));
+                let text = format!(r#"{{"until": "{until}", "seconds": 60}}"#);
+                let text = self.random.bool().then_some(text);
+                self.server.annotate(name, ABSTAIN, text);
+            }
+            _ => self.ask_for_hand_over(name),
+        }
+    }
+
+    fn ask_for_hand_over(&mut self, name: &str) {
+        // Of the lease that is there, as a rule.
+        let held = self.quorums.values().flat_map(|quorum| quorum.locks.values());
+        let held: Vec<u64> = held.filter_map(|stand| Some(stand.owner?.1)).collect();
+        let token = self.random.choice(held).unwrap_or(1);
+        let until = self.unix.as_secs() + 60;
+        let request = format!(r#"{{"id": "1", "token": {token}, "to": "us-1/other", "notAfter": {until}}}"#);
+        self.server.annotate(name, REQUEST, Some(request));
+    }
+
+    pub(super) fn fault(&mut self) {
+        if self.focus == Focus::Masters && self.random.bool() {
+            self.faults.refuses ^= true;
+            return;
+        }
+        if self.focus == Focus::Siblings && self.random.bool() {
+            return self.lose_or_find_masters();
+        }
+        match self.random.u8(..13) {
+            0 => self.server.down ^= true,
+            1 if self.server.unwatched && !self.server.unserved => self.server.watch_again(self.now),
+            1 => self.server.break_watch(),
+            2 if self.server.unserved => {
+                self.server.unserved = false;
+                self.server.watch_again(self.now);
+            }
+            2 => {
+                self.server.unserved = true;
+                // A watch that is open stays open for a while.
+                if self.random.bool() {
+                    self.server.break_watch();
+                }
+            }
+            3 => self.sibling_sees ^= true,
+            4 => self.sibling_answers ^= true,
+            5 => self.step_wall_clock(),
+            6 => self.faults.limited ^= true,
+            7 => self.faults.refuses ^= true,
+            8 => self.faults.keeps_votes ^= true,
+            9 => self.faults.unready ^= true,
+            10 => self.other_lives ^= true,
+            _ => self.lose_or_find_masters(),
+        }
+    }
+
+    fn lose_or_find_masters(&mut self) {
+        for quorum in self.quorums.values_mut() {
+            quorum.voting = if quorum.voting < 2 {
+                3
+            } else {
+                self.random.usize(..2)
+            };
+        }
+    }
+
+    fn step_wall_clock(&mut self) {
+        let most = if self.random.bool() { 100 } else { 100_000 };
+        let step = Duration::from_secs(self.random.u64(..most));
+        self.unix = if self.random.bool() {
+            self.unix + step
+        } else {
+            self.unix - step
+        };
+    }
+
+    /// All faults end, but that this replica may stay blind.
+    pub(in crate::controller::index::simulation) fn heal(&mut self, blind: bool) -> Vec<Input> {
+        self.calm = true;
+        self.faults = Faults::default();
+        self.server.unwatched |= self.server.unserved;
+        (self.server.down, self.server.unserved) = (false, false);
+        // A sibling that sees the masters would let the rest go.
+        (self.sibling_sees, self.sibling_answers) = (false, true);
+        self.blind = blind;
+        for name in NAMES {
+            self.server.annotate(name, "redlock.dev/paused", None);
+            self.server.annotate(name, REQUEST, None);
+            self.server.annotate(name, ABSTAIN, None);
+        }
+        for quorum in self.quorums.values_mut() {
+            quorum.voting = if blind { 1 } else { 3 };
+            for (_, stand) in quorum.locks.iter_mut().filter(|(lock, _)| lock.is_internal()) {
+                // Our name is ours again.
+                stand.owner = None;
+            }
+        }
+        self.server.watch_again(self.now);
+        self.elect()
+    }
+
+    /// While a request about the finalizer of an object is under way, another object takes its name.
+    pub(super) fn may_recreate(&mut self, name: &str) {
+        if !self.calm && self.random.u8(..8) == 0 {
+            let stamp = self.stamp();
+            self.server.recreate(name, &mut self.random, (stamp, self.now));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The requests to stop of a target task, as the task keeps them, and those who wait for the end.
+
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use crate::{
+    controller::{
+        index::{AfterStop, drain::Purpose},
+        target_task::{StopRequest, StopRequests},
+    },
+    lease::{BootInstant, FencingToken},
+};
+
+#[derive(Debug, Default)]
+pub(in crate::controller::index::simulation) struct Stops {
+    requests: StopRequests,
+    waiting: Vec<(AfterStop, oneshot::Receiver<bool>)>,
+}
+
+impl Stops {
+    pub(super) fn add(&mut self, request: StopRequest, after: AfterStop) {
+        let (done, end) = oneshot::channel();
+        self.requests.add(request, done);
+        self.waiting.push((after, end));
+    }
+
+    pub(super) fn is_requested(&self) -> bool {
+        self.requests.by().is_some()
+    }
+
+    pub(super) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
+        self.requests.expire(held, now);
+    }
+
+    pub(super) fn refuse(&mut self) {
+        self.requests.refuse();
+    }
+
+    pub(super) fn lift(&mut self) {
+        self.requests.lift();
+    }
+
+    /// Everything is stopped.
+    pub(super) fn finish(&mut self) {
+        self.requests.begin_answer();
+        self.requests.answer(true);
+    }
+
+    /// The task is no more.
+    pub(super) fn end(&mut self) {
+        self.requests = StopRequests::default();
+    }
+
+    /// What is passed on when it is stopped.
+    pub(in crate::controller::index::simulation) fn drains(&self) -> impl Iterator<Item = &Purpose> {
+        self.waiting.iter().filter_map(|(after, _)| match after {
+            AfterStop::Drained(purpose, _) => Some(purpose),
+            AfterStop::TakenAway(_) => None,
+        })
+    }
+
+    /// Those whose wait is over, and whether everything was stopped.
+    pub(super) fn ended(&mut self, now: BootInstant) -> Vec<(AfterStop, bool)> {
+        let mut ended = Vec::new();
+        self.waiting.retain_mut(|(after, end)| {
+            let clean = match end.try_recv() {
+                Ok(_) => true,
+                Err(TryRecvError::Closed) => false,
+                Err(TryRecvError::Empty) => match after {
+                    AfterStop::TakenAway(until) if *until <= now => false,
+                    AfterStop::TakenAway(_) | AfterStop::Drained(..) => return true,
+                },
+            };
+            ended.push((after.clone(), clean));
+            false
+        });
+        ended
+    }
+}
