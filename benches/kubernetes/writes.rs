@@ -55,11 +55,6 @@ pub async fn run() {
     tokio::time::sleep(FOR).await;
     let metric = self::metric(&stage).await - metric;
     let steady = difference(&before, &requests(&stage));
-    let is_write = |what: &str| {
-        ["create", "update", "patch", "delete"]
-            .iter()
-            .any(|verb| what.starts_with(verb))
-    };
     let (writes, reads): (BTreeMap<_, _>, BTreeMap<_, _>) =
         steady.into_iter().partition(|(what, _)| is_write(what));
     let beats = writes
@@ -137,7 +132,13 @@ async fn flapping(stage: &Stage) {
     );
 }
 
-/// Until nothing was written for a while.
+fn is_write(what: &str) -> bool {
+    ["create", "update", "patch", "delete"]
+        .iter()
+        .any(|verb| what.starts_with(verb))
+}
+
+/// Until nothing was written for a while, but for the heartbeats of the reporter.
 async fn quiet(stage: &Stage) {
     let mut last = (0, log::now());
     redlock_testkit::eventually(
@@ -145,10 +146,10 @@ async fn quiet(stage: &Stage) {
         "nothing is written any more",
         async || {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let heartbeats = |what: &str| what.contains("redisquorums/status");
+            let counts = |what: &str| is_write(what) && !what.contains("redisquorums/status");
             let all: usize = requests(stage)
                 .iter()
-                .filter(|(what, _)| !heartbeats(what))
+                .filter(|(what, _)| counts(what))
                 .map(|(_, count)| count)
                 .sum();
             if last.0 != all {

@@ -89,6 +89,6 @@ async fn what_is_stopped_is_told_once(world: &World, names: &[String]) {
         world.told(name, "TargetStopped").await;
     }
     for name in names {
-        assert_eq!(world.events(name, "TargetStopped").len(), 1, "{name}");
+        assert_eq!(world.events(name, "TargetStopped").await.len(), 1, "{name}");
     }
 }

@@ -42,12 +42,13 @@ const LONG: Duration = Duration::from_secs(18);
 
 /// Two replicas behind one proxy for each master, and three pods that run under a lock each.
 struct Scene {
-    world: World,
     proxies: Vec<Proxy>,
     recorder: Recorder,
     holder: Operator,
     standby: Operator,
     _kubelet: Kubelet,
+    // Dropped last: the next test may get the control plane.
+    world: World,
 }
 
 fn deployment(name: &str, replicas: u32) -> String {
@@ -193,7 +194,7 @@ impl Scene {
             });
             assert_eq!(&status.await["fencingToken"], token, "{name}");
             for reason in ["EnforcementConflict", "StartedAgain", "StoppedAgain"] {
-                assert_eq!(self.world.event(name, reason), None, "{name}: {reason}");
+                assert_eq!(self.world.event(name, reason).await, None, "{name}: {reason}");
             }
         }
     }

@@ -33,6 +33,8 @@ mod logs;
 mod namespace;
 #[path = "fixture/operator.rs"]
 mod operator;
+#[path = "fixture/pool.rs"]
+mod pool;
 #[path = "fixture/process.rs"]
 mod process;
 
@@ -45,6 +47,7 @@ pub use kubeconfig::client_of;
 pub use kubelet::Kubelet;
 pub use namespace::TestNamespace;
 pub use operator::Operator;
+pub use pool::PooledPlane;
 pub use process::{Process, state};
 
 /// What decides the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.

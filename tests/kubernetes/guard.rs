@@ -66,7 +66,7 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
         note.contains("scaled to 3 by \"some-tool\"") && note.contains("Gate"),
         "{note}"
     );
-    assert!(world.event("report", "EnforcementConflict").is_none());
+    assert!(world.event("report", "EnforcementConflict").await.is_none());
 
     // Once more is a conflict; what is stopped nevertheless is stopped ever more slowly.
     gates.scale("gate", 3, "some-tool").await;

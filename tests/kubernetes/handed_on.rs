@@ -29,8 +29,9 @@ const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata"
 /// A cluster with one replica of the operator.
 struct Cluster {
     name: &'static str,
-    world: World,
     _kubelet: Kubelet,
+    // Dropped last: the next test may get the control plane.
+    world: World,
 }
 
 impl Cluster {

@@ -18,11 +18,12 @@ const LONG: Duration = Duration::from_secs(180);
 
 /// Masters with a password, and replica-1, which holds a lock with a target.
 struct Scene {
-    world: World,
     gates: Gates,
     first: Operator,
     token: Value,
     generation: i64,
+    // Dropped last: the next test may get the control plane.
+    world: World,
 }
 
 impl Scene {
@@ -159,7 +160,7 @@ async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
     let notes = eventually(LONG, what, async || {
         assert!(!probe(world, &second), "a pod that sees no majority is Ready");
         scene.first.assert_holds("report", &scene.token);
-        let notes = world.events("default", "ReplicaNotReady");
+        let notes = world.events("default", "ReplicaNotReady").await;
         if notes.iter().any(|note| note.contains("replica replica-2 ")) {
             Ok(notes)
         } else {

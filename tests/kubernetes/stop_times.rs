@@ -107,7 +107,7 @@ impl<'a> Switched<'a> {
                 && note.contains("a lease of 90 s"),
             "{note}"
         );
-        assert_eq!(self.world.event(SLOW, "StopTooShort"), None);
+        assert_eq!(self.world.event(SLOW, "StopTooShort").await, None);
         for name in [SLOW, QUICK] {
             eventually(
                 BOUND,

@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use kube::api::Api;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
 use redlock::api::{LeaderLock, RedisQuorum};
 use serde_json::Value;
 
-use crate::fixture::{BOUND, ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNamespace, audit};
+use crate::fixture::{BOUND, Operator, Options, PooledPlane, SERVICE_ACCOUNT, TestNamespace, audit};
 use crate::program::{Ran, redlock_with};
 use redlock_testkit::{RedisServer, ServerOptions, eventually};
 
 pub struct World {
-    pub plane: ControlPlane,
+    pub plane: PooledPlane,
     pub masters: Vec<RedisServer>,
     pub namespace: TestNamespace,
 }
@@ -51,8 +52,7 @@ impl World {
 
     /// With these masters.
     pub async fn of(masters: Vec<RedisServer>, options: Options) -> Self {
-        let plane = ControlPlane::start(options);
-        plane.install_crds().await;
+        let plane = PooledPlane::take(options).await;
         let namespace = plane.namespace("redlock").await;
         plane.install_rbac(namespace.name()).await;
         Self {
@@ -152,32 +152,40 @@ impl World {
         self.requests().iter().filter(|event| is_write(event)).count()
     }
 
-    /// Whether an event with this reason is about an object of this name; its note.
-    pub fn event(&self, name: &str, reason: &str) -> Option<String> {
-        self.events(name, reason).into_iter().next()
+    /// The note of an event with this reason about an object of this name.
+    pub async fn event(&self, name: &str, reason: &str) -> Option<String> {
+        self.events(name, reason).await.into_iter().next()
     }
 
     /// The notes of all of them.
-    pub fn events(&self, name: &str, reason: &str) -> Vec<String> {
-        let all = self.kubectl(&[
-            "get",
-            "events.events.k8s.io",
-            "--all-namespaces",
-            "--output",
-            "json",
-        ]);
-        let all: Value = serde_json::from_str(&all).unwrap();
-        let items = all["items"].as_array().unwrap().iter();
-        items
-            .filter(|event| event["regarding"]["name"] == name && event["reason"] == reason)
-            .map(|event| event["note"].as_str().unwrap_or_default().to_owned())
+    pub async fn events(&self, name: &str, reason: &str) -> Vec<String> {
+        Self::notes(&Api::all(self.plane.admin()), name, reason).await
+    }
+
+    async fn notes(events: &Api<Event>, name: &str, reason: &str) -> Vec<String> {
+        let all = events
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .into_iter();
+        let regards = |event: &Event| {
+            let regarding = event.regarding.as_ref();
+            regarding.and_then(|object| object.name.as_deref()) == Some(name)
+        };
+        all.filter(|event| regards(event) && event.reason.as_deref() == Some(reason))
+            .map(|event| event.note.unwrap_or_default())
             .collect()
     }
 
     /// Waits for an event, and prints it.
     pub async fn told(&self, name: &str, reason: &str) -> String {
-        let what = format!("event {reason} of {name}");
-        let note = eventually(BOUND, &what, async || self.event(name, reason).ok_or(())).await;
+        let events = Api::all(self.plane.admin());
+        let note = eventually(BOUND, &format!("event {reason} of {name}"), async || {
+            let notes = Self::notes(&events, name, reason).await;
+            notes.into_iter().next().ok_or(())
+        })
+        .await;
         println!("            {reason}: {note}");
         note
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::work::Work;
 use crate::fixture::kubelet::Recorder;
-use crate::fixture::{BOUND, ControlPlane, Kubelet, Operator, SERVICE_ACCOUNT};
+use crate::fixture::{BOUND, Kubelet, Operator, PooledPlane, SERVICE_ACCOUNT};
 use redlock_testkit::{Mode, Proxy, eventually, free_port};
 
 /// Where the operator is; its pods are of another node, and these processes.
@@ -92,25 +92,25 @@ impl Replica {
 
 pub struct Cluster {
     pub name: &'static str,
-    pub plane: ControlPlane,
     pub client: Client,
     /// One before each master.
     pub masters: Vec<Proxy>,
     pub replicas: Vec<Replica>,
     _kubelet: Kubelet,
+    // Dropped last: the next test may get the control plane.
+    pub plane: PooledPlane,
 }
 
 impl Cluster {
     /// With the work and its lock, and no replica running.
     pub async fn new(
         name: &'static str,
-        plane: ControlPlane,
+        plane: PooledPlane,
         servers: &RedisServers,
         work: Work,
         seed: u64,
         recorder: &Recorder,
     ) -> Self {
-        plane.install_crds().await;
         let kubelet = Kubelet::start(&plane, name, seed, recorder);
         let mut masters = Vec::new();
         for server in servers.iter() {

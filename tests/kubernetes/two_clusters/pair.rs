@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
 
 use redlock::clock;
 use redlock::lease::BootInstant;
@@ -13,7 +12,7 @@ use super::cluster::{Cluster, NAMESPACE};
 use super::leases::{Lease, leases};
 use super::work::Work;
 use crate::fixture::kubelet::{Overlap, Recorder, Run, overlaps};
-use crate::fixture::{ControlPlane, Options};
+use crate::fixture::{Options, PooledPlane};
 use crate::program::redlock;
 use redlock_testkit::eventually;
 
@@ -55,10 +54,8 @@ impl Pair {
         let urls = servers.urls().join(",");
         let most = format!("{}s", longest(lease));
         redlock(&["init", "--masters", &urls, "--max-lease-duration", &most]).expect(0, &[]);
-        let [one, other] = thread::scope(|scope| {
-            let start = || scope.spawn(|| ControlPlane::start(Options::default()));
-            [start(), start()].map(|plane| plane.join().unwrap())
-        });
+        let plane = || PooledPlane::take(Options::default());
+        let (one, other) = tokio::join!(plane(), plane());
         let recorder = Recorder::default();
         let clusters = [
             Cluster::new("eu", one, &servers, work, seed, &recorder).await,

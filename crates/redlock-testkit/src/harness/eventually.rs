@@ -4,7 +4,10 @@ use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const TICK: Duration = Duration::from_millis(5);
+/// The first pause between two questions. Each further one is half as long again, up to [`LONGEST`]: a question to an API
+/// server costs milliseconds of CPU.
+const FIRST: Duration = Duration::from_millis(5);
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// Asks until the answer is `Ok` and returns what it holds. The `Err` is what was seen in its place: the last one is
 /// named when the bound has passed. A question that hangs is given up at the bound, too.
@@ -15,16 +18,18 @@ pub async fn eventually<T, E: Debug>(
 ) -> T {
     let deadline = tokio::time::Instant::now() + bound;
     let mut last = None;
+    let mut pause = FIRST;
     loop {
         match tokio::time::timeout_at(deadline, probe()).await {
             Ok(Ok(value)) => return value,
             Ok(Err(seen)) => last = Some(seen),
             Err(_) => panic!("{what}: not within {bound:?}; the last question hung; before it: {last:?}"),
         }
-        if tokio::time::Instant::now() + TICK > deadline {
+        if tokio::time::Instant::now() + pause > deadline {
             panic!("{what}: not within {bound:?}; last seen: {last:?}");
         }
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
     }
 }
 
@@ -35,13 +40,19 @@ pub fn eventually_blocking<T, E: Debug>(
     mut probe: impl FnMut() -> Result<T, E>,
 ) -> T {
     let started = Instant::now();
+    let mut pause = FIRST;
     loop {
         match probe() {
             Ok(value) => return value,
             Err(seen) if started.elapsed() > bound => {
                 panic!("{what}: not within {bound:?}; last seen: {seen:?}")
             }
-            Err(_) => thread::sleep(TICK),
+            Err(_) => thread::sleep(pause),
         }
+        pause = longer(pause);
     }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(LONGEST)
 }
