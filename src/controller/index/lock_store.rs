@@ -110,7 +110,8 @@ impl LockEntry {
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    entries: BTreeMap<ObjectKey, LockEntry>,
+    /// Boxed: the nodes of a map that grows in order are half empty.
+    entries: BTreeMap<ObjectKey, Box<LockEntry>>,
     names: OwnershipIndex<Name>,
     targets: OwnershipIndex<TargetKey>,
     /// Those that this version cannot read.
@@ -139,11 +140,11 @@ impl Locks {
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&LockEntry> {
-        self.entries.get(key)
+        self.entries.get(key).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut LockEntry> {
-        self.entries.get_mut(key)
+        self.entries.get_mut(key).map(Box::as_mut)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -197,7 +198,7 @@ impl Locks {
     /// Locks with targets. Whether they run is for their target tasks to say: a report may be on its way.
     pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
-        entries.filter_map(|(key, entry)| Some((key, entry, entry.phase.task()?)))
+        entries.filter_map(|(key, entry)| Some((key, entry.as_ref(), entry.phase.task()?)))
     }
 
     /// Nothing is switched from here on.
@@ -218,8 +219,8 @@ impl Locks {
         if let Some(entry) = self.entries.get_mut(key) {
             return entry.see(object, origin, now).is_some();
         }
-        self.entries
-            .insert(key.clone(), LockEntry::new(object, origin, now));
+        let entry = LockEntry::new(object, origin, now);
+        self.entries.insert(key.clone(), Box::new(entry));
         false
     }
 
@@ -281,7 +282,7 @@ impl Locks {
         older.or_else(|| self.targets.of(what).find(in_force))
     }
 
-    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<LockEntry> {
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Box<LockEntry>> {
         self.unreadable.remove(key);
         self.entries.remove(key)
     }
