@@ -265,3 +265,18 @@ impl Item {
         matches!(self, Self::UndoAgain { .. } | Self::ReserveAgain { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_has_the_name_that_metrics_document() {
+        let names = Operation::ALL.map(Operation::name);
+        let documented = [
+            "grant", "confirm", "renew", "release", "undo", "reserve", "observe", "break", "mark", "claim",
+            "slots",
+        ];
+        assert_eq!(names, documented);
+    }
+}

@@ -196,10 +196,23 @@ mod tests {
     }
 
     #[test]
+    fn master_with_replicas_is_refused_by_how_many_are_attached() {
+        for (attached, part) in [
+            (0, "a replica was attached to it since its seal"),
+            (1, "a replica is attached, which may be promoted"),
+            (2, "2 replicas are attached"),
+        ] {
+            let text = Ineligible::HasReplicas(attached).to_string();
+            assert!(text.starts_with(part), "{text}");
+            assert!(text.contains("then restart this server"), "{text}");
+        }
+    }
+
+    #[test]
     fn each_reason_has_a_name() {
         type Change = fn(&mut MasterFacts);
         let own = QuorumId::parse(&"a".repeat(32)).unwrap();
-        let cases: [(Change, Option<Ineligible>); 18] = [
+        let cases: [(Change, Option<Ineligible>); 20] = [
             (|_| {}, None),
             (|f| f.version = "6.2.0".into(), None),
             (
@@ -269,6 +282,12 @@ mod tests {
                 }),
             ),
             (|f| f.evicted = 3, Some(Ineligible::Evicted(3))),
+            // Those before the seal do not count.
+            (
+                |f| (f.evicted, f.evicted_at_seal) = (5, 2),
+                Some(Ineligible::Evicted(3)),
+            ),
+            (|f| (f.evicted, f.evicted_at_seal) = (2, 2), None),
             // Whatever its seal says.
             (
                 |f| {

@@ -170,4 +170,31 @@ mod tests {
         let changed = MasterFacts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();
         assert_eq!(changed.eviction_policy, "allkeys-lru");
     }
+
+    #[test]
+    fn flags_of_a_server_are_read() {
+        for (aof, cluster) in [("", "1"), ("1", "0"), ("0", "0"), ("1", "1")] {
+            let mut items = reply("a1", "noeviction", "b1");
+            (items[5], items[6]) = (aof.into(), cluster.into());
+            let facts = MasterFacts::parse(0, &items, None).unwrap();
+            assert_eq!((facts.aof, facts.cluster_mode), (aof == "1", cluster == "1"));
+        }
+    }
+
+    #[test]
+    fn probe_of_the_present_run_shows_since_when_it_is_there() {
+        let probe = |text: &str| MasterFacts {
+            run_id: "a1".into(),
+            probe: text.into(),
+            ..MasterFacts::default()
+        };
+        // Drawn 10 s after 1970.
+        let drawn = format!("{:012x}{:020x}", 10_000, 7);
+        let since = |text: &str| probe(text).probed_for(Duration::from_secs(15));
+        assert_eq!(since(&format!("a1|{drawn}")), Some(Duration::from_secs(5)));
+        assert_eq!(since(&format!("a1|x|{drawn}")), Some(Duration::from_secs(5)));
+        assert_eq!(since(&format!("a0|{drawn}")), None, "an earlier run");
+        assert_eq!(since(&format!("a1|{}", &drawn[1..])), None, "no 32 digits");
+        assert_eq!(since(""), None);
+    }
 }

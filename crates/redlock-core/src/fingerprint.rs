@@ -108,6 +108,7 @@ mod tests {
         let fingerprint = Fingerprint::new(names, Duration::from_secs(60), Duration::from_secs(2));
         let text = "v=1 n=3 masters=m0,m1,m2 longestLeaseMilliseconds=60000 acquireMilliseconds=2000";
         assert_eq!(fingerprint.to_string(), text);
+        assert_eq!(fingerprint.acquire_limit(), Duration::from_secs(2));
         assert_eq!(text.parse(), Ok(fingerprint));
         assert!("v=2 n=3".parse::<Fingerprint>().is_err());
         assert!("".parse::<Fingerprint>().is_err());

@@ -93,6 +93,7 @@ mod tests {
     #[test]
     fn keys_name_their_lock() {
         let keys = Keyspace::new("p");
+        assert_eq!(keys.prefix(), "p");
         assert_eq!(keys.lock_of("p:lease:a:b/c"), Some("a:b/c"));
         assert_eq!(keys.lock_of("p:reserved:a"), Some("a"));
         for other in ["p:meta", "p:doctor:1:lease:a", "pp:lease:a", "lease:a"] {

@@ -254,4 +254,10 @@ mod tests {
         );
         assert!(view(3, &[Some(lease(1, 4, 9)), None, None]).holder().is_none());
     }
+
+    #[test]
+    fn token_that_a_majority_granted_is_the_holders_although_one_master_granted_more() {
+        let seen = [Some(lease(1, 4, 9)), Some(lease(1, 4, 9)), Some(lease(1, 9, 9))];
+        assert_eq!(view(3, &seen).holder().unwrap().token, FencingToken(4));
+    }
 }

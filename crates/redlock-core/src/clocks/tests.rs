@@ -286,3 +286,67 @@ fn a_step_of_the_master_restarts_the_bound_of_its_clock() {
     let _ = clocks.sample(0, sample(991_000, 1_000, 1_001));
     assert_eq!(clocks.not_after(0, at(1_001), ms(0)), Some(991_000_000));
 }
+
+#[test]
+fn after_one_step_that_a_majority_shows_alike_their_clocks_are_still_known() {
+    let mut clocks = clocks(5);
+    steady(&mut clocks, 5, 2_000, 500, |now| 1_000_000 + now);
+    // One master steps back by itself at the same time.
+    let back = clocks.sample(3, sample(997_100, 2_100, 2_101));
+    assert_eq!(back, Judgement::MasterStepped);
+    for (master, judgement) in [
+        (0, Judgement::MasterStepped),
+        (1, Judgement::MasterStepped),
+        (2, Judgement::LocalStepped),
+    ] {
+        let judged = clocks.sample(master, sample(1_012_100, 2_100, 2_101));
+        assert_eq!(judged, judgement, "m{master}");
+    }
+    let known = [0, 1, 2, 3, 4].map(|master| clocks.not_after(master, at(2_101), ms(0)));
+    let shown = Some(1_012_100_000);
+    assert_eq!(known, [shown, shown, shown, None, None]);
+}
+
+#[test]
+fn step_that_one_master_shows_in_two_parts_is_the_one_that_another_shows_at_once() {
+    let mut clocks = clocks(3);
+    steady(&mut clocks, 3, 2_000, 500, |now| 1_000_000 + now);
+    for (master, shown, now, judgement) in [
+        (0, 1_006_100, 2_100, Judgement::MasterStepped),
+        (0, 1_012_200, 2_200, Judgement::MasterStepped),
+        (1, 1_012_200, 2_200, Judgement::LocalStepped),
+    ] {
+        let judged = clocks.sample(master, sample(shown, now, now + 1));
+        assert_eq!(judged, judgement, "m{master} at {now} ms");
+    }
+    let known = [0, 1, 2].map(|master| clocks.not_after(master, at(2_201), ms(0)).is_some());
+    assert_eq!(known, [true, true, false]);
+}
+
+#[test]
+fn another_server_is_no_witness_of_a_step() {
+    let mut clocks = clocks(3);
+    let _ = clocks.sample(0, sample(1_000_000, 0, 1));
+    clocks.forget(0);
+    assert_eq!(clocks.not_after(0, at(1), ms(0)), None);
+    let judged = clocks.sample(0, sample(5_000_000, 100, 101));
+    assert_eq!(judged, Judgement::Steady);
+}
+
+#[test]
+fn offset_is_measured_from_the_middle_of_the_last_exchange() {
+    let mut clocks = clocks(3);
+    assert_eq!(clocks.seconds(0, at(0), ms(0)), None);
+    // The master showed 1,003 s in the middle of the exchange, at 20 ms; the own clock shows 1,000 s at 120 ms.
+    let _ = clocks.sample(0, sample(1_003_000, 10, 30));
+    let offset = clocks.seconds(0, at(120), ms(1_000_000)).unwrap();
+    assert!((offset - 3.1).abs() < 1e-6, "{offset}");
+}
+
+#[test]
+fn deadline_without_an_end_is_never_over() {
+    let mut clocks = clocks(3);
+    let _ = clocks.sample(0, sample(1_000, 0, 10));
+    let not_after = clocks.not_after(0, at(10), Duration::MAX).unwrap();
+    assert!(not_after > u64::MAX / 4, "{not_after}");
+}

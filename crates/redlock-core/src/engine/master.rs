@@ -243,8 +243,8 @@ impl Engine {
         }
         of.facts = Some(facts);
         of.listed = true;
-        // Until it is known whether it can vote.
-        of.facts_until = now + POLL_EVERY + POLL_LATE;
+        // Fresh now. For how long depends on whether it can vote.
+        of.facts_until = now;
         of.trouble = None;
         // Before the first vote of this connection: a second name for the same server must not bring a second vote.
         self.compare_servers();

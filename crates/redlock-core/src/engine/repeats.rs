@@ -102,8 +102,71 @@ impl Repeats {
 
     /// This one was answered: nothing is left.
     pub(super) fn done(&mut self, attempt: &Arc<LeaseAttempt>, master: usize) {
-        if !self.trying.is_empty() {
-            self.trying.remove(&(Arc::as_ptr(attempt) as usize, master));
+        self.trying.remove(&(Arc::as_ptr(attempt) as usize, master));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClusterId, HolderIdentity, Keyspace, LeaseStem, LockName, Nonce};
+
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    /// 1.02 × the timeout and 5 ms.
+    const FIRST: Duration = Duration::from_millis(107);
+
+    fn at(ms: u64) -> BootInstant {
+        BootInstant::from_nanos(ms * 1_000_000)
+    }
+
+    fn attempt() -> Arc<LeaseAttempt> {
+        let cluster = ClusterId::new("a", "b").unwrap();
+        let stem = LeaseStem::new(&cluster, &HolderIdentity::parse("c").unwrap(), Nonce(1));
+        Arc::new(LeaseAttempt::new(stem, Duration::from_secs(10)))
+    }
+
+    fn plan(repeats: &mut Repeats, attempt: &Arc<LeaseAttempt>, ms: u64) -> Option<BootInstant> {
+        let lock = Keyspace::new("p").lock(&LockName::any("l").unwrap());
+        repeats.plan(&lock, attempt, (1, false), at(ms), TIMEOUT);
+        repeats.next()
+    }
+
+    #[test]
+    fn repeat_without_an_answer_waits_twice_as_long_until_the_lease_has_ended() {
+        let (mut repeats, attempt) = (Repeats::default(), attempt());
+        let mut waits = Vec::new();
+        let mut now = at(0);
+        while let Some(next) = plan(&mut repeats, &attempt, now.as_nanos() / 1_000_000) {
+            waits.push(next.since(now).as_millis());
+            assert!(repeats.take_due(next - Duration::from_millis(1)).is_empty());
+            assert_eq!(repeats.take_due(next).len(), 1);
+            assert_eq!(repeats.count(), 0);
+            now = next;
         }
+        // The next one, at 11.6 s, would come after the end of the lease and the timeout of the last grant.
+        assert_eq!(waits, [107, 214, 428, 856, 1_712, 3_424]);
+    }
+
+    #[test]
+    fn wait_between_two_repeats_is_never_longer_than_five_seconds() {
+        let mut repeats = Repeats::default();
+        let attempt = Arc::new(LeaseAttempt::new(attempt().stem.clone(), Duration::from_secs(60)));
+        let (mut now, mut longest) = (at(0), Duration::ZERO);
+        while let Some(next) = plan(&mut repeats, &attempt, now.as_nanos() / 1_000_000) {
+            longest = longest.max(next.since(now));
+            assert_eq!(repeats.take_due(next).len(), 1);
+            now = next;
+        }
+        assert_eq!(longest, SLOWEST);
+        assert!(now > at(50_000), "until the lease has ended: {now:?}");
+    }
+
+    #[test]
+    fn repeat_that_was_answered_is_forgotten() {
+        let (mut repeats, attempt) = (Repeats::default(), attempt());
+        let first = plan(&mut repeats, &attempt, 0).unwrap();
+        assert_eq!(repeats.take_due(first).len(), 1);
+        repeats.done(&attempt, 1);
+        assert_eq!(plan(&mut repeats, &attempt, 1_000), Some(at(1_000) + FIRST));
     }
 }

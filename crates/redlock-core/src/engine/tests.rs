@@ -1,4 +1,5 @@
 mod batches;
+mod standing;
 
 use super::*;
 use crate::{

@@ -179,6 +179,10 @@ fn an_engine_and_a_machine_return_in_a_replay_what_they_returned_before() {
     assert_eq!((summary.engines, summary.machines), (1, 1));
     assert!(summary.inputs > 20 && summary.outputs > 15, "{summary:?}");
     let all = lines.join("\n");
+    assert!(
+        lines.last().unwrap().contains("\"End\""),
+        "the machine was dropped"
+    );
     for text in ["grant", "release", "Won", "undo", "StartRound"] {
         assert!(all.contains(text), "{text} is missing: {all}");
     }
@@ -239,4 +243,60 @@ fn without_a_trace_nothing_is_written() {
     let mut engine = Recorded::<Engine>::new(config(), None);
     engine.handle(Input::Timeout, at(1));
     assert!(engine.poll(at(1)).is_none());
+}
+
+/// The recorded results of all calls of this step.
+fn results(lines: &[String], step: &str) -> Vec<String> {
+    let records = lines[1..].iter().map(|line| serde_json::from_str(line).unwrap());
+    let of = records.filter(|record: &Record| format!("{:?}", record.step).starts_with(step));
+    of.filter_map(|record| record.out).collect()
+}
+
+#[test]
+fn result_of_each_call_is_recorded() {
+    let mut recording = Recording::start();
+    recording.live();
+    let engine = &mut recording.engine;
+    let timeout = Duration::from_millis(100);
+    let call = engine
+        .begin_call(0, Admission::Connected, timeout, at(400))
+        .unwrap();
+    let retired = "retired: m0 is elsewhere";
+    let mut facts = MasterFacts {
+        fingerprint: retired.into(),
+        ..MasterFacts::default()
+    };
+    engine.recall_retirement(0, &call, &mut facts);
+    let _ = engine.finish_call(0, &call, Err(Unknown::TimedOut(100)), at(500));
+    let drawn = QuorumId::parse(&"c".repeat(32)).unwrap();
+    engine.set_drawn(drawn);
+    let _ = engine.remember(FencingToken(77), Duration::from_secs(1));
+    let lines = recording.lines();
+    for (step, part) in [
+        ("BeginCall", "Call {"),
+        ("FinishCall", "TimedOut(100)"),
+        ("RecallRetirement", retired),
+        ("SetDrawn", &"c".repeat(32)),
+        ("Remember", "Taken"),
+        // Until the next timeout.
+        ("Poll", "- "),
+    ] {
+        let found = results(&lines, step);
+        assert!(found.iter().any(|out| out.contains(part)), "{step}: {found:?}");
+    }
+    replay(&lines).unwrap();
+}
+
+#[test]
+fn polls_that_return_nothing_are_no_outputs() {
+    let mut recording = Recording::start();
+    let before = replay(&recording.lines()).unwrap();
+    recording.transmits(1);
+    let after = replay(&recording.lines()).unwrap();
+    assert_eq!(after, before);
+    let mut sum = before;
+    sum += after;
+    assert_eq!((sum.engines, sum.outputs), (2, 2 * before.outputs));
+    assert_eq!((sum.machines, sum.inputs), (0, 2 * before.inputs));
+    assert!(before.inputs > 0 && before.outputs > 0);
 }

@@ -144,3 +144,189 @@ fn release_never_overtakes_the_renewal_before_it() {
     assert_eq!(order[..3], [Operation::Renew; 3]);
     assert_eq!(order[3..], [Operation::Release; 3]);
 }
+
+/// The reply of one master to a transmit, at `ms` of both clocks.
+fn answer(engine: &mut Engine, transmit: &Transmit, ms: u64, item: Value) -> Vec<Output> {
+    let transmit = transmit.id;
+    let result = Ok(reply(1_000_000 + ms, vec![item]));
+    engine.handle(Input::Reply { transmit, result }, at(ms));
+    drain(engine, at(ms))
+}
+
+fn renew(attempt: &Arc<LeaseAttempt>) -> Command {
+    Command::Renew {
+        attempt: attempt.clone(),
+        token: crate::FencingToken(7),
+        lease_duration: Duration::from_secs(10),
+    }
+}
+
+#[test]
+fn request_waits_for_no_batch_whose_completions_are_certain() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    let sent = transmits(&mut engine, at(2));
+    for transmit in &sent[..2] {
+        answer(&mut engine, transmit, 2, granted());
+    }
+    // The third master has not answered.
+    request(&mut engine, 2, "m", acquire(2), at(2));
+    assert_eq!(transmits(&mut engine, at(2)).len(), 3);
+}
+
+#[test]
+fn renewal_that_a_majority_refuses_is_refused_and_without_answers_it_is_undecided() {
+    for (item, expected) in [
+        (Some(Value::Int(0)), Completion::RenewalRefused),
+        (Some(Value::Int(1)), Completion::Renewed { started: at(2) }),
+        (None, Completion::RenewalUndecided),
+    ] {
+        let mut engine = with_clocks();
+        request(&mut engine, 1, "l", renew(&attempt(1)), at(2));
+        let sent = transmits(&mut engine, at(2));
+        let mut outputs = Vec::new();
+        if let Some(item) = item {
+            for transmit in &sent {
+                outputs.extend(answer(&mut engine, transmit, 3, item.clone()));
+            }
+        } else {
+            engine.handle(Input::Timeout, at(102));
+            outputs = drain(&mut engine, at(102));
+        }
+        let completed = completions(outputs);
+        assert_eq!(format!("{completed:?}"), format!("{:?}", [expected]));
+    }
+}
+
+#[test]
+fn look_at_masters_that_show_different_things_ends_with_the_last_answer() {
+    let lease = |nonce: u128| {
+        let value = format!("{}4", attempt(nonce).stem.as_str());
+        Value::Array(vec!["lease".into(), value.as_str().into(), 9_000_u64.into()])
+    };
+    let slot = |last: &str| Value::Array(vec!["slot".into(), last.into(), 0_u64.into()]);
+    let object = || Arc::from("object");
+    for (command, items) in [
+        (Command::Observe, [lease(1), lease(2), Value::Int(1)]),
+        (
+            Command::Slots { object: object() },
+            [slot("1|a@x"), slot("2|b@x"), slot("3|c@x")],
+        ),
+    ] {
+        let mut engine = with_clocks();
+        request(&mut engine, 1, "l", command.clone(), at(2));
+        let sent = transmits(&mut engine, at(2));
+        let mut completed = Vec::new();
+        for (transmit, item) in sent.iter().zip(items) {
+            completed.push(completions(answer(&mut engine, transmit, 3, item)).len());
+        }
+        assert_eq!(completed, [0, 0, 1], "{command:?}");
+    }
+}
+
+#[test]
+fn step_of_the_local_clock_ends_renewals_and_no_clean_up() {
+    let mut engine = with_clocks();
+    let (renewed, released) = (attempt(1), attempt(2));
+    request(&mut engine, 1, "l", renew(&renewed), at(2));
+    let renewals = transmits(&mut engine, at(2));
+    request(&mut engine, 2, "m", Command::Release { attempt: released }, at(3));
+    let releases = transmits(&mut engine, at(3));
+    // Ten seconds that the local clock did not count, as polls show.
+    for master in 0..3 {
+        let _ = call(&mut engine, (master, Admission::Connected), 1_010_004, 4);
+    }
+    assert_eq!(engine.local_steps(), 1);
+    let mut completed = Vec::new();
+    for transmit in renewals.iter().chain(&releases) {
+        let transmit = transmit.id;
+        let result = Ok(reply(1_010_006, vec![Value::Int(1)]));
+        engine.handle(Input::Reply { transmit, result }, at(6));
+        completed.extend(completions(drain(&mut engine, at(6))));
+    }
+    assert!(
+        matches!(
+            completed[..],
+            [
+                Completion::RenewalUndecided,
+                Completion::Done { majority: true, .. }
+            ]
+        ),
+        "{completed:?}"
+    );
+}
+
+#[test]
+fn release_on_another_connection_than_the_grant_is_repeated_there_once() {
+    let mut engine = with_clocks();
+    let attempt = attempt(1);
+    let acquire = Command::Acquire {
+        attempt: attempt.clone(),
+        lease_duration: Duration::from_secs(10),
+    };
+    request(&mut engine, 1, "l", acquire, at(2));
+    for transmit in transmits(&mut engine, at(2)) {
+        answer(&mut engine, &transmit, 3, granted());
+    }
+    engine.handle(Input::Disconnected { master: 1 }, at(4));
+    connect(&mut engine, 1, 2, 5);
+    request(&mut engine, 2, "l", Command::Release { attempt }, at(6));
+    for transmit in transmits(&mut engine, at(6)) {
+        answer(&mut engine, &transmit, 7, Value::Int(1));
+    }
+    assert_eq!(engine.repeats_left(), 1);
+    // 1.02 × the command timeout and 5 ms later.
+    assert_eq!(engine.next_timeout(), Some(at(114)));
+    engine.handle(Input::Timeout, at(114));
+    let again = transmits(&mut engine, at(114));
+    assert_eq!(again.iter().map(|t| t.id.master).collect::<Vec<_>>(), [1]);
+    answer(&mut engine, &again[0], 115, Value::Int(1));
+    assert_eq!(engine.repeats_left(), 0);
+    assert!(engine.is_idle());
+}
+
+#[test]
+fn engine_is_idle_once_nothing_waits_is_under_way_or_is_to_be_handed_out() {
+    let mut engine = with_clocks();
+    assert!(engine.is_idle() && !engine.has_output());
+    let undo = Command::Undo {
+        attempt: attempt(1),
+        publish: false,
+    };
+    request(&mut engine, 1, "l", undo, at(2));
+    assert!(!engine.is_idle(), "a request waits");
+    assert!(!engine.has_output(), "it has not led to anything yet");
+    assert!(engine.poll(at(2)).is_some());
+    assert!(engine.has_output(), "transmits to the other masters");
+    drain(&mut engine, at(2));
+    assert!(!engine.is_idle(), "a batch is under way");
+    assert!(!engine.has_output());
+    engine.handle(Input::Disconnected { master: 0 }, at(3));
+    assert!(engine.has_output());
+    drain(&mut engine, at(3));
+    engine.handle(Input::Timeout, at(102));
+    drain(&mut engine, at(102));
+    assert!(
+        engine.is_idle() && engine.repeats_left() == 0,
+        "no lease was sent"
+    );
+    engine.handle(Input::ServerChanged { master: 1 }, at(103));
+    engine.handle(Input::Disconnected { master: 1 }, at(103));
+    assert!(!engine.is_idle(), "outputs are to be handed out");
+}
+
+#[test]
+fn repeat_that_is_due_is_to_be_sent() {
+    let mut engine = with_clocks();
+    request(&mut engine, 1, "l", acquire(1), at(2));
+    drain(&mut engine, at(2));
+    for ms in [102, 202] {
+        engine.handle(Input::Timeout, at(ms));
+        drain(&mut engine, at(ms));
+    }
+    assert!(engine.is_idle() && !engine.has_output());
+    let due = engine.next_timeout().unwrap();
+    engine.handle(Input::Timeout, due);
+    assert!(engine.has_output());
+    assert!(!engine.is_idle());
+}

@@ -182,6 +182,13 @@ fn without_a_quorum_it_tries_again_after_about_the_retry_period_or_when_it_is_ba
 }
 
 #[test]
+fn quorum_that_is_back_changes_nothing_behind_a_lease_that_is_seen() {
+    let mut rig = Rig::standby(terms(LEASE), 5_000);
+    rig.event(10, Event::QuorumBack);
+    assert!(rig.actions.is_empty(), "{:?}", rig.actions);
+}
+
+#[test]
 fn a_key_without_an_expiry_keeps_it_out_only_while_it_is_there() {
     let mut rig = Rig::new(terms(LEASE));
     let forever = held_until(BootInstant::NEVER);
