@@ -29,6 +29,8 @@ mod krew;
 mod layers;
 #[path = "repository/links.rs"]
 mod links;
+#[path = "repository/mutants.rs"]
+mod mutants;
 #[path = "repository/packages.rs"]
 mod packages;
 #[path = "common/pages.rs"]
