@@ -91,6 +91,19 @@ mod tests {
     }
 
     #[test]
+    fn scratch_keys_stand_below_the_prefix_and_keep_its_channel() {
+        let keys = Keyspace::new("p");
+        let scratch = keys.scratch("1");
+        assert_eq!(&*scratch.meta, "p:doctor:1:meta");
+        assert_eq!(&*scratch.probe, "p:doctor:1:probe");
+        assert_eq!(scratch.channel, keys.channel);
+        assert_eq!(
+            scratch.lock(&LockName::any("l").unwrap()).lease,
+            "p:doctor:1:lease:l"
+        );
+    }
+
+    #[test]
     fn keys_name_their_lock() {
         let keys = Keyspace::new("p");
         assert_eq!(keys.prefix(), "p");

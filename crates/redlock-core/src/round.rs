@@ -54,3 +54,29 @@ impl Completion {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MAX_MASTERS;
+
+    #[test]
+    fn reserve_and_release_have_outcomes_of_their_own() {
+        let done = |majority, reserves| {
+            let done = Completion::Done {
+                majority,
+                refused: false,
+                answers: Box::new([const { None }; MAX_MASTERS]),
+            };
+            done.outcome(reserves)
+        };
+        for majority in [true, false] {
+            let reserved = done(majority, true);
+            assert!(
+                matches!(reserved, Some(Outcome::Reserved { majority: found }) if found == majority),
+                "{reserved:?}"
+            );
+            assert!(matches!(done(majority, false), Some(Outcome::Released)));
+        }
+    }
+}

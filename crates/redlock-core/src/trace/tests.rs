@@ -278,6 +278,9 @@ fn result_of_each_call_is_recorded() {
         ("RecallRetirement", retired),
         ("SetDrawn", &"c".repeat(32)),
         ("Remember", "Taken"),
+        // Each argument of the script, among them the end of the call and the duration of the lease.
+        ("Poll", " 108920 \"f quorum="),
+        ("Poll", " 3000 \"l\""),
         // Until the next timeout.
         ("Poll", "- "),
     ] {

@@ -330,3 +330,19 @@ fn repeat_that_is_due_is_to_be_sent() {
     assert!(engine.has_output());
     assert!(!engine.is_idle());
 }
+
+#[test]
+fn look_ends_as_soon_as_a_majority_is_free_or_shows_one_lease() {
+    let value = format!("{}4", attempt(1).stem.as_str());
+    let lease = Value::Array(vec!["lease".into(), value.as_str().into(), 9_000_u64.into()]);
+    for item in [Value::Int(1), lease] {
+        let mut engine = with_clocks();
+        request(&mut engine, 1, "l", Command::Observe, at(2));
+        let sent = transmits(&mut engine, at(2));
+        let mut completed = Vec::new();
+        for transmit in &sent {
+            completed.push(completions(answer(&mut engine, transmit, 3, item.clone())).len());
+        }
+        assert_eq!(completed, [0, 1, 0], "{item:?}");
+    }
+}

@@ -50,8 +50,8 @@ fn each_change_of_a_standing_is_reported_once() {
         },
         at(0),
     );
-    assert_eq!(poll_fails(&mut engine, 0), change("unknown", false));
-    assert_eq!(shows(&mut engine, facts(0), 0), change("sealed", false));
+    assert_eq!(poll_fails(&mut engine, 1), change("unknown", false));
+    assert_eq!(shows(&mut engine, facts(0), 1), change("sealed", false));
     assert_eq!(shows(&mut engine, facts(0), 1), []);
     let unsealed = MasterFacts {
         seal: String::new(),
