@@ -201,6 +201,16 @@ mod tests {
         assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), unrecorded);
         let never = (0, "nobody");
         assert_eq!(view(&[never, never, never]).fate(3, "a"), unrecorded);
+        // A majority may still have it on record.
+        let mut two_new = view(&[(9, "b")]);
+        for _ in 0..2 {
+            two_new.record(SlotRegister {
+                slot: 0,
+                job: NOBODY.into(),
+                floor: 9,
+            });
+        }
+        assert_eq!(two_new.fate(9, "a"), Fate::Gone(Gone::Lost));
         let nobody = view(&[(9, "nobody"), (9, "nobody"), (9, "nobody")]);
         assert_ne!(nobody.fate(9, "nobody"), Fate::Open);
     }

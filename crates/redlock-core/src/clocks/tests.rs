@@ -324,6 +324,23 @@ fn step_that_one_master_shows_in_two_parts_is_the_one_that_another_shows_at_once
 }
 
 #[test]
+fn parts_that_do_not_amount_to_the_step_of_another_master_leave_no_clock_known() {
+    let mut clocks = clocks(3);
+    steady(&mut clocks, 3, 2_000, 500, |now| 1_000_000 + now);
+    for (master, shown, now, judgement) in [
+        (0, 1_007_100, 2_100, Judgement::MasterStepped),
+        (0, 1_012_200, 2_200, Judgement::MasterStepped),
+        (1, 1_005_200, 2_200, Judgement::LocalStepped),
+    ] {
+        let judged = clocks.sample(master, sample(shown, now, now + 1));
+        assert_eq!(judged, judgement, "m{master} at {now} ms");
+    }
+    // The next reply of each may show the rest of it.
+    let known = [0, 1, 2].map(|master| clocks.not_after(master, at(2_201), ms(0)));
+    assert_eq!(known, [None; 3]);
+}
+
+#[test]
 fn another_server_is_no_witness_of_a_step() {
     let mut clocks = clocks(3);
     let _ = clocks.sample(0, sample(1_000_000, 0, 1));
