@@ -195,9 +195,7 @@ impl Engine {
         let of = &mut self.masters[master];
         *of = Master {
             server: of.server + 1,
-            connection: of.connection,
             under_way: of.under_way,
-            duplicate: of.duplicate,
             ..Master::default()
         };
         self.clocks.forget(master);
