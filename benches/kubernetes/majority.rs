@@ -68,13 +68,13 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     stage.wait_told().await;
     let told = milliseconds(log::now(), back);
     table::row(
-        "holders that did not say `lost` before `valid_until`",
+        "holders that did not report `lost` before `valid_until`",
         &late.to_string(),
         "0",
     );
     let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
     let text = format!("least {least:.0} ms, p50 {:.0} ms", before.quantile(0.5));
-    table::row("said so much before `valid_until`", &text, "> 0");
+    table::row("reported this long before `valid_until`", &text, "> 0");
     table::row("still claimed at the end of the loss", &still.to_string(), "0");
     table::row("held again, after the masters are back", &again.text(), "");
     table::row(

@@ -79,7 +79,7 @@ pub async fn run() {
     );
     table::row("held again, after the end of the lease", &gaps.text(), "");
     table::row(
-        "the same, after the end as the standby had observed it at its last look",
+        "the same, after the end as the standby had observed it at its last read",
         &Many::of(observed).text(),
         "",
     );
@@ -90,5 +90,5 @@ pub async fn run() {
         "≤ 10 ms",
     );
     table::row("held again, after the kill", &Many::of(after_kill).text(), "");
-    table::row("status says so, after that", &Many::of(told).text(), "≤ 1000 ms");
+    table::row("status updated, after that", &Many::of(told).text(), "≤ 1000 ms");
 }

@@ -74,7 +74,7 @@ pub async fn run() {
         "0",
     );
     table::row(
-        "`apiserver_request_total{group=\"redlock.dev\"}`, writes, by whomever",
+        "`apiserver_request_total{group=\"redlock.dev\"}`, writes by any client",
         &format!("{metric:.0}"),
         "the same as the reporter's",
     );
@@ -87,7 +87,11 @@ pub async fn run() {
     } else {
         reads.join(", ")
     };
-    table::row("reads (a watch is one request for minutes)", &reads, "");
+    table::row(
+        &format!("reads in {seconds} s (a watch is one request for minutes)"),
+        &reads,
+        "`/livez` every 3 s for each replica",
+    );
     if all > beats {
         println!("\n{writes:#?}");
     }

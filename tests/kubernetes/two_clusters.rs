@@ -32,6 +32,9 @@ use work::Work;
 /// In seconds. Not lost where a busy machine stands still: what must go on untouched would be restarted.
 const LEASE: u64 = 8;
 
+/// So often a fault is brought about again where the machine was too busy to renew the lease.
+const ATTEMPTS: usize = 2;
+
 /// The work overlaps while nothing is enforced: what is asserted later can be seen.
 async fn unguarded(pair: &Pair) {
     eventually(
@@ -86,14 +89,19 @@ async fn a_deployment_never_runs_in_both_clusters() {
         Fault::StopApiServer,
     ];
     for fault in faults {
-        let episode = episode(&mut pair, fault, held, &mut random).await;
-        println!("{}", episode.timeline());
-        let overlaps = episode.overlaps();
-        assert!(overlaps.is_empty(), "{overlaps:#?}");
-        if fault.is_unnoticed() {
-            assert!(!episode.is_noticed(), "a pod was restarted: {}", fault.title());
+        let mut attempts = 0..ATTEMPTS;
+        loop {
+            let episode = episode(&mut pair, fault, held, &mut random).await;
+            println!("{}", episode.timeline());
+            let overlaps = episode.overlaps();
+            assert!(overlaps.is_empty(), "{overlaps:#?}");
+            held = episode.after;
+            if !fault.is_unnoticed() || !episode.is_noticed() {
+                break;
+            }
+            let again = episode.is_starved() && attempts.next().is_some();
+            assert!(again, "a pod was restarted: {}", fault.title());
         }
-        held = episode.after;
     }
     assert_tokens_increase(&pair);
     assert!(pair.overlaps().is_empty());

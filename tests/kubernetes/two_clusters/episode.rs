@@ -60,6 +60,11 @@ impl Episode {
         self.leases.iter().any(|lease| lease.what == "lost")
     }
 
+    /// A lease was lost by a replica that reached all masters: on a machine too busy to renew it.
+    pub fn is_starved(&self) -> bool {
+        self.has_lost() && self.fault != Fault::CutHolder
+    }
+
     /// Without its API server, the holder lost its lease, too: on a machine too busy to renew it. Nobody could stop what
     /// ran, as when it is cut off from both.
     pub fn is_double(&self) -> bool {

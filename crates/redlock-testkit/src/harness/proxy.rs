@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 /// What the network does with bytes, on the connections that exist and on new ones.
@@ -41,14 +41,36 @@ struct Modes {
     stranded: usize,
 }
 
-impl Modes {
-    /// For the connection of this number from this client to the proxy at this port.
-    fn of(self, number: usize, client: SocketAddr, proxy: u16) -> Mode {
-        match self.one {
-            _ if number < self.stranded => Mode::BlackHole,
-            Some((process, mode)) if has_connection(process, client.port(), proxy) => mode,
-            _ => self.all,
+/// One connection of a client to the proxy.
+struct Accepted {
+    number: usize,
+    /// The ports of the client and of the proxy.
+    ports: (u16, u16),
+    /// A process, and whether the connection is one of its own. That does not change, and is costly to find.
+    owner: Option<(u32, bool)>,
+}
+
+impl Accepted {
+    async fn mode(&mut self, modes: Modes) -> Mode {
+        match modes.one {
+            _ if self.number < modes.stranded => Mode::BlackHole,
+            Some((process, mode)) if self.is_of(process).await => mode,
+            _ => modes.all,
         }
+    }
+
+    /// The table of connections is read by a thread of its own: the runtime carries the bytes of other connections meanwhile.
+    async fn is_of(&mut self, process: u32) -> bool {
+        if let Some((known, own)) = self.owner
+            && known == process
+        {
+            return own;
+        }
+        let (client, proxy) = self.ports;
+        let own = spawn_blocking(move || has_connection(process, client, proxy)).await;
+        let own = own.expect("the table of connections is read");
+        self.owner = Some((process, own));
+        own
     }
 }
 
@@ -130,7 +152,7 @@ impl Proxy {
         self.modes.send_modify(|modes| modes.all = mode);
     }
 
-    /// The connections of this process alone, until [`Self::set_alike`].
+    /// The connections of this process alone, until [`Self::set_alike`]; a moment later, when they are found.
     pub fn set_for(&self, process: u32, mode: Mode) {
         self.modes.send_modify(|modes| modes.one = Some((process, mode)));
     }
@@ -189,10 +211,17 @@ async fn accept(
         let stands = Arc::clone(&open);
         connections.spawn(async move {
             let _stands = stands;
-            let (own, mode) = watch::channel(modes.borrow_and_update().of(number, from, proxy));
+            let mut accepted = Accepted {
+                number,
+                ports: (from.port(), proxy),
+                owner: None,
+            };
+            let first = *modes.borrow_and_update();
+            let (own, mode) = watch::channel(accepted.mode(first).await);
             let following = async {
                 while modes.changed().await.is_ok() {
-                    let mode = modes.borrow_and_update().of(number, from, proxy);
+                    let changed = *modes.borrow_and_update();
+                    let mode = accepted.mode(changed).await;
                     own.send_if_modified(|before| std::mem::replace(before, mode) != mode);
                 }
                 std::future::pending().await
