@@ -304,7 +304,7 @@ pub async fn run() {
     })
     .await;
     table::row(
-        "all statuses say so, after the last target",
+        "all statuses updated, after the last target",
         &seconds(told, log::now()),
         "",
     );
@@ -313,7 +313,7 @@ pub async fn run() {
 fn told(all: &BTreeMap<u64, usize>, targets: &BTreeMap<u64, usize>) {
     let text = format!("{} in all, {} about targets", most(all), most(targets));
     table::row(
-        "requests in the busiest second, with what was made up for",
+        "requests in the busiest second, including the requests made up for",
         &text,
         "\u{2264} 300",
     );
@@ -354,7 +354,7 @@ async fn by_hand(cluster: &Cluster<'_>) {
     }
     let many = Many::of(took);
     table::row(
-        "a standby that somebody scales up: replicas are 0 again, from before the write",
+        "a standby that another client scales up: replicas are 0 again, from before the write",
         &many.text(),
         "\u{2264} 1000 ms",
     );
