@@ -170,7 +170,7 @@ impl Index {
             return;
         };
         if !entry.finalizer.may_start(at.now) {
-            // The finalizer is checked again after that write.
+            // The finalizer is checked again once a write may start.
             return;
         }
         entry.finalizer.start();

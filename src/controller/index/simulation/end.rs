@@ -35,7 +35,7 @@ impl Simulation {
         self.start()
     }
 
-    /// Stops what no sibling can take. Returns what could not be stopped.
+    /// Stops the targets that no sibling can take over. Returns the locks whose targets could not be stopped.
     fn stop_last(&mut self, handed: &mut Handed) -> Result<HashSet<ObjectKey>, String> {
         let (mut stopped, mut kept) = (Vec::new(), HashSet::new());
         for stop in std::mem::take(&mut handed.stops) {

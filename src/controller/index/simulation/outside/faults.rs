@@ -154,7 +154,7 @@ impl Outside {
         self.faults = Faults::default();
         self.server.unwatched |= self.server.unserved;
         (self.server.down, self.server.unserved) = (false, false);
-        // A sibling that sees the masters would write the statuses and remove the finalizers itself.
+        // A sibling that sees the masters would be responsible for the remaining work.
         (self.sibling_sees, self.sibling_answers) = (false, true);
         self.blind = blind;
         for name in NAMES {
