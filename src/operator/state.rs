@@ -111,7 +111,7 @@ pub(crate) struct InUse {
     /// Kinds of objects whose first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
-    /// The finalizer of the RedisQuorums that locks of this process name; empty if there is none.
+    /// The finalizer of the RedisQuorums that locks of this process name; empty if the process has no finalizer.
     pub(crate) finalizer: String,
     /// The RedisQuorums that locks of this process name, open or not.
     pub(crate) named: BTreeSet<String>,

@@ -167,7 +167,7 @@ impl Recorder {
             Ok(Err(error)) => {
                 tracing::debug!(namespace, error = deepest(&error), "event could not be written");
                 if counted.is_some() {
-                    // The counted event may have expired: the next equal one is created anew.
+                    // The counted event may have expired: the next equal one is created again.
                     self.written.remove(&key);
                 }
                 outcome(&error)
