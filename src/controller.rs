@@ -1,8 +1,9 @@
-//! `redlock operator` in a cluster: follows `RedisQuorum` and `LeaderLock` objects, contends for the locks, tells in
-//! statuses and events who holds them.
+//! Runs `redlock operator` in a cluster: follows `RedisQuorum` and `LeaderLock` objects, contends for the locks, and
+//! reports the holders in statuses and events.
 //!
-//! Observations come in ([`observe`]), are resolved ([`index::resolve`]), applied and told by one task ([`core`]). What is decided
-//! is pure; whoever writes a status is decided by [`status::author`]. Never speaks to Redis itself.
+//! Watches deliver observations ([`observe`]); one task ([`core`]) applies them to the index, which resolves them
+//! ([`index::resolve`]), and performs the effects. All decisions are pure; [`status::author`] decides which replica
+//! writes a status. This module never talks to Redis itself.
 
 mod backoff;
 mod clients;

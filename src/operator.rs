@@ -1,4 +1,4 @@
-//! What both forms of the operator share: a quorum that runs, and the HTTP side.
+//! Contains the parts that both forms of the operator share: a running quorum, and the HTTP side.
 //!
 //! Owns no source of objects: [`crate::standalone`] reads them from files, [`crate::controller`] from an API server.
 

@@ -1,18 +1,18 @@
-//! When a request about one object is tried again that failed.
+//! Decides when a failed request about one object is retried.
 
 use std::time::Duration;
 
 use crate::lease::BootInstant;
 
-/// Short enough for an API server that was away for a moment.
+/// Short enough for an API server that was unavailable for a moment.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// What fails for longer waits for a person.
+/// A request that fails for longer waits for a person.
 pub(super) const LONGEST: Duration = Duration::from_secs(60);
-/// More make no difference to any bound.
+/// Further doublings would exceed every bound.
 const DOUBLINGS: u32 = 16;
 
-/// The wait doubles from failure to failure. It is spread over its second half, so that many objects that failed
-/// together are not tried again together.
+/// Exponential backoff with jitter. The wait doubles with each failure and is spread over its second half, so that many
+/// objects that failed together are not retried together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failures: u32,
@@ -20,7 +20,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// `jitter` is a random number from 0 to 1. Returns when to try again, after `longest` at most.
+    /// Returns the time of the next attempt, `longest` from now at most. `jitter` is a random number from 0 to 1.
     pub(super) fn fail(&mut self, longest: Duration, now: BootInstant, jitter: f64) -> BootInstant {
         let wait = (SHORTEST * 2)
             .saturating_mul(1 << self.failures.min(DOUBLINGS))
@@ -35,7 +35,7 @@ impl Backoff {
         *self = Self::default();
     }
 
-    /// Whether it may be tried now.
+    /// Reports whether the request may be retried now.
     pub(super) fn is_over(&self, now: BootInstant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }

@@ -1,4 +1,4 @@
-//! The ways to the API server.
+//! Creates the clients of the API server.
 
 mod contact;
 mod renewed;
@@ -10,24 +10,26 @@ use tokio::sync::watch;
 
 use super::error::ConfigurationError;
 
-/// An answer that takes longer than this is none: the connection is made anew.
+/// Timeout of a connect and of a write.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A watch is quiet for a minute at most: the server sends a bookmark about every minute.
+/// Read timeout. The server sends a bookmark about every minute, so a watch that is silent for longer is broken.
 const READ: Duration = Duration::from_secs(150);
 
-/// What may wait behind retries goes another way than what must not.
+/// Clients of the API server. Requests that may wait behind retries use another client than requests that must not.
 #[derive(Clone)]
 pub(super) struct Clients {
-    /// Lists, watches, events. Retries by itself what the server puts off.
+    /// For lists, watches and events. Retries requests that the server defers.
     pub(super) work: Client,
-    /// Writes of statuses and all that stops something. Never retries: whoever asked looks again first.
+    /// For writes of statuses and all requests that stop a target. Never retries: the caller reads the current state
+    /// first.
     pub(super) urgent: Client,
-    /// The API server does not answer, and what was seen of the cluster is old.
+    /// True while the API server does not answer and the observed state of the cluster is stale.
     pub(super) lost: watch::Receiver<bool>,
 }
 
 impl Clients {
-    /// From the pod's ServiceAccount, or KUBECONFIG. With the task that notices connections that went silent.
+    /// Creates the clients from the pod's ServiceAccount or from KUBECONFIG, and the task that detects and replaces
+    /// silent connections.
     pub(super) async fn infer() -> Result<(Self, impl Future<Output = ()> + Send + use<>), ConfigurationError>
     {
         let mut config = Config::infer()
@@ -42,7 +44,7 @@ impl Clients {
     fn of(config: &Config) -> Result<(Self, impl Future<Output = ()> + Send + use<>), kube::Error> {
         let mut urgent = config.clone();
         urgent.default_retry = false;
-        // On connections of its own: a request that waits for an answer must not hide the next.
+        // The probe has its own connections: a request that waits for an answer must not delay it.
         let probe = Client::try_from(urgent.clone())?;
         let (work, work_renewal) = renewed::client(config.clone())?;
         let (urgent, urgent_renewal) = renewed::client(urgent)?;
@@ -52,7 +54,7 @@ impl Clients {
     }
 }
 
-/// The text of the kubeconfig's error: it repeats its cause, and what wraps it repeats both.
+/// Returns the text of the kubeconfig's error. The error repeats its cause, and its wrapper repeats both.
 fn reason(error: &dyn Error) -> String {
     let text = error
         .source()

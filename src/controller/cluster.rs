@@ -1,4 +1,4 @@
-//! Which cluster this is: the name that its operator was given, and the UID of its kube-system namespace.
+//! Reads the identity of this cluster: the name given to the operator, and the UID of the kube-system namespace.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ const NAMESPACE: &str = "kube-system";
 const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Asks until the API server answers: a pod that restarts because another one is not up yet helps nobody.
+/// Retries until the API server answers: a restart of the pod would not make the API server answer sooner.
 ///
 /// # Errors
-/// A name that cannot be one.
+///
+/// The name is not a valid cluster name.
 pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId, ConfigurationError> {
     let id = |uid: &str| {
         ClusterId::new(name, uid).map_err(|source| ConfigurationError::ClusterName {
@@ -24,7 +25,7 @@ pub(super) async fn cluster_id(client: &Client, name: &str) -> Result<ClusterId,
             source,
         })
     };
-    // Said before anything is waited for.
+    // Validates the name before the first request.
     id("uid")?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let mut pause = SHORTEST;

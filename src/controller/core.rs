@@ -1,5 +1,5 @@
-//! The executor: owns clients, tasks, the rate limit and the select loop, and performs the effects of the [`Index`]. It
-//! holds no policy. Each effect is one call or one task, and the result of a task is an input of the index.
+//! Executes the effects of the [`Index`]: owns clients, tasks, the rate limit and the select loop. It holds no policy.
+//! Each effect is one call or one task, and the result of a task is an input of the index.
 
 mod execute;
 mod requests;
@@ -38,31 +38,31 @@ use crate::{
     targets::Shared,
 };
 
-/// How often what only time changes is decided: who reports, which masters vote.
+/// Interval of the decisions that depend on time alone: which replica reports, which masters vote.
 const TICK: Duration = Duration::from_millis(200);
-/// Observations taken in one turn.
+/// Maximum number of observations that one turn handles.
 const AT_ONCE: usize = 512;
 
-/// A message of a watch or of a task.
+/// A message from a watch or a task.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// By the watch of this namespace; of all, where it is empty.
+    /// From the watch of this namespace; an empty name stands for all namespaces.
     Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
     Secret(SecretKey, Observation<Secret>),
-    /// A replica of this operator.
+    /// The pod of a replica of this operator.
     Sibling(Observation<Pod>),
     Report(TargetReport),
     Template(Read),
 }
 
-/// See the module.
+/// Combines the pure index with the executor of its effects.
 pub(super) struct Core {
     index: Index,
     executor: Executor,
 }
 
-/// What the core is made from.
+/// The parameters of [`Core::new`].
 pub(super) struct Setup<'a> {
     pub(super) identity: HolderIdentity,
     pub(super) cluster: ClusterId,
@@ -72,12 +72,12 @@ pub(super) struct Setup<'a> {
     pub(super) quorums: RunningQuorums,
     pub(super) events: Events,
     pub(super) inbox: mpsc::Sender<Incoming>,
-    /// The namespaces that are followed.
+    /// The watched namespaces.
     pub(super) scopes: &'a [String],
     pub(super) siblings: Option<&'a Siblings>,
 }
 
-/// The handles that effects act on.
+/// The handles that effects use.
 struct Executor {
     identity: HolderIdentity,
     cluster: ClusterId,
@@ -86,16 +86,16 @@ struct Executor {
     quorums: RunningQuorums,
     secrets: Secrets,
     siblings: Pods,
-    /// What the siblings said last, for the target tasks.
+    /// The latest answers of the siblings, for the target tasks.
     said: watch::Sender<Arc<Round>>,
     tasks: Tasks,
     inbox: mpsc::Sender<Incoming>,
     failures: Failures,
-    /// Receives the names of quorums whose objects are gone.
+    /// Receives the name of each quorum whose object is gone.
     gone: Option<mpsc::UnboundedSender<String>>,
 }
 
-/// The ways to the API server.
+/// The clients of the API server, and the state that their requests share.
 struct Kubernetes {
     clients: Clients,
     shared: Arc<Shared>,
@@ -104,12 +104,12 @@ struct Kubernetes {
     events: Events,
 }
 
-/// What runs beside the index.
+/// The running tasks, all outside of the index.
 #[derive(Default)]
 struct Tasks {
     targets: BTreeMap<ObjectKey, Handle>,
     readings: Readings,
-    /// Writes of statuses.
+    /// The status writes in flight.
     writes: Jobs<Input>,
     jobs: Jobs<Input>,
 }
@@ -159,12 +159,12 @@ impl Core {
         }
     }
 
-    /// Reports the name of each quorum whose object is gone from now on.
+    /// Reports the name of each quorum whose object is deleted from now on.
     pub(super) fn report_gone(&mut self, gone: mpsc::UnboundedSender<String>) {
         self.executor.gone = Some(gone);
     }
 
-    /// Runs until a task behind a quorum ends that must not. Cancel safe between two events.
+    /// Runs until a task of a quorum ends unexpectedly. Cancel safe between two events.
     pub(super) async fn run(
         &mut self,
         incoming: &mut mpsc::Receiver<Incoming>,
@@ -176,7 +176,7 @@ impl Core {
         loop {
             let executor = &mut self.executor;
             let inputs = tokio::select! {
-                // Leases first: what is written of them is awaited by people and by other controllers.
+                // Changes of leases come first: people and other controllers wait for the statuses that report them.
                 biased;
                 _ = changes.recv_many(&mut changed, AT_ONCE) => changed.drain(..).map(Input::Lease).collect(),
                 Some(end) = executor.tasks.writes.ended() => vec![end],
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// Passes these inputs to the index and performs its effects.
+    /// Passes the inputs to the index and performs its effects.
     fn turn(&mut self, mut inputs: Vec<Input>) {
         loop {
             let started = clock::now();
@@ -205,7 +205,7 @@ impl Core {
                 self.executor.state.telemetry.reconciled("kubernetes", "ok", took);
             }
             inputs = self.execute(effects);
-            // What must wait for its share comes with the next tick.
+            // Writes that exceed their share of the rate limit wait for the next tick.
             while self.executor.kubernetes.rate_limiter.may_tell(clock::now())
                 && self.index.write_next(&world(&self.executor))
             {
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Returns the results of the effects that end at once.
+    /// Performs the effects and returns the results of those that end at once.
     fn execute(&mut self, effects: Vec<Effect>) -> Vec<Input> {
         let ends = effects
             .into_iter()
@@ -228,7 +228,7 @@ impl Core {
     }
 }
 
-/// The world at this moment.
+/// Returns the current time and the views of the executor.
 fn world(executor: &Executor) -> World<'_> {
     World {
         now: clock::now(),
@@ -279,7 +279,7 @@ impl Executor {
         }
     }
 
-    /// The target tasks use the same answers as the index.
+    /// Passes the answers on to the target tasks, which use the same ones as the index.
     fn ended(&self, end: Input) -> Input {
         if let Input::Said(round) = &end {
             self.said.send_replace(Arc::new(round.clone()));

@@ -1,8 +1,8 @@
-//! RedisQuorums that are declared in a file, as the chart writes them: applied at the start, whenever the file changes, and
-//! when their objects are gone.
+//! Applies the RedisQuorums that a file declares, as the chart writes it: at the start, whenever the file changes, and
+//! when their objects are deleted.
 //!
-//! Owns the file and a field manager of its own. Takes nothing away: locks may hang on a quorum that the file names no
-//! more, and what somebody else has set differently stays as it is and is named in the log.
+//! Uses its own field manager. It deletes nothing, because locks may still use a quorum that the file no longer names.
+//! A field that another manager has changed keeps its value, and the log names the conflict.
 
 use std::{
     io,
@@ -23,20 +23,20 @@ use crate::{
     targets::deepest,
 };
 
-/// A mounted ConfigMap follows its object within a minute; a look costs nothing beside that.
+/// The kubelet updates a mounted ConfigMap within a minute; a read of the file costs nothing in comparison.
 const LOOK: Duration = Duration::from_secs(3);
-/// Looks between two tries of what the API server did not take: somebody has to change something first.
+/// Reads of the file between two attempts to apply a refused manifest: a person has to change something first.
 const AGAIN: u32 = 2;
-/// Who wrote a spec, in managedFields.
+/// The field manager of the specs.
 const MANAGER: &str = "redlock-operator-quorums";
 
-/// What a file declares.
+/// The manifests of a file.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
     file: PathBuf,
     text: String,
     all: Vec<Manifest>,
-    /// Not applied yet, each with what was said of it last.
+    /// The manifests that are not applied yet, each with the last reported reason.
     pending: Vec<(Manifest, String)>,
 }
 
@@ -47,10 +47,11 @@ struct Manifest {
 }
 
 impl Declared {
-    /// Reads it for the first time.
+    /// Reads the file for the first time.
     ///
     /// # Errors
-    /// It cannot be read.
+    ///
+    /// The file cannot be read.
     pub(super) async fn open(file: PathBuf) -> io::Result<Self> {
         let text = fs::read_to_string(&file).await?;
         let mut declared = Self {
@@ -61,7 +62,7 @@ impl Declared {
         Ok(declared)
     }
 
-    /// Applies what it declares, for ever; again what is told to be gone.
+    /// Applies the manifests, forever. A manifest whose name arrives on `gone` is applied again.
     pub(super) async fn apply(mut self, client: Client, mut gone: mpsc::UnboundedReceiver<String>) {
         let quorums = Api::<RedisQuorum>::all(client);
         let mut look = 0;
@@ -85,7 +86,7 @@ impl Declared {
                     look = 0;
                 }
                 Ok(_) => {}
-                // As it is replaced, it is missing for a moment; what was in it stays in force.
+                // The file is missing for a moment while it is replaced; the manifests read before stay in force.
                 Err(cause) => tracing::debug!(file = %self.file.display(), error = %cause, "cannot be read"),
             }
         }
@@ -105,7 +106,7 @@ impl Declared {
         self.text = text;
     }
 
-    /// Whether an object of this name is declared; it is to be applied again then.
+    /// Queues the manifest of this name and reports whether the file declares one.
     fn put_back(&mut self, name: &str) -> bool {
         let Some(manifest) = self.all.iter().find(|manifest| manifest.name == name) else {
             return false;
@@ -116,7 +117,7 @@ impl Declared {
     }
 
     async fn apply_pending(&mut self, quorums: &Api<RedisQuorum>) {
-        // A misspelt field would otherwise quietly be a default.
+        // Without strict validation a misspelt field would silently take its default.
         let mut parameters = PatchParams::apply(MANAGER);
         parameters.field_validation = Some(ValidationDirective::Strict);
         let mut left = Vec::new();
@@ -140,7 +141,7 @@ impl Declared {
     }
 }
 
-/// The manifests of a text, and what is wrong with the others.
+/// Returns the manifests of a text, and the problems of the documents that are invalid.
 fn parse(text: &str) -> (Vec<Manifest>, Vec<String>) {
     let (mut manifests, mut problems) = (Vec::<Manifest>::new(), Vec::new());
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -157,7 +158,7 @@ fn parse(text: &str) -> (Vec<Manifest>, Vec<String>) {
                 Ok(one) => manifests.push(one),
                 Err(reason) => problems.push(format!("document {number}: {reason}")),
             },
-            // Nothing behind it can be read.
+            // The documents after invalid YAML cannot be read.
             Err(cause) => {
                 problems.push(format!("document {number} is not valid YAML: {cause}"));
                 break;
@@ -190,7 +191,7 @@ fn manifest(mut object: Value) -> Result<Manifest, String> {
     Ok(Manifest { name, object })
 }
 
-/// What to do about a file that cannot be read.
+/// Returns the advice for a file that cannot be read.
 pub(super) fn advice(file: &Path) -> String {
     format!(
         "--quorums-file {}: give a readable file of RedisQuorum manifests",

@@ -1,8 +1,8 @@
-//! Events (events.k8s.io/v1): what happened, for `kubectl describe`.
+//! Emits events (events.k8s.io/v1), for `kubectl describe`.
 //!
-//! Best effort by nature: they wait behind everything else, also for an API server that is away, and when more happens
-//! than anybody could read, the rest is dropped. Statuses and metrics miss nothing. Each namespace has a queue of its
-//! own: one that refuses events (it is terminating, or a quota is exhausted) holds up no other.
+//! Events are best effort: they wait behind all other requests and for an API server that is unavailable, and events
+//! beyond the capacity of a queue are dropped. Statuses and metrics are complete. Each namespace has its own queue: one
+//! that refuses events (it is terminating, or a quota is exhausted) delays no other.
 
 mod queue;
 mod record;
@@ -17,10 +17,10 @@ use super::rate_limiter::RateLimiter;
 pub(super) use crate::api::vocabulary::EventReason;
 use crate::{api::LeaderLock, clock};
 
-/// As many may wait for the queue to be looked at, which is the length of one request.
+/// Capacity of the channel, which is drained after each request.
 const WAITING: usize = 1_024;
 
-/// An event of one object.
+/// An event about one object.
 #[derive(Debug)]
 pub(super) struct EventRecord {
     pub(super) reason: EventReason,
@@ -29,7 +29,7 @@ pub(super) struct EventRecord {
 }
 
 impl EventRecord {
-    /// All of these about one lock.
+    /// Returns a record for each of these events about one lock.
     pub(super) fn all(lock: &LeaderLock, all: Vec<(EventReason, String)>) -> impl Iterator<Item = Self> {
         let object = lock.object_ref(&());
         all.into_iter().map(move |(reason, note)| Self {
@@ -40,7 +40,7 @@ impl EventRecord {
     }
 }
 
-/// Takes events to be written.
+/// The sender of events to be written.
 #[derive(Clone, Debug)]
 pub(super) struct Events(mpsc::Sender<EventRecord>);
 
@@ -52,7 +52,7 @@ impl Events {
     }
 }
 
-/// A place to emit events, and the task that writes them.
+/// Returns the sender of events, and the task that writes them.
 pub(super) fn recorder(
     client: Client,
     instance: String,
@@ -65,12 +65,12 @@ pub(super) fn recorder(
     )
 }
 
-/// The wall clock, for people.
+/// Returns the wall clock time, for people.
 pub(super) fn timestamp() -> Timestamp {
     timestamp_at(clock::unix_time())
 }
 
-/// A time since 1970, as objects write it.
+/// Converts the time since 1970 into the form used by objects.
 pub(super) fn timestamp_at(unix: Duration) -> Timestamp {
     Timestamp::new(
         i64::try_from(unix.as_secs()).unwrap_or(i64::MAX),

@@ -1,8 +1,10 @@
-//! Whether the holder of a lock passes it on, as an annotation of its object asks. Pure but for the answer's write.
+//! Decides whether the holder of a lock hands it over, as requested by an annotation of the object. Pure except for the
+//! write of the answer.
 //!
-//! What runs is stopped before: the request is decided again then, and stays on the object until it is answered.
-//! A request names the lease by its token, so it acts once at most: the hand-over itself ends that lease, and no other
-//! ever has the token. It is acted on before it is answered, and an answer that is lost changes nothing.
+//! Running targets are stopped first; the request stays on the object until it is answered, and is decided again after
+//! the stop. A request names the lease by its token, so it takes effect at most once: the hand-over itself ends that
+//! lease, and no other lease ever has the token. It takes effect before it is answered, so a lost answer changes
+//! nothing.
 
 use std::time::Duration;
 
@@ -24,32 +26,32 @@ use crate::{
     targets::deepest,
 };
 
-/// An API server that is away for longer is told by the token that the request is old.
+/// If the API server is unavailable for longer, the token shows later that the request is outdated.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The request that an object carries, as it stands there.
+/// Returns the request annotation of an object, verbatim.
 pub(super) fn request(metadata: &ObjectMeta) -> Option<&String> {
     metadata.annotations.as_ref()?.get(REQUEST)
 }
 
-/// What the holder decides.
+/// The decision of the holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Where the lease goes; nowhere if it is refused.
+    /// The cluster that receives the lease; `None` if the request is refused.
     pub(super) to: Option<ClusterId>,
-    /// Whoever asked waits no longer than this.
+    /// How long the requester still waits.
     pub(super) patience: Duration,
     pub(super) answer: HandOverAnswer,
 }
 
-/// What was asked for is done.
+/// Returns the answer to a request that is granted.
 pub(super) fn acceptance(text: &str, held: FencingToken, to: &ClusterId) -> HandOverAnswer {
     let message = format!("the lease with token {} ends with a reservation for {to}", held.0);
     reply(text, HandOverResult::Reserving, message)
 }
 
-/// What was asked for is not done.
+/// Returns the answer to a request that is refused.
 pub(super) fn refusal(text: &str, message: String) -> HandOverAnswer {
     reply(text, HandOverResult::Refused, message)
 }
@@ -71,7 +73,7 @@ pub(super) struct Held<'a> {
     pub(super) paused: Option<&'a str>,
 }
 
-/// Decides, as the holder of the lease.
+/// Decides on a request, as the holder of the lease.
 pub(super) fn decide(text: &str, held: Held<'_>, own: &ClusterId, unix_now: Duration) -> Decision {
     let request: Option<HandOverRequest> = read(text);
     let patience = request.as_ref().map_or(Duration::ZERO, |request| {
@@ -118,15 +120,15 @@ fn resolve(
     Ok(to)
 }
 
-/// Takes the request off the object, and puts the answer there. Gives up when somebody else has changed the request,
-/// or the API server stays away.
+/// Replaces the request on the object by its answer. Gives up when the request has changed on the object, or after
+/// [`TRIES`] failures.
 pub(super) async fn answer(client: Client, key: ObjectKey, text: String, answer: HandOverAnswer) {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
     for _ in 0..TRIES {
         match write(&api, &key.name, &text, &answer).await {
             Ok(()) => return,
             Err(kube::Error::Api(status)) if status.is_not_found() => return,
-            // Looked at again at once: whoever wrote meanwhile has written.
+            // Retried at once: the conflicting write is complete.
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => {
                 let reason = deepest(&error);

@@ -1,5 +1,5 @@
-//! The state of the operator and all of its decisions. Observations, changes of leases and results of requests are
-//! [`Input`]s; requests, orders and events are [`Effect`]s.
+//! Holds the state of the operator and makes all of its decisions. Observations, changes of leases and results of
+//! requests are [`Input`]s; requests, orders and events are [`Effect`]s.
 //!
 //! Pure: no task, no client, no channel, no clock. The same inputs in the same [`World`] have the same effects.
 
@@ -89,7 +89,7 @@ use crate::{
     telemetry::Unreadable,
 };
 
-/// So many judgements for each lock, on average, settle every batch of inputs.
+/// Judgements for each lock, on average, that settle every batch of inputs.
 const JUDGEMENTS: usize = 100;
 
 /// The identity of this replica.
@@ -100,37 +100,37 @@ pub(super) struct Replica {
     pub(super) scope: Scope,
     /// The finalizer of the quorums that locks of this scope name.
     pub(super) in_use: InUseFinalizer,
-    /// It knows where the other replicas are.
+    /// Whether this replica knows the addresses of the other replicas.
     pub(super) follows_siblings: bool,
 }
 
 /// Objects that have to be processed again.
 #[derive(Debug, Default)]
 struct Due {
-    /// Objects to be judged and applied again.
+    /// Locks to be judged and applied again.
     locks: BTreeSet<ObjectKey>,
     quorums: BTreeSet<String>,
-    /// The same, with the next tick.
+    /// Quorums to be processed with the next tick.
     later: BTreeSet<String>,
-    /// Locks whose place or target task, and those whose finalizer, could not be seen to yet.
+    /// Locks whose place or target task (`tasks`) or finalizer (`finalizers`) could not be handled yet.
     tasks: BTreeSet<ObjectKey>,
     finalizers: BTreeSet<ObjectKey>,
-    /// Locks that this cluster leaves to the others for a time.
+    /// Locks that this cluster leaves to the other clusters for a time.
     abstaining: BTreeSet<ObjectKey>,
 }
 
 /// Requests under way for single objects.
 #[derive(Debug, Default)]
 struct InFlight {
-    /// The requests for a hand-over that are being answered.
+    /// The hand-over requests that are being answered.
     answering: BTreeMap<ObjectKey, String>,
-    /// Unreadable objects that are being deleted, and are being read as far as they can be.
+    /// Unreadable objects that are being deleted; their readable parts are being read.
     salvaging: BTreeSet<ObjectKey>,
-    /// The drains that began so far.
+    /// The number of drains started so far.
     drains: u64,
 }
 
-/// See the module.
+/// The state of the operator.
 #[derive(Debug)]
 pub(super) struct Index {
     me: Replica,
@@ -141,17 +141,17 @@ pub(super) struct Index {
     due: Due,
     in_flight: InFlight,
     asking: siblings::Asking,
-    /// Since when the caches are filled, and what they hold is applied.
+    /// Since when the caches are filled and their content is applied.
     ready: Option<BootInstant>,
     random: fastrand::Rng,
     effects: Vec<Effect>,
-    /// A mistake, to prove that the simulation sees it.
+    /// A planted mistake, to prove that the simulation finds it.
     #[cfg(test)]
     planted: Option<Planted>,
 }
 
 impl Index {
-    /// Of objects that are followed by a watch for each of these scopes. `seed`: of the jitter of waits.
+    /// Creates the index of a replica with one watch for each of these scopes. `seed` seeds the jitter of waits.
     pub(super) fn new(me: Replica, scopes: &[String], seed: u64) -> Self {
         Self {
             me,
@@ -202,10 +202,10 @@ impl Index {
         }
     }
 
-    /// Applies what changed.
+    /// Applies the changes of the batch.
     pub(super) fn settle(&mut self, at: &World<'_>) {
-        // An object that comes before the rest of the list must not be judged by it: a quorum that is not there yet is
-        // not missing, and the oldest of two with one name may come last.
+        // An object must not be judged before the list is complete: a quorum that the list has not delivered yet is not
+        // missing, and the oldest of two objects with one name may come last.
         let touched = !self.due.quorums.is_empty() || !self.due.locks.is_empty();
         if self.synced() && (touched || self.ready.is_none()) {
             self.ready.get_or_insert(at.now);
@@ -213,8 +213,8 @@ impl Index {
         }
     }
 
-    /// Decides on the statuses that are due until one has to be written. Returns whether there is one. The executor calls
-    /// this while its rate limit allows a request; the rest waits for the next tick.
+    /// Decides on the statuses that are due until one has to be written, and reports whether there is one. The executor
+    /// calls this while its rate limit allows a request; the rest waits for the next tick.
     pub(super) fn write_next(&mut self, at: &World<'_>) -> bool {
         // Before the first lists are complete, a status of another replica is better than one of this replica.
         while self.ready.is_some()
@@ -271,7 +271,7 @@ impl Index {
             self.beat_again(name);
         }
         let written = match written {
-            // It counts as being written from here on.
+            // Without a reaction, the item counts as being written forever.
             Written::Conflict if self.plants(Planted::DropsConflict) => return,
             Written::Gone if self.plants(Planted::ForgetsUnserved) => {
                 if let Item::Lock(key) = &item {
@@ -300,7 +300,7 @@ impl Index {
             Written::Quorum(mut object) => {
                 trim(&mut object.metadata);
                 self.remembered(&object);
-                // It may have been deleted meanwhile: its answer must not bring it back.
+                // The object may have been deleted since: the answer to the write must not restore it.
                 let known = self.quorums.get(&object.name_any());
                 if known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid) {
                     self.see_quorum(*object, Origin::Answer, at);
@@ -310,7 +310,7 @@ impl Index {
         }
     }
 
-    /// Somebody who knows more has written since: this replica says no more what it only infers.
+    /// Stops inferring statuses once a replica with more knowledge has written one.
     fn heed_others(&mut self, object: &LeaderLock) {
         let key = ObjectKey::of(object);
         let unknown = self.locks.get(&key).is_some_and(|entry| entry.status.unknown);
@@ -322,7 +322,7 @@ impl Index {
         }
     }
 
-    /// What only time changes.
+    /// Handles the changes that result from time alone.
     fn tick(&mut self, at: &World<'_>) {
         for name in self.quorums.names() {
             self.look_at_quorum(&name, at);
@@ -344,7 +344,7 @@ impl Index {
         self.close_quorums();
     }
 
-    /// What the HTTP side shows from here on.
+    /// Publishes the state that the HTTP side shows from now on.
     fn publish(&mut self, stopping: bool) {
         let closing = self.quorums.names().into_iter();
         let unreadable = |kind, (namespace, name): (&str, &str)| Unreadable {

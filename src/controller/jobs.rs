@@ -1,4 +1,4 @@
-//! Tasks whose end the core waits for, and what counts as the end of one that breaks off.
+//! Runs tasks whose results the core waits for; a task that panics or is cancelled has a result, too.
 
 use std::collections::HashMap;
 
@@ -22,13 +22,13 @@ impl<T: 'static> Default for Jobs<T> {
 }
 
 impl<T: Send + 'static> Jobs<T> {
-    /// Starts a task; `broken` is its end if it panics or is cancelled.
+    /// Starts a task; `broken` is its result if it panics or is cancelled.
     pub(super) fn start(&mut self, broken: T, work: impl Future<Output = T> + Send + 'static) {
         let task = self.tasks.spawn(work);
         self.broken.insert(task.id(), broken);
     }
 
-    /// Waits for the end of a task; `None` while there is none. Cancel safe.
+    /// Waits for the end of a task; returns `None` if no task runs. Cancel safe.
     pub(super) async fn ended(&mut self) -> Option<T> {
         match self.tasks.join_next_with_id().await? {
             Ok((task, end)) => {

@@ -1,4 +1,4 @@
-//! What is kept of an object, and how it is called.
+//! Names objects, trims their metadata and orders them by age.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -7,7 +7,8 @@ pub(super) use crate::targets::{ObjectKey, is_older};
 /// Prefix of the annotations that this operator reads.
 const OURS: &str = "redlock.dev/";
 
-/// Drops what is never read: of ten thousand objects, managedFields alone are more than all that is.
+/// Drops the fields that are never read: for ten thousand objects, managedFields alone take more memory than all fields
+/// that are read.
 pub(super) fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     metadata.labels = None;
@@ -20,7 +21,7 @@ pub(super) fn trim(metadata: &mut ObjectMeta) {
     metadata.annotations.take_if(|annotations| annotations.is_empty());
 }
 
-/// Which of two objects was there first; by name where the clock of the API server does not tell.
+/// Returns the sort key that puts the older object first; the name decides between equal timestamps.
 pub(super) fn age(metadata: &ObjectMeta) -> (i64, String, String) {
     let created = metadata.creation_timestamp.as_ref();
     (

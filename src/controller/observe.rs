@@ -1,6 +1,6 @@
-//! Follows objects of one kind: what is there, what changed, what is gone.
+//! Follows objects of one kind: which exist, which changed, which are gone.
 //!
-//! Judges nothing; an object that cannot be read is passed on as such, so that it never stops the others.
+//! Judges nothing. An object that cannot be read is passed on as such, so that it never blocks the others.
 
 use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
@@ -19,16 +19,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Observation<K> {
     Seen(Box<K>, Origin),
-    /// It is there, and this version cannot read it.
+    /// The object exists, but this version cannot read it.
     Malformed(Box<ObjectMeta>, String),
     Gone(ObjectKey),
-    /// A list is complete: each of its objects was seen, and all others are gone.
+    /// A list is complete: each of its objects was observed, and all others are gone.
     Synced,
-    /// Retried by the watch itself. Nothing is gone by it.
+    /// The watch failed and retries. No object is gone because of it.
     Failed(Trouble),
 }
 
-/// Why objects cannot be followed now.
+/// The reason why objects cannot be followed now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) forbidden: bool,
@@ -51,15 +51,15 @@ impl From<&watcher::Error> for Trouble {
     }
 }
 
-/// A watch that goes on failing is tried again every few seconds. For the same reason it is reported this often.
+/// A watch that keeps failing is retried every few seconds. The same reason is reported at this interval.
 const REPORTED_EVERY: Duration = Duration::from_secs(600);
 
-/// Of each watch, why it could not be followed when that was reported last.
+/// For each watch, the last reported failure and its time.
 #[derive(Debug, Default)]
 pub(super) struct Failures(BTreeMap<String, (String, BootInstant)>);
 
 impl Failures {
-    /// Whether this failure of a watch is to be reported.
+    /// Reports whether this failure of a watch is to be reported.
     pub(super) fn is_news(&mut self, watch: &str, reason: &str, now: BootInstant) -> bool {
         let known = self.0.get(watch);
         if known.is_some_and(|(said, at)| said == reason && now.since(*at) < REPORTED_EVERY) {
@@ -70,7 +70,7 @@ impl Failures {
     }
 }
 
-/// Returns when nobody listens any more.
+/// Sends each observation to `told`. Returns when the receiver is dropped.
 pub(super) async fn follow<K, T>(
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,

@@ -1,6 +1,7 @@
-//! The password of masters that start beside the operator: a Secret that nobody has to make first.
+//! Creates the Secret with the password of masters that start together with the operator, so that no person has to
+//! create it first.
 //!
-//! Makes it once, and never reads or changes it: a Secret that is there counts, whoever made it.
+//! Creates it once, and never reads or changes it: an existing Secret stays as it is.
 
 use std::{collections::BTreeMap, future};
 
@@ -13,7 +14,7 @@ use tokio::time;
 
 use crate::targets::{Pause, deepest};
 
-/// 256 bits, as nobody can guess them.
+/// 256 bits, too many to guess.
 const BYTES: usize = 32;
 
 /// Namespace and name of a Secret.
@@ -23,7 +24,7 @@ pub(crate) struct NewSecret {
     pub(crate) name: String,
 }
 
-/// Tries until it is there; then there is nothing left to do.
+/// Retries until the Secret exists.
 pub(super) async fn make(client: Client, wanted: NewSecret) {
     let secrets = Api::<Secret>::namespaced(client, &wanted.namespace);
     let object = format!("Secret {}/{}", wanted.namespace, wanted.name);

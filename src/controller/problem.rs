@@ -1,11 +1,11 @@
-//! Why an object cannot be used, or a target is not as it should be: reason and message of a condition.
+//! Describes why an object cannot be used, or a target is not in the desired state: reason and message of a condition.
 
 use crate::api::validate::FieldError;
 
 pub(super) use crate::api::vocabulary::ConditionReason as Reason;
 
 impl Reason {
-    /// Whether a lock that was contended for before goes on: a slip of the pen must not stop the work that it guards.
+    /// Reports whether a lock with a lease keeps it: a typing error must not stop the work that the lock guards.
     pub(super) const fn leaves_in_force(self) -> bool {
         matches!(
             self,
@@ -13,7 +13,7 @@ impl Reason {
         )
     }
 
-    /// Whether what is missing may come by itself within moments of a start.
+    /// Reports whether the problem may disappear within moments of a start.
     pub(super) const fn may_pass(self) -> bool {
         matches!(
             self,
@@ -27,7 +27,7 @@ impl Reason {
         )
     }
 
-    /// Whether a person has to change this very object; otherwise what is missing may still come.
+    /// Reports whether a person has to change this very object; otherwise a change elsewhere may resolve the problem.
     pub(super) const fn is_of_the_object(self) -> bool {
         matches!(
             self,
@@ -41,8 +41,8 @@ impl Reason {
         )
     }
 
-    /// Whether trouble of targets lasts until a person changes something. All other trouble may end by itself: an object
-    /// is created later, a pod becomes ready, the API server answers again.
+    /// Reports whether the trouble of targets lasts until a person changes something. All other trouble may end without
+    /// a person: an object is created later, a pod becomes ready, the API server answers again.
     pub(super) const fn is_stuck(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! The process: its clients, watches and HTTP side; ends when any of them does, or on a signal.
+//! Runs the process: its clients, watches and HTTP side. It ends when one of them does, or on a signal.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -37,38 +37,39 @@ use crate::{
     targets::PAGE,
 };
 
-/// A watch that brings ten thousand objects waits for the core, not in its memory.
+/// Bounds the observations in memory: a watch of ten thousand objects waits for the core.
 const INBOX: usize = 1_024;
 
-/// What is asked for on the command line.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) listen: SocketAddr,
-    /// Where `/metrics` and `/locks` are served, if not there.
+    /// Another address for `/metrics` and `/locks`.
     pub(crate) listen_details: Option<SocketAddr>,
-    /// They are served to those only whose bearer token the API server accepts.
+    /// Serves those paths only with a bearer token that the API server accepts.
     pub(crate) require_token: bool,
     pub(crate) identity: HolderIdentity,
-    /// Name of this cluster; its UID is read from it.
+    /// Name of this cluster; its UID is read from the cluster.
     pub(crate) cluster_name: String,
-    /// Only these namespaces are followed; all, where none is named.
+    /// The namespaces to follow; if empty, all.
     pub(crate) namespaces: Vec<String>,
-    /// The other replicas; where they are not known, nobody is there to take what runs.
+    /// The other replicas. If they are not known, no sibling can take over running targets.
     pub(crate) siblings: Option<Siblings>,
-    /// Tell metrics of single locks.
+    /// Whether metrics of single locks are exported.
     pub(crate) lock_metrics: bool,
-    /// As many requests a second go to the API server.
+    /// The maximum number of requests to the API server per second.
     pub(crate) api_requests_per_second: u32,
-    /// RedisQuorums to apply.
+    /// A file of RedisQuorums to apply.
     pub(crate) quorums_file: Option<PathBuf>,
-    /// A Secret to make with a random password.
+    /// A Secret to create with a random password.
     pub(crate) new_password: Option<NewSecret>,
 }
 
 /// Contends for every lock that the cluster declares, until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// No API server to talk to or an address that cannot be used at the start; any task that ends.
+///
+/// The API server is not configured, an address cannot be used at the start, or a task ends.
 pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     let mut signals = Signals::listen().map_err(ProcessError::Signals)?;
     let declared = match options.quorums_file.clone() {
@@ -124,7 +125,7 @@ pub(crate) async fn run(options: Options) -> Result<(), OperatorError> {
     end
 }
 
-/// What the HTTP side listens on.
+/// The listeners of the HTTP side.
 struct Servers {
     listener: TcpListener,
     details: Details,
@@ -212,8 +213,8 @@ impl Operator {
         }
     }
 
-    /// Gives everything up, in bounded time: that of the longest stop where targets run and no sibling is ready. Further
-    /// signals change nothing: whoever signals a process and its group sends two at once.
+    /// Gives everything up in bounded time: that of the longest stop, where targets run and no sibling is ready.
+    /// Further signals change nothing, because a signal to both the process and its group arrives twice.
     async fn stop(self) {
         let Self {
             mut core,
@@ -221,12 +222,12 @@ impl Operator {
             process,
             ..
         } = self;
-        // Nobody decides on what comes in any more, but a target task that waits for its report to be taken stops nothing.
+        // The index handles no more observations, but a target task stops nothing until its report is received.
         let (reports, mut kept) = mpsc::unbounded_channel();
         let taking = async {
             while let Some(seen) = seen.recv().await {
                 if let Incoming::Report(report) = seen {
-                    // The core has it for as long as it stops.
+                    // The core receives reports until its stop is complete.
                     let _ = reports.send(report);
                 }
             }
@@ -240,7 +241,7 @@ impl Operator {
     }
 }
 
-/// The namespaces that are followed, each by a watch of its own; the empty one stands for all.
+/// Returns the scopes to follow, each with its own watch; the empty one stands for all namespaces.
 fn scopes(namespaces: &[String]) -> Vec<String> {
     let mut scopes: Vec<String> = namespaces
         .iter()
@@ -255,7 +256,7 @@ fn scopes(namespaces: &[String]) -> Vec<String> {
     scopes
 }
 
-/// Follows the objects that the operator acts on, and the other replicas.
+/// Follows the objects that the operator acts on, and the pods of the other replicas.
 fn follow_objects(
     process: &mut Process,
     options: &Options,

@@ -1,8 +1,8 @@
-//! How many requests a second go to the API server.
+//! Limits the number of requests to the API server per second.
 //!
-//! One limit for everything that is asked again and again or for many objects at once: looks at targets and starts in
-//! the order in which they ask, stops before them, statuses and events with what is left, but always a share of it.
-//! What has to be stopped by a bound never waits: it is only counted.
+//! One limit covers all requests that are repeated or made for many objects at once. Reads of targets and starts pass
+//! in order of arrival; stops pass before them. Statuses and events use the remaining capacity, but always get a share.
+//! A stop with a deadline never waits: it is only counted.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,29 +13,29 @@ use tokio::time;
 
 use crate::{clock, lease::BootInstant};
 
-/// What was not used may be made up for within so long.
+/// Unused capacity of this duration may be made up for.
 const BURST: Duration = Duration::from_millis(500);
-/// What cannot wait is made up for by what can, but not for longer than this: it must not be late for that.
+/// Requests that cannot wait delay those that can by this duration at most, so that the latter do not become late.
 const DEBT: Duration = Duration::from_secs(3);
-/// Of all requests, one in so many is for statuses and events, however much else there is to do.
+/// One request in this number is reserved for statuses and events, whatever the other load.
 const SHARE: u32 = 4;
-/// What is in no hurry waits for all else, but not for longer than this.
+/// Requests without urgency wait for all others, for this duration at most.
 const SPARED: Duration = Duration::from_secs(10);
-/// Between two looks for a free turn.
+/// Interval of the checks for a free turn.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The rate limiter; requests of different urgency have different lanes.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
-    /// From one request to the next.
+    /// The interval between two requests.
     gap: Duration,
     lanes: Mutex<Lanes>,
 }
 
-/// Each up to when its requests are spread, at the rate of the limit.
+/// For each lane, the time up to which its requests are spread at the rate of the limit.
 #[derive(Debug, Default)]
 struct Lanes {
-    /// Those that are waited for included.
+    /// Includes the requests that still wait.
     all: BootInstant,
     sent: BootInstant,
     stops: BootInstant,
@@ -51,12 +51,12 @@ impl RateLimiter {
         }
     }
 
-    /// When the turn of these requests comes. Ask [`Self::send`] then.
+    /// Returns the turn of these requests. The caller calls [`Self::send`] at that time.
     pub(super) fn turn(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.all, self.gap * requests, now))
     }
 
-    /// Until one request may be sent, which is counted.
+    /// Waits until one request may be sent, and counts it.
     pub(super) async fn sent(&self) {
         let mut at = self.turn(1, clock::now());
         loop {
@@ -68,18 +68,18 @@ impl RateLimiter {
         }
     }
 
-    /// They are sent now, unless it is to be asked again then: a process that was not run for a while must not make up
-    /// for all of it at once.
+    /// Counts the requests as sent, or returns when to call again: after a suspension, a process must not catch up with
+    /// all missed requests at once.
     pub(super) fn send(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         self.with(|lanes| self.pass(&mut lanes.sent, requests, now))
     }
 
-    /// When the turn of a stop comes that has no bound: it waits for other stops only, and is counted.
+    /// Returns the turn of a stop without a deadline. It waits for other stops only.
     pub(super) fn turn_to_stop(&self, requests: u32, now: BootInstant) -> BootInstant {
         self.with(|lanes| take(&mut lanes.stops, self.gap * requests, now))
     }
 
-    /// As [`Self::send`].
+    /// As [`Self::send`], for a stop.
     pub(super) fn send_stop(&self, requests: u32, now: BootInstant) -> Option<BootInstant> {
         let again = self.with(|lanes| self.pass(&mut lanes.stops_sent, requests, now));
         if again.is_none() {
@@ -107,12 +107,12 @@ impl RateLimiter {
         });
     }
 
-    /// Whether something may be told now.
+    /// Reports whether a status or an event may be written now.
     pub(super) fn may_tell(&self, now: BootInstant) -> bool {
         self.with(|lanes| (is_free(lanes.all, now) && is_free(lanes.sent, now)) || is_free(lanes.told, now))
     }
 
-    /// Something is told.
+    /// Counts the write of a status or an event.
     pub(super) fn tell(&self, now: BootInstant) {
         self.with(|lanes| {
             if !is_free(lanes.all, now) || !is_free(lanes.sent, now) {
@@ -123,7 +123,7 @@ impl RateLimiter {
         });
     }
 
-    /// Until something may be told, which is counted.
+    /// Waits until a status or an event may be written, and counts it.
     pub(super) async fn told(&self) {
         while !self.may_tell(clock::now()) {
             time::sleep(AGAIN).await;
@@ -131,7 +131,7 @@ impl RateLimiter {
         self.tell(clock::now());
     }
 
-    /// Until nothing else is waiting, for one request, which is counted.
+    /// Waits until no other request is waiting, for [`SPARED`] at most, and counts one request.
     pub(super) async fn spared(&self) {
         let until = clock::now() + SPARED;
         loop {
@@ -148,7 +148,7 @@ impl RateLimiter {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Lanes) -> T) -> T {
-        // Nothing that panics is done under it.
+        // No code that panics runs under this lock, so a poisoned lock is still consistent.
         act(&mut self.lanes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(turns[50], at(5_000), "half a second's worth");
         assert_eq!(turns[51], at(5_010));
         assert_eq!(turns[299], at(7_490));
-        // Unused for long: no more than that at once.
+        // After a long idle time, the burst is no larger.
         assert_eq!(rate_limiter.turn(300, at(60_000)), at(60_000));
         assert_eq!(rate_limiter.turn(1, at(60_000)), at(62_500));
     }

@@ -1,4 +1,4 @@
-//! Reviews of bearer tokens by the API server: the user of a token (TokenReview), and whether that user may get a path
+//! Reviews bearer tokens by the API server: the user of a token (TokenReview), and whether that user may get a path
 //! (SubjectAccessReview). Answers are cached for a short time.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::{
 const ALLOWED: Duration = Duration::from_secs(60);
 /// A granted right begins within this time.
 const REFUSED: Duration = Duration::from_secs(5);
-/// Answers that are remembered at once.
+/// Capacity of the cache.
 const KEPT: usize = 256;
 /// Concurrent reviews: a client that sends invented tokens must not load the API server.
 const AT_ONCE: usize = 4;
@@ -105,7 +105,7 @@ impl Reviews {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Remembered) -> T) -> T {
-        // Nothing that panics is done under it.
+        // No code that panics runs under this lock, so a poisoned lock is still consistent.
         f(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -135,12 +135,12 @@ type Hashed = [u8; 32];
 
 fn hashed(token: &str) -> Hashed {
     let mut hashed = Hashed::default();
-    // SHA-256 has 32 bytes, which is what both sides of this have.
+    // Both sides have 32 bytes, the length of SHA-256.
     hashed.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     hashed
 }
 
-/// Answers by token and path, each until it has to be asked for again.
+/// Cached answers by token and path, each with its expiry.
 #[derive(Default)]
 struct Remembered(HashMap<(Hashed, String), (BootInstant, Review)>);
 

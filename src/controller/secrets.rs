@@ -1,4 +1,4 @@
-//! The Secrets that quorums name: each is followed by itself, so that no right to list others is needed.
+//! Follows the Secrets that quorums name, each with its own watch, so that no right to list others is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn key(reference: &SecretRef) -> SecretKey {
 
 #[derive(Debug, Default, PartialEq)]
 enum Content {
-    /// Not seen yet.
+    /// Not observed yet.
     #[default]
     Awaited,
     Absent,
@@ -42,14 +42,14 @@ struct Followed {
     task: AbortHandle,
 }
 
-/// The Secrets that are followed now. Nothing of them is ever printed.
+/// The Secrets that are followed now. Their content is never printed.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
     followed: BTreeMap<SecretKey, Followed>,
     tasks: JoinSet<()>,
 }
 
-/// What a quorum is opened with.
+/// The Secrets of a quorum, resolved.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Not known yet.
@@ -59,7 +59,7 @@ pub(super) enum Found {
 }
 
 impl Secrets {
-    /// Follows exactly those that these plans name.
+    /// Follows exactly the Secrets that these plans name.
     pub(super) fn follow<'a, T: Send + 'static>(
         &mut self,
         plans: impl Iterator<Item = &'a QuorumPlan>,
@@ -95,7 +95,7 @@ impl Secrets {
         while self.tasks.try_join_next().is_some() {}
     }
 
-    /// True if that changes something.
+    /// Applies an observation and reports whether it changes the content.
     pub(super) fn observe(&mut self, key: &SecretKey, observation: Observation<Object>) -> bool {
         let Some(followed) = self.followed.get_mut(key) else {
             return false;
@@ -105,7 +105,7 @@ impl Secrets {
                 let data = object.data.unwrap_or_default().into_iter();
                 Content::Present(data.map(|(name, bytes)| (name, bytes.0)).collect())
             }
-            // What a list holds was seen before it is complete.
+            // A list delivers its objects before it is complete.
             Observation::Synced
                 if matches!(followed.content, Content::Present(_) | Content::Malformed(_)) =>
             {
@@ -127,7 +127,7 @@ impl Secrets {
             }
             Observation::Malformed(_, error) => Content::Malformed(error),
         };
-        // A server that cannot be asked now takes nothing away that was there.
+        // Secrets read earlier stay valid while the server cannot be reached.
         let changed = match (&followed.content, &content) {
             (Content::Present(_), Content::Forbidden(_) | Content::Malformed(_)) => false,
             (before, now) => before != now,
@@ -138,7 +138,7 @@ impl Secrets {
         changed
     }
 
-    /// The quorums' plans name Secrets by reference; this is what they hold.
+    /// Returns the credentials from the Secrets that a plan names.
     pub(super) fn access(&self, plan: &QuorumPlan) -> Found {
         let found = || {
             let auth = self.data(plan.auth_secret.as_ref(), "spec.auth.secretRef")?;

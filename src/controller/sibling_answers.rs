@@ -1,7 +1,7 @@
-//! What siblings said of a lock in one round of questions. Pure.
+//! Holds the answers of siblings about locks from one round of questions. Pure.
 //!
-//! A blind replica, one without a majority of the masters, acts on it in place of what it would see itself. An answer
-//! counts from when its question was sent, so that the time it took shortens it.
+//! A blind replica, one without a majority of the masters, uses them instead of its own view. The age of an answer
+//! counts from the time its question was sent, so the round trip shortens its validity.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,34 +13,36 @@ use crate::{
     operator::sibling::{Answer, LeaseAnswer},
 };
 
-/// What is said of one lock.
+/// The combined answers about one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// A replica of this cluster holds it, until then if it does not renew its lease.
+    /// A replica of this cluster holds the lock, until the given time unless it renews its lease.
     Held(BootInstant, FencingToken),
-    /// No replica and no other cluster holds it; a sibling with a majority contends for it, and has its targets in hand.
+    /// Neither a replica of this cluster nor another cluster holds the lock; a sibling with a majority contends for it
+    /// and is responsible for its targets.
     Free,
-    /// Another cluster holds it, by a sibling with a majority.
+    /// According to a sibling with a majority, another cluster holds the lock.
     Elsewhere(FencingToken),
 }
 
-/// Whether a sibling can write the statuses that depend on what this replica cannot see.
+/// Whether a sibling can write the statuses that depend on data this replica cannot see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Witness {
-    /// Not asked yet, or a lease that a sibling knows of has not ended.
+    /// No sibling was asked yet, or a lease known to a sibling has not ended.
     Awaited,
     /// A sibling has a majority of the masters, and writes.
     Responsible,
-    /// No sibling that answered has one; one that should answer did not.
+    /// No sibling that answered has a majority, and one that should have answered did not.
     Silent,
-    /// All siblings answered, and none has one.
+    /// All siblings answered, and none of them has a majority.
     Absent,
 }
 
-/// One round: every sibling was asked at the same time, and those that answered in time are in it.
+/// One round of questions: every sibling is asked at the same time, and the round holds the answers that arrived in
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    /// When the questions were sent; none before the first round.
+    /// When the questions were sent; `None` before the first round.
     pub(super) sent: Option<BootInstant>,
     asked: Asked,
     /// A sibling whose pod is ready did not answer, or the siblings are not known.
@@ -49,7 +51,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Of these answers, those of other replicas of this cluster.
+    /// Creates a round of the answers that other replicas of this cluster gave.
     pub(super) fn new(sent: BootInstant, answers: Vec<Answer>, cluster: &str, identity: &str) -> Self {
         let mut answers = answers;
         answers.retain(|answer| answer.cluster == cluster && answer.identity != identity);
@@ -61,7 +63,7 @@ impl Round {
         }
     }
 
-    /// What was asked about, and whether an answer is missing.
+    /// Adds the names asked about, and whether an answer is missing.
     pub(super) fn about(self, asked: Asked, silent: bool) -> Self {
         Self {
             asked,
@@ -75,8 +77,8 @@ impl Round {
         self.silent
     }
 
-    /// Whether a sibling keeps this quorum by this finalizer. One that should have answered may, and one of a build that
-    /// does not name its finalizer.
+    /// Reports whether a sibling may keep this quorum by this finalizer. A sibling that should have answered may, and
+    /// so may one of a build that does not name its finalizer.
     pub(super) fn needs(&self, quorum: &str, finalizer: &str) -> bool {
         let needs = |answer: &Answer| {
             let uses = answer.finalizer == finalizer && answer.uses.contains(quorum);
@@ -85,14 +87,14 @@ impl Round {
         self.silent || self.answers.iter().any(needs)
     }
 
-    /// The round was about this lock.
+    /// Reports whether the round asked about this lock.
     pub(super) fn asked_about(&self, quorum: &str, lock: &LockName) -> bool {
         let locks = self.asked.get(quorum);
         locks.is_some_and(|locks| locks.contains(lock.as_str()))
     }
 
-    /// Who can write of this quorum, or of this lock on it. `former` is the token of the lease that this replica had:
-    /// that one has ended, whatever a sibling saw of it.
+    /// Returns which sibling can write the status of this quorum, or of this lock on it. `former` is the token of the
+    /// lease that this replica had: that lease has ended, whatever a sibling saw of it.
     pub(super) fn witness(
         &self,
         quorum: &str,
@@ -127,15 +129,15 @@ impl Round {
         }
     }
 
-    /// The quorums of which a sibling has a majority of the masters.
+    /// Returns the quorums for which a sibling has a majority of the masters.
     pub(super) fn seen_by_siblings(&self) -> BTreeSet<String> {
         let quorums = self.answers.iter().flat_map(|answer| &answer.quorums);
         let seen = quorums.filter(|(_, quorum)| quorum.majority);
         seen.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The word with the greatest token, which is about the latest lease. A holder is believed while its lease lasts,
-    /// and whoever only watches if it has a majority.
+    /// Returns the answer with the greatest token, which describes the latest lease. An answer of the holder counts
+    /// until its lease ends; an answer of an observer counts only with a majority.
     pub(super) fn word(&self, quorum: &str, lock: &LockName) -> Option<Word> {
         let sent = self.sent?;
         let all = self.answers.iter().filter_map(|answer| {
@@ -154,12 +156,12 @@ impl Round {
         })
     }
 
-    /// A sibling with a majority has the lock in hand, whoever holds it.
+    /// Reports whether a sibling with a majority is responsible for the lock, whatever its holder.
     pub(super) fn sibling_is_responsible(&self, quorum: &str, lock: &LockName) -> bool {
         self.any(quorum, lock, false)
     }
 
-    /// A sibling with a majority would take the lock over.
+    /// Reports whether a sibling with a majority would take the lock over.
     pub(super) fn has_successor(&self, quorum: &str, lock: &LockName, observed: bool) -> bool {
         self.any(quorum, lock, !observed)
     }
@@ -182,7 +184,7 @@ fn of_lease(lease: &LeaseAnswer, sent: BootInstant) -> Word {
     }
 }
 
-/// What a question names, by quorum.
+/// The locks that a question names, by quorum.
 pub(super) type Asked = BTreeMap<String, BTreeSet<String>>;
 
 #[cfg(test)]
@@ -270,7 +272,7 @@ mod tests {
         assert_eq!(witness(vec![blind(free(true))], false, None), Witness::Absent);
         let sees = answer("a", true, free(true));
         assert_eq!(witness(vec![sees], true, None), Witness::Responsible);
-        // A lease lasts although its holder has no majority at the moment.
+        // A lease is in force until its end even if its holder has no majority now.
         let held = |own, token| blind(lease(own, true, token, 5));
         assert_eq!(witness(vec![held(true, 7)], false, None), Witness::Awaited);
         assert_eq!(witness(vec![held(false, 7)], false, None), Witness::Awaited);
@@ -289,7 +291,7 @@ mod tests {
             word(vec![answer("a", true, lease(true, true, 7, 5))]),
             held(105, 7)
         );
-        // The holder's own lease holds whatever it sees of the masters now.
+        // The holder's own lease counts, whatever masters the holder reaches now.
         assert_eq!(
             word(vec![answer("a", false, lease(true, true, 7, 5))]),
             held(105, 7)
@@ -299,7 +301,7 @@ mod tests {
             held(105, 7)
         );
         assert_eq!(word(vec![answer("a", false, lease(false, true, 7, 5))]), None);
-        // The latest lease counts, and of one lease the latest end.
+        // The latest lease counts, and of several answers about one lease the latest end.
         let (old, new) = (lease(false, true, 7, 9), lease(true, true, 8, 5));
         assert_eq!(
             word(vec![answer("a", true, old.clone()), answer("b", true, new)]),

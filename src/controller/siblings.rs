@@ -1,4 +1,4 @@
-//! The other replicas of this operator in this cluster: whether one could take what this one gives up.
+//! Follows the other replicas of this operator in this cluster, which could take over the leases of this one.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +12,20 @@ use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use super::{object::ObjectKey, observe::Observation};
 use crate::{lease::BootInstant, targets::Origin};
 
-/// A watch that breaks off is tried again within 7.5 s, and tells each time that it cannot be taken up. Once it is, nothing
-/// tells that where no pod changes.
+/// A broken watch is retried within 7.5 s, and each failed retry is reported. A successful retry is not reported unless
+/// a pod changes.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 
-/// What the chart calls the port of the operator's HTTP side.
+/// The name that the chart gives to the port of the operator's HTTP side.
 const PORT: &str = "http";
 
-/// Where the replicas of this operator are found.
+/// How to find the replicas of this operator.
 #[derive(Clone, Debug)]
 pub(crate) struct Siblings {
     pub(crate) namespace: String,
-    /// The labels of the pods, as in a selector.
+    /// The label selector of the pods.
     pub(crate) selector: String,
-    /// The pod of this replica.
+    /// The name of this replica's pod.
     pub(crate) own: String,
 }
 
@@ -39,24 +39,25 @@ impl Siblings {
     }
 }
 
-/// The other replicas, by their pods. What is not known is none: what no sibling can take is stopped.
+/// The other replicas, by their pods. An unknown replica does not count: targets that no sibling can take over are
+/// stopped.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// The pod of this replica; none where it is not known which pods are its siblings.
+    /// The pod of this replica; `None` where its siblings are not known.
     own: Option<String>,
     pods: BTreeMap<ObjectKey, Replica>,
-    /// The first list was complete.
+    /// Whether the first list is complete.
     synced: bool,
-    /// When the watch broke off, or could not be taken up, for the last time, and nothing came since: what is known may
-    /// be old.
+    /// When the watch last broke or failed to restart, unless an observation arrived since: the known pods may be
+    /// outdated.
     lost: Option<BootInstant>,
 }
 
-/// What the pod of a replica shows.
+/// The observed state of a replica's pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Replica {
     ready: bool,
-    /// Where it answers, once its pod has an address.
+    /// The address of its HTTP side, once the pod has an IP address.
     address: Option<SocketAddr>,
 }
 
@@ -68,8 +69,8 @@ impl Pods {
         }
     }
 
-    /// Where those answer that are ready. The kubelet of a lost node reports nothing for 40 s: readiness alone is no proof
-    /// that a replica is there.
+    /// Returns the addresses of the ready replicas. The kubelet of a lost node reports nothing for 40 s: readiness
+    /// alone does not prove that a replica runs.
     pub(super) fn ready(&self, now: BootInstant) -> Vec<SocketAddr> {
         let lost = self.is_lost(now);
         let ready = self.pods.values().filter(|replica| replica.ready && !lost);
@@ -80,19 +81,18 @@ impl Pods {
         self.lost.is_some_and(|lost| now < lost + TAKEN_UP)
     }
 
-    /// Where all answer, as far as is known. An answer is its own proof, so neither readiness nor a watch that broke off
-    /// matters.
+    /// Returns all known addresses. An answer is its own proof, so neither readiness nor a broken watch matters.
     pub(super) fn all(&self) -> Vec<SocketAddr> {
         self.pods.values().filter_map(|replica| replica.address).collect()
     }
 
-    /// Whether the ready ones are known with their addresses, so that an answer of each of these is all there is to know.
+    /// Reports whether the addresses of all ready replicas are known, so that their answers are complete.
     pub(super) fn are_known(&self, now: BootInstant) -> bool {
         let hidden = |replica: &Replica| replica.ready && replica.address.is_none();
         self.synced && !self.is_lost(now) && !self.pods.values().any(hidden)
     }
 
-    /// Whether the replica at this address should answer.
+    /// Reports whether the replica at this address should answer.
     pub(super) fn is_ready(&self, address: SocketAddr) -> bool {
         let mut pods = self.pods.values();
         pods.any(|replica| replica.ready && replica.address == Some(address))
@@ -101,8 +101,8 @@ impl Pods {
     pub(super) fn observe(&mut self, observation: &Observation<Pod>, now: BootInstant) {
         self.lost = match observation {
             Observation::Failed(_) => Some(now),
-            // Changes come in their order: with one, the deletion of the own pod for example, came all before it. A list
-            // has no order until it is complete.
+            // A watch delivers changes in order: any change, such as the deletion of this replica's own pod, follows
+            // all earlier ones. A list has no order until it is complete.
             Observation::Seen(_, Origin::Watch) | Observation::Synced => None,
             _ => self.lost,
         };
@@ -121,7 +121,7 @@ impl Pods {
             Observation::Gone(key) => {
                 self.pods.remove(key);
             }
-            // It is there, and may be ready.
+            // The pod exists, and may be ready.
             Observation::Malformed(metadata, _) => {
                 let key = ObjectKey::of_metadata(metadata);
                 if self.own.as_ref() != Some(&key.name) {
@@ -144,7 +144,7 @@ fn is_ready(pod: &Pod) -> bool {
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// The address of the pod and the port that its container calls [`PORT`]. A pod that has ended has none.
+/// Returns the address of the pod with the container port named [`PORT`]. A pod that has ended has no address.
 fn address(pod: &Pod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
@@ -188,12 +188,12 @@ mod tests {
         })
     }
 
-    /// After a list that had both, and then these.
+    /// Observes a list with both pods, then `more`.
     fn any_after(more: &[Observation<Pod>]) -> bool {
         any_at(5, more)
     }
 
-    /// So many seconds later.
+    /// As [`any_after`], checked the given number of seconds later.
     fn any_at(seconds: u64, more: &[Observation<Pod>]) -> bool {
         let mut pods = Pods::new(Some("own"));
         let listed = [
@@ -213,7 +213,7 @@ mod tests {
         assert!(any_after(&[]));
         assert!(!any_after(&[failed()]));
         assert!(any_at(10, &[failed()]), "taken up, and no pod changed");
-        // What comes then comes after all that was missed.
+        // A change that arrives now follows all that were missed.
         assert!(any_after(&[failed(), seen("own", "False")]));
         assert!(!any_after(&[
             failed(),

@@ -1,4 +1,4 @@
-//! What is written of an object. Pure: facts in, a status out.
+//! Computes the statuses of objects. Pure: facts in, a status out.
 
 mod author;
 mod blind;

@@ -1,8 +1,8 @@
-//! Switches the targets of one lock: a task for each lock that has targets. It takes commands and returns events.
+//! Switches the targets of one lock. Each lock with targets has a task, which receives commands and returns reports.
 //!
-//! Owns nothing of the election: it watches how the lock stands, and asks for authority after the last await before a
-//! write that starts something. What is to become of the targets is decided by pure code: [`leases`] keeps what was seen
-//! of the lock, [`blind`] judges what the siblings say, and [`goal`] decides.
+//! The task owns no part of the election: it watches the state of the lock, and requests authority after the last await
+//! before a write that starts a target. Pure code decides the goal of the targets: [`leases`] keeps the observed states
+//! of the lock, [`blind`] judges the answers of the siblings, and [`goal`] decides.
 
 mod blind;
 mod conflict;
@@ -44,12 +44,12 @@ use settled::Settled;
 use stopping::Stopping;
 use target::Target;
 
-/// Between two tries after a failure, and between two polls of pods that are about to end.
+/// Interval of retries after a failure, and of polls of pods that are about to end.
 const RETRY: Duration = Duration::from_millis(250);
-/// Targets are read again this often although no change was seen: messages get lost.
+/// Interval of reads of the targets without an observed change: notifications get lost.
 const POLL_AT_REST: Duration = Duration::from_secs(300);
 
-/// Starts a task, whose events are sent to `events`.
+/// Starts a task that sends its reports to `events`.
 pub(super) fn start<T: Send + 'static>(
     config: Config,
     events: mpsc::Sender<T>,
@@ -80,13 +80,13 @@ pub(super) fn start<T: Send + 'static>(
 struct TargetTask {
     config: Config,
     targets: Vec<Target>,
-    /// Not declared any more, and perhaps still running: another cluster may declare them and start them.
+    /// No longer declared, but possibly still running: another cluster may declare and start them.
     removed: Vec<Target>,
     leases: Leases,
     stopping: Stopping,
     stop_requests: StopRequests,
     readiness: Readiness,
-    /// Of the targets that are declared now.
+    /// Whether the stop times of the declared targets are checked.
     stop_times_checked: bool,
     settled: Settled,
     /// The last report, without its notes.
@@ -131,7 +131,7 @@ impl TargetTask {
         }
     }
 
-    /// Whether a report says more than the last one.
+    /// Reports whether a report differs from the last one.
     fn is_new(&mut self, report: &TargetReport) -> bool {
         let new = self.reported.as_ref() != Some(report);
         if new {
@@ -143,7 +143,7 @@ impl TargetTask {
         new
     }
 
-    /// Returns whether other targets are declared than before.
+    /// Applies a command. Returns whether the declared targets have changed.
     fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Stop(request, done) => {
@@ -158,7 +158,7 @@ impl TargetTask {
             Command::Plan(plan, permissions) => {
                 let config = &mut self.config;
                 let other_targets = plan.targets != config.plan.targets;
-                // The status of the lock changes more often than what it declares.
+                // The status of the lock changes more often than its declaration.
                 if plan != config.plan || permissions != config.permissions {
                     self.settled.clear();
                 }
@@ -171,8 +171,8 @@ impl TargetTask {
         }
     }
 
-    /// The API server answers again, or does not. Without an answer the targets may be otherwise by now: each is unknown
-    /// until it was read again.
+    /// Handles a change of the connection to the API server. Without the API server the targets may have changed: each
+    /// is unknown until it is read again.
     fn on_contact(&mut self) {
         self.settled.clear();
         if *self.config.lost.borrow_and_update() {
@@ -182,7 +182,7 @@ impl TargetTask {
         }
     }
 
-    /// Takes the targets that are declared now. One that is declared as before keeps what is known of it.
+    /// Replaces the targets by the declared ones. A target with the same declaration keeps its observed state.
     fn open(&mut self) {
         let plan = self.config.plan.clone();
         self.stop_times_checked = false;
@@ -199,7 +199,7 @@ impl TargetTask {
                 ),
             });
         }
-        // Where nothing is switched, nothing is left to be stopped either.
+        // Without enforcement nothing is switched, so no removed target has to be stopped.
         let enforced = plan.enforcement == Enforcement::Enforce;
         before.retain(|target| enforced && target.is_undone() && target.observed != TargetState::Standby);
         self.removed = before.into_iter().map(Target::undeclared).collect();
@@ -225,7 +225,8 @@ impl TargetTask {
         self.targets.iter().map(Target::changes).collect()
     }
 
-    /// A lock that was given up and contended for again has another entry: the one that was followed ended with the lease.
+    /// Follows a new view of the lock. A lock that was given up and is contended for again has a new one; the previous
+    /// view ended with the lease.
     async fn find_standing(&mut self) {
         let view = self.config.elector.watch(&self.config.plan.lock_name);
         match view.filter(|view| view.has_changed().is_ok()) {
@@ -234,7 +235,7 @@ impl TargetTask {
         }
     }
 
-    /// When the first target takes its step that waits for its turn.
+    /// Returns when the first target with a pending turn takes its step.
     fn due(&self) -> Option<BootInstant> {
         let all = self.targets.iter().chain(&self.removed);
         all.filter_map(Target::due).min()

@@ -1,8 +1,8 @@
-//! What the objects of a lock's targets say beside their scale: how long their pods take to stop, where nobody wrote that
-//! down, and whether a rollout of a single pod surges.
+//! Reads the parts of targets' objects other than their scale: how long their pods take to stop, where the lock does
+//! not declare it, and whether a rollout of a single pod surges.
 //!
-//! Each is read when its lock is first judged, and again when its object was asked for something else. A task for each
-//! follows the object by the watch that it shares with others; nothing is asked again and again that was answered.
+//! Each object is read when its lock is first judged, and again when its specification changes. One task per object
+//! follows it through the shared watch, so an answered request is not repeated.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,56 +24,57 @@ use crate::{
     targets::{Content, Rollout, Shared, TargetError, Template, is_judged},
 };
 
-/// An API server that takes longer is asked again later.
+/// A request that takes longer is retried later.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two tries while it cannot be asked, or does not know the kind.
+/// Interval of retries while the API server cannot be reached, or does not know the kind.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Those of one lock.
+/// The templates of one lock.
 #[derive(Debug, Default)]
 pub(super) struct Templates(BTreeMap<TargetRef, Reading>);
 
 #[derive(Debug)]
 struct Reading {
     for_what: Purpose,
-    /// It was read, or is known not to be readable now.
+    /// The object was read, or is known not to be readable now.
     answered: bool,
     content: Content,
 }
 
-/// What an object is read for.
+/// The purposes for which an object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Purpose {
-    /// Its stop time is not given: the lock may not be usable before.
+    /// The lock does not declare the stop time, and may not be usable before it is known.
     stop_time: bool,
-    /// It has one pod where the lock is held, and two of them for a time if its rollouts surge.
+    /// The target has one pod while the lock is held, and two for a time if its rollouts surge.
     rollout: bool,
 }
 
-/// Whether two pods of a target that is to have one run during a rollout.
+/// Whether two pods of a single-pod target run during a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Surges {
-    /// There is no target of which that could be.
+    /// The lock has no single-pod target.
     NotJudged,
-    /// Of some target it is not known.
+    /// Not known for some target.
     Unknown,
     Never,
-    /// Of these objects, by kind and name.
+    /// The objects that surge, by kind and name.
     Of(Vec<String>),
 }
 
-/// What was read of one.
+/// The result of reading one object.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) key: ObjectKey,
     reference: TargetRef,
-    /// Nothing without an object or a template, or while it may not be read.
+    /// Empty if the object or its template does not exist, or may not be read.
     content: Content,
 }
 
 impl Templates {
-    /// Those that the object needs, and no others. Returns which are to be followed from here on, and which not any more.
+    /// Keeps exactly the references that the object needs. Returns those to follow from now on, and those to stop
+    /// following.
     pub(super) fn follow(&mut self, object: &LeaderLock) -> (Vec<TargetRef>, Vec<TargetRef>) {
         let wanted = wanted(object);
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
@@ -98,17 +99,17 @@ impl Templates {
         (begun, ended)
     }
 
-    /// Those that are followed.
+    /// Returns the followed references.
     pub(super) fn references(&self) -> impl Iterator<Item = &TargetRef> {
         self.0.keys()
     }
 
-    /// Whether that is news.
+    /// Stores a result and reports whether it is news.
     pub(super) fn take(&mut self, read: &Read) -> bool {
         let Some(reading) = self.0.get_mut(&read.reference) else {
             return false;
         };
-        // Of an object that is gone the last is the best that is known: it may be made anew in a moment.
+        // Of a deleted object the last content is kept as the best knowledge: the object may soon be created again.
         let content = Content {
             grace: read.content.grace.or(reading.content.grace),
             rollout: read.content.rollout.or(reading.content.rollout),
@@ -142,12 +143,12 @@ impl Templates {
         }
     }
 
-    /// A stop time is still being read for the first time.
+    /// Reports whether a stop time is still being read for the first time.
     pub(super) fn awaited(&self) -> bool {
         self.unread().next().is_some()
     }
 
-    /// Of those, which are.
+    /// Returns the references whose stop time is not read yet.
     pub(super) fn unread(&self) -> impl Iterator<Item = &TargetRef> {
         let unread = |reading: &Reading| reading.for_what.stop_time && !reading.answered;
         let all = self.0.iter().filter(move |(_, reading)| unread(reading));
@@ -155,8 +156,7 @@ impl Templates {
     }
 }
 
-/// The objects to be read: of targets that have to be stopped in a time that nobody gave, and of those of which one pod is
-/// to run.
+/// Returns the objects to read: those of targets without a declared stop time, and those of targets with a single pod.
 fn wanted(object: &LeaderLock) -> BTreeMap<TargetRef, Purpose> {
     let targets = object.spec.targets.iter();
     let wanted = targets.filter_map(|target| {
@@ -191,7 +191,7 @@ impl Drop for Following {
 }
 
 impl Readings {
-    /// `start` begins to follow one, and hurries when it is notified.
+    /// Starts to follow an object. The task that `start` returns hurries when it is notified.
     pub(super) fn begin(
         &mut self,
         key: ObjectKey,
@@ -214,18 +214,18 @@ impl Readings {
     }
 }
 
-/// What reads them.
+/// The shared means to read templates.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) client: Client,
     pub(super) shared: Arc<Shared>,
     pub(super) rate_limiter: Arc<RateLimiter>,
-    /// One waits for a turn at a time.
+    /// One reader at a time waits for a turn.
     pub(super) turns: Arc<Semaphore>,
 }
 
 impl Reader {
-    /// Tells what the template says, whenever that changes.
+    /// Starts a task that reports the content of the template whenever it changes.
     pub(super) fn start<T: Send + 'static>(
         &self,
         key: ObjectKey,
@@ -255,10 +255,10 @@ impl Reader {
             let read = time::timeout(PATIENCE, read).await;
             let news = match &read {
                 Ok(Ok(content)) => Some(*content),
-                // What was read before is still the best that is known.
+                // The content read before is still the best knowledge.
                 _ if said.is_some() => None,
                 Ok(Err(error)) if error.is_refusal() => Some(Content::default()),
-                // Once is not enough to take what a lock guards for something that it cannot.
+                // A single failure is not enough to conclude that the object cannot be read.
                 _ => std::mem::replace(&mut failed, true).then_some(Content::default()),
             };
             if let Some(content) = news
@@ -276,14 +276,14 @@ impl Reader {
                 }
             }
             match (&mut template, read) {
-                // It is said why where something is to be switched.
+                // The reason is reported where a target is to be switched.
                 (Some(template), Ok(Ok(_) | Err(TargetError::Forbidden { .. }))) => {
                     pause = SHORTEST;
                     template.changed().await;
                 }
                 (_, read) => {
                     if matches!(read, Ok(Err(TargetError::NotServed { .. }))) {
-                        // Found again in the version that is served now.
+                        // The object is searched again, in the version that is served now.
                         template = None;
                     }
                     time::sleep(pause).await;
@@ -311,7 +311,7 @@ impl Reader {
 
     async fn turn(&self, hurry: &Notify) {
         let spared = async {
-            // Never closed.
+            // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
             self.rate_limiter.spared().await;
         };

@@ -1,6 +1,6 @@
-//! Which statuses are to be written and when one is tried again; how they are written.
+//! Decides which statuses are to be written and when a write is retried, and writes them.
 //!
-//! What is written is computed when its turn comes.
+//! A status is computed when its turn comes.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -21,54 +21,54 @@ use crate::{
     targets::deepest,
 };
 
-/// What one connection of HTTP/2 carries at once without pressing the API server.
+/// The number of requests that one HTTP/2 connection carries without overloading the API server.
 const AT_ONCE: usize = 32;
-/// An API server that takes a second for each request still gets its writes through.
+/// Timeout of a write, long enough for an API server that takes a second per request.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// After a conflict: the watch brings the newer object within milliseconds.
+/// Delay after a conflict: the watch delivers the newer object within milliseconds.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// Somebody has to change a role, a definition or the object first.
+/// Delay after a refusal: a person has to change a role, a definition or the object first.
 const AFTER_REFUSAL: Duration = Duration::from_secs(10);
-/// Who wrote a status, in managedFields.
+/// The field manager of the statuses.
 const MANAGER: &str = "redlock-operator-status";
 
-/// An object whose status may be out of date.
+/// An object whose status may be outdated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {
     Lock(ObjectKey),
     Quorum(String),
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) enum Written {
     Lock(Box<LeaderLock>),
     Quorum(Box<RedisQuorum>),
-    /// Somebody wrote since; look again.
+    /// The object has changed since it was read; the status is computed again.
     Conflict,
     /// The object is gone.
     Gone,
-    /// The server takes no such status of this object: it is this one that waits, not the others.
+    /// The server refuses this status of this object: only this object waits, not the others.
     Refused(String),
     Failed(String),
 }
 
-/// The statuses that may be out of date. Pure.
+/// The queue of statuses that may be outdated. Pure.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     queue: VecDeque<Item>,
     queued: HashSet<Item>,
-    /// Being written; those pushed meanwhile come again.
+    /// The items being written; `again` holds those pushed during their write.
     writing: HashSet<Item>,
     again: HashSet<Item>,
     later: BTreeMap<BootInstant, Vec<Item>>,
-    /// Nothing is started before: the server was not there at the last try.
+    /// No write starts before this time: the API server was unreachable at the last attempt.
     rest_until: Option<BootInstant>,
 }
 
 impl Queue {
-    /// Have the status of this object looked at.
+    /// Queues the status of this object for a check.
     pub(super) fn push(&mut self, item: Item) {
         if self.writing.contains(&item) {
             self.again.insert(item);
@@ -81,7 +81,7 @@ impl Queue {
         self.later.entry(at).or_default().push(item);
     }
 
-    /// The next object to look at, while another write may start.
+    /// Returns the next object to check, if another write may start.
     pub(super) fn next(&mut self, now: BootInstant) -> Option<Item> {
         while let Some(due) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
             for item in due.remove() {
@@ -96,12 +96,12 @@ impl Queue {
         Some(item)
     }
 
-    /// It is being written from here on.
+    /// Marks the object as being written.
     pub(super) fn start(&mut self, item: Item) {
         self.writing.insert(item);
     }
 
-    /// Takes note of an end, and tries again what has to be.
+    /// Records the result of a write, and schedules the retries.
     pub(super) fn settle(&mut self, item: Item, written: &Written, now: BootInstant) {
         self.writing.remove(&item);
         let again = self.again.remove(&item);
@@ -130,23 +130,23 @@ impl Queue {
     }
 }
 
-/// Writes the status of a lock, if it still is the version that was looked at.
+/// Writes the status of a lock, unless the object has changed since it was read.
 pub(super) async fn write_lock(client: Client, key: ObjectKey, version: String, status: Value) -> Written {
     let api = Api::<LeaderLock>::namespaced(client, &key.namespace);
     let end = patch(&api, &key.name, &version, &status).await;
     end.map_or_else(|written| written, |object| Written::Lock(Box::new(object)))
 }
 
-/// The same for a quorum.
+/// Writes the status of a quorum under the same condition.
 pub(super) async fn write_quorum(client: Client, name: String, version: String, status: Value) -> Written {
     let api = Api::<RedisQuorum>::all(client);
     let end = patch(&api, &name, &version, &status).await;
     end.map_or_else(|written| written, |object| Written::Quorum(Box::new(object)))
 }
 
-/// What is to be sent so that a status becomes this one; `None` if it cannot be told. Also what somebody else wrote into
-/// a field that is to be empty: a server-side apply would leave it there, and a status that never becomes what it should
-/// be would be written again and again.
+/// Returns the patch that turns one status into another; `None` if it cannot be computed. The patch also clears fields
+/// that another writer has set and that should be empty: a server-side apply would leave them, and the status would be
+/// written again and again.
 pub(super) fn replacement<T: Serialize>(before: &T, status: &T) -> Option<Value> {
     let Ok(Value::Object(before)) = serde_json::to_value(before) else {
         return None;
@@ -164,7 +164,7 @@ async fn patch<K>(api: &Api<K>, name: &str, version: &str, status: &Value) -> Re
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    // With the version, which makes it a conflict if it is another one by now.
+    // With the resource version, a write to a newer object is a conflict.
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
     let parameters = PatchParams {
         field_manager: Some(MANAGER.into()),
@@ -179,7 +179,7 @@ where
                 Written::Refused(status.message.clone())
             }
             kube::Error::Api(status) => Written::Failed(status.message.clone()),
-            // It was written, and this version cannot read what it is a part of.
+            // The write succeeded, but this version cannot read the returned object.
             kube::Error::SerdeError(error) => Written::Refused(error.to_string()),
             other => Written::Failed(deepest(other)),
         })
@@ -213,7 +213,7 @@ mod tests {
         let (one, other) = (Item::Quorum("one".into()), Item::Quorum("other".into()));
         let mut queue = Queue::default();
         queue.start(one.clone());
-        // As one that broke off.
+        // A write that broke off ends the same way.
         queue.settle(one.clone(), &Written::Refused("a test".into()), second);
         queue.push(other.clone());
         assert_eq!(queue.next(second), Some(other));

@@ -1,4 +1,5 @@
-//! How the masters know us: from the Secrets that a quorum names. Reads no Secret itself.
+//! Extracts the credentials and certificates for the masters from the Secrets that a quorum names. Reads no Secret
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +10,20 @@ use crate::{
     masters::{Credentials, Secret, Tls},
 };
 
-/// What a Secret holds.
+/// The content of a Secret.
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
 const AUTH: &str = "spec.auth.secretRef";
 const TLS: &str = "spec.tls.secretRef";
 
-/// What the masters are reached with.
+/// The credentials and certificates for the masters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
     pub(crate) credentials: Credentials,
     pub(crate) tls: Tls,
 }
 
-/// A Secret that is there and cannot be used. Shows nothing of what it holds.
+/// An existing Secret that cannot be used. Contains nothing of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SecretError {
     #[error("{field}: Secret {secret} has no key {key:?}")]
@@ -40,7 +41,7 @@ pub enum SecretError {
 }
 
 impl Access {
-    /// From the contents of the Secrets that the plan names; `None` where it names none.
+    /// Creates the access from the contents of the Secrets that the plan names; `None` where it names none.
     pub(crate) fn of(
         plan: &QuorumPlan,
         auth: Option<&Data>,
@@ -53,7 +54,7 @@ impl Access {
     }
 }
 
-/// User and password, from the Secret of `spec.auth`.
+/// Returns user and password, from the Secret of `spec.auth`.
 pub(crate) fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Credentials, SecretError> {
     let Some(secret) = Contents::of(AUTH, plan.auth_secret.as_ref(), data) else {
         return Ok(Credentials::default());
@@ -65,7 +66,7 @@ pub(crate) fn credentials(plan: &QuorumPlan, data: Option<&Data>) -> Result<Cred
     })
 }
 
-/// Certificates, from the Secret of `spec.tls`.
+/// Returns the certificates, from the Secret of `spec.tls`.
 pub(crate) fn certificates(plan: &QuorumPlan, data: Option<&Data>) -> Result<Tls, SecretError> {
     let Some(secret) = Contents::of(TLS, plan.tls_secret.as_ref(), data) else {
         return Ok(Tls::default());
@@ -83,7 +84,7 @@ pub(crate) fn certificates(plan: &QuorumPlan, data: Option<&Data>) -> Result<Tls
     })
 }
 
-/// One Secret, and which field names it.
+/// The content of one Secret, and the field that names it.
 struct Contents<'a> {
     field: &'static str,
     reference: &'a SecretRef,
@@ -107,7 +108,7 @@ impl<'a> Contents<'a> {
         format!("{}/{}", self.reference.namespace, self.reference.name)
     }
 
-    /// One value, without the line break that `kubectl create secret --from-file` keeps.
+    /// Returns one value, without the line break that `kubectl create secret --from-file` keeps.
     fn text(&self, key: &'static str) -> Result<Option<String>, SecretError> {
         let Some(bytes) = self.data.get(key) else {
             return Ok(None);

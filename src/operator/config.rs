@@ -1,4 +1,4 @@
-//! From a plan to what the masters and the elector are told.
+//! Translates a plan into the configuration of the masters and the terms of the elector.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Locks of one quorum by their name on the masters.
 pub(crate) type Locks = BTreeMap<LockName, LockPlan>;
 
-/// The masters of a quorum. `reseal` for a process that stays.
+/// Returns the configuration of a quorum's masters. `reseal` is true for a process that keeps running.
 #[must_use]
 pub(crate) fn masters_config(
     plan: &QuorumPlan,

@@ -1,4 +1,4 @@
-//! Why a process of the operator ends before it was told to, wherever its objects come from.
+//! Defines the errors that end a process of the operator without a signal, wherever its objects come from.
 
 use std::{io, net::SocketAddr};
 
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::{http, quorum::QuorumEnded};
 
-/// See the module.
+/// An error that does not depend on the source of the objects.
 #[derive(Debug, Error)]
 pub(crate) enum ProcessError {
     #[error("listening on {address} (--listen): {}", http::advice(source))]
@@ -23,15 +23,15 @@ pub(crate) enum ProcessError {
 }
 
 impl ProcessError {
-    /// Whether a flag or an address has to be changed.
+    /// Reports whether a flag or an address has to be changed.
     #[must_use]
     pub(crate) const fn is_of_configuration(&self) -> bool {
         matches!(self, Self::Listen { .. })
     }
 }
 
-/// Why a process of the operator ends without a signal, wherever its objects come from. `C` are the errors of its
-/// configuration.
+/// The reason for which a process of the operator ends without a signal, wherever its objects come from. `C` is the
+/// type of the errors in its configuration.
 #[derive(Debug, Error)]
 pub(crate) enum OperatorError<C> {
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub(crate) enum OperatorError<C> {
 }
 
 impl<C> OperatorError<C> {
-    /// Whether a flag, a file or an address has to be changed.
+    /// Reports whether a flag, a file or an address has to be changed.
     #[must_use]
     pub(crate) const fn is_of_configuration(&self) -> bool {
         match self {
@@ -51,7 +51,7 @@ impl<C> OperatorError<C> {
     }
 }
 
-/// Where `/metrics` and its like are answered.
+/// Binds the listener for `/metrics` and the other paths.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, ProcessError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|source| ProcessError::Listen { address, source })

@@ -1,6 +1,6 @@
-//! Access to `/metrics` and `/locks`, and the address at which these are served.
+//! Controls access to `/metrics` and `/locks`, and the address at which these are served.
 //!
-//! Owns the HTTP layer in front of both. A [`Reviewer`] decides whether a token is good.
+//! Owns the HTTP layer in front of both. A [`Reviewer`] decides whether a token is valid.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use axum::{
 use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 
-/// What a bearer token is good for.
+/// The result of the review of a bearer token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
     Allowed,
     /// No user has this token.
     Unauthenticated,
-    /// Its user may not read the path; the name of the user.
+    /// The user of the token, named here, may not read the path.
     Forbidden(String),
     /// The review failed.
     Unavailable,
@@ -35,16 +35,16 @@ pub(crate) trait Reviewer: Send + Sync {
 /// providers with many groups less than 16 KiB.
 const LONGEST_TOKEN: usize = 16 * 1024;
 
-/// Where and for whom `/metrics` and `/locks` are served.
+/// The address at which `/metrics` and `/locks` are served, and the access to them.
 #[derive(Default)]
 pub(crate) struct Details {
-    /// Beside the probes, if none.
+    /// `None` serves them together with the probes.
     pub(crate) listener: Option<TcpListener>,
-    /// Open to all clients, if none.
+    /// `None` gives access to all clients.
     pub(crate) reviewer: Option<Arc<dyn Reviewer>>,
 }
 
-/// The same routes, answered only for tokens that the reviewer allows.
+/// Returns the same routes, served only for tokens that the reviewer allows.
 pub(super) fn guarded<S: Clone + Send + Sync + 'static>(
     routes: Router<S>,
     reviewer: Option<Arc<dyn Reviewer>>,
@@ -55,7 +55,7 @@ pub(super) fn guarded<S: Clone + Send + Sync + 'static>(
     }
 }
 
-/// Fails closed: nothing is answered that was not allowed.
+/// Fails closed: a request that was not allowed is refused.
 async fn check(Shared(reviewer): Shared<Arc<dyn Reviewer>>, request: Request, next: Next) -> Response {
     let token = match bearer(request.headers()) {
         Ok(token) => token,
@@ -83,7 +83,7 @@ fn unauthenticated(message: &str) -> Response {
     (StatusCode::UNAUTHORIZED, challenge, format!("{message}\n")).into_response()
 }
 
-/// The token of `Authorization: Bearer TOKEN`, or why there is none.
+/// Returns the token of `Authorization: Bearer TOKEN`, or the reason why it is missing.
 fn bearer(headers: &HeaderMap) -> Result<String, &'static str> {
     let value = headers.get(header::AUTHORIZATION);
     let token = value

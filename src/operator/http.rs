@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz`, `/locks` and `/metrics`. Reads only; every answer is computed when it is asked for.
+//! Serves `/livez`, `/readyz`, `/locks` and `/metrics`. Reads only; every answer is computed on request.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,9 +20,10 @@ use super::{
 };
 use crate::{clock, elector::LockView, lease::BootInstant};
 
-/// An elector answers within milliseconds, also with thousands of locks; kubelet asks with a time-out of a second.
+/// Timeout of an elector's answer, which takes milliseconds even with thousands of locks. The probes of the kubelet
+/// have a timeout of a second.
 pub(crate) const ANSWER: Duration = Duration::from_millis(800);
-/// What to do about an address that cannot be listened on.
+/// Returns the advice for an address that cannot be bound.
 pub(crate) fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => "something else listens there: give another port",
@@ -36,7 +37,8 @@ pub(crate) fn advice(cause: &io::Error) -> &'static str {
 
 const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves the probes and `/sibling` to every client; `/metrics` and `/locks` where and to whom `details` allows.
+/// Serves the probes and `/sibling` to every client; `/metrics` and `/locks` where `details` allows it, and to the
+/// clients that it allows.
 pub(crate) async fn serve(
     listener: TcpListener,
     state: Arc<ProcessState>,
@@ -55,7 +57,7 @@ pub(crate) async fn serve(
     tokio::try_join!(public.into_future(), private.into_future()).map(drop)
 }
 
-/// What every process answers that contends and stays.
+/// Returns the routes of every long-running process that contends.
 pub(crate) fn health() -> Router<Arc<ProcessState>> {
     probes().route("/metrics", get(metrics))
 }
@@ -66,7 +68,7 @@ fn probes() -> Router<Arc<ProcessState>> {
         .route("/readyz", get(readyz))
 }
 
-/// Whether the elector of every quorum answers.
+/// Answers whether the elector of every quorum is alive.
 async fn livez(Shared(state): Shared<Arc<ProcessState>>) -> Response {
     let in_use = state.in_use.load_full();
     if in_use.stopping {
@@ -77,7 +79,7 @@ async fn livez(Shared(state): Shared<Arc<ProcessState>>) -> Response {
         (!matches!(answer, Ok(true))).then_some(quorum.name.as_str())
     });
     let silent: Vec<&str> = join_all(questions).await.into_iter().flatten().collect();
-    // One that was closed meanwhile need not answer.
+    // A quorum that was closed since need not answer.
     if silent.is_empty() || !Arc::ptr_eq(&in_use, &state.in_use.load_full()) {
         return "ok\n".into_response();
     }
@@ -96,7 +98,7 @@ async fn readyz(Shared(state): Shared<Arc<ProcessState>>) -> Response {
 }
 
 async fn metrics(Shared(state): Shared<Arc<ProcessState>>) -> Response {
-    // With 10,000 locks it takes a while, which would be missing on a thread that leases are renewed on.
+    // With 10,000 locks this takes a while, during which it would block a thread that renews leases.
     let text = spawn_blocking(move || state.scrape()).await;
     let text = text.map_err(|broken| broken.to_string());
     match text.and_then(|text| text.map_err(|cause| cause.to_string())) {
@@ -117,7 +119,7 @@ struct Locks {
 pub(crate) enum Role {
     Active,
     Standby,
-    /// Nobody can say: no majority votes.
+    /// Not known: no majority votes.
     Unknown,
 }
 
@@ -132,7 +134,7 @@ struct Lock {
     holder_identity: Option<String>,
     holder_cluster: Option<String>,
     fencing_token: Option<u64>,
-    /// How long this process may still act for the lock: 0 of a standby, whatever it knows of the other's lease.
+    /// How long this process may still act for the lock: 0 for a standby, whatever it knows of the holder's lease.
     valid_for_milliseconds: u64,
     quorum: String,
     lease_transitions: u64,
@@ -145,7 +147,7 @@ async fn locks(Shared(state): Shared<Arc<ProcessState>>) -> Json<Locks> {
         let (voting, size) = (quorum.masters.voters(), quorum.masters.size());
         let shown = format!("{voting}/{}", size.masters());
         for (lock, standing) in quorum.elector.standings() {
-            // One that was removed is still being given back.
+            // A lock that was removed is still being released.
             let Some((namespace, name)) = quorum.locks.get(&lock) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Passes on what the elector tells: to the metrics, and which locks changed to whoever writes that down.
+//! Forwards the elector's notifications to the metrics, and the changed locks to the writer of statuses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{
     telemetry::QuorumMeter,
 };
 
-/// What happened to a lock of a quorum.
+/// A change of a lock of a quorum.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) quorum: Arc<str>,
     pub(crate) lock: LockName,
-    /// The lease of this process came to its end.
+    /// The reason for the end of this process's lease, if it ended.
     pub(crate) ended: Option<EndReason>,
 }
 
@@ -40,7 +40,7 @@ impl MetricsWatcher {
 
     fn tell(&self, lock: &LockName, ended: Option<EndReason>) {
         if let Some(changes) = &self.changes {
-            // Nobody listens any more when the process ends.
+            // At the end of the process the receiver is gone.
             let _ = changes.send(Change {
                 quorum: self.quorum.clone(),
                 lock: lock.clone(),

@@ -1,4 +1,4 @@
-//! A process that contends and stays: its signals, its background tasks and the sampling of its locks.
+//! Runs a long-running process that contends: its signals, its background tasks and the sampling of its locks.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use tokio::{
 
 use super::{error::ProcessError, signals::Signals, state::ProcessState};
 
-/// How often the locks are sampled for changes between two scrapes. This is the error of the time unheld.
+/// The sampling interval of lock changes between two scrapes. It is the error of the time without a holder.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Owns the tasks, none of which ends before the process.
+/// The owner of the tasks, none of which ends before the process.
 pub(crate) struct Process {
     pub(crate) state: Arc<ProcessState>,
     signals: Signals,
@@ -43,10 +43,11 @@ impl Process {
         self.names.insert(self.tasks.spawn(work).id(), task);
     }
 
-    /// Samples the locks until a signal comes, which is named. Cancel safe.
+    /// Samples the locks until a signal arrives, and returns its name. Cancel safe.
     ///
     /// # Errors
-    /// A task that ended.
+    ///
+    /// A task ended.
     pub(crate) async fn stopped(&mut self) -> Result<&'static str, ProcessError> {
         loop {
             tokio::select! {
@@ -66,7 +67,7 @@ impl Process {
     }
 }
 
-/// The error of a task that must not end.
+/// Returns the error of a task that ended unexpectedly.
 pub(crate) fn ended(task: &'static str, end: io::Result<()>) -> ProcessError {
     let reason = end.map_or_else(|cause| cause.to_string(), |()| "it returned".to_owned());
     ProcessError::Task { task, reason }

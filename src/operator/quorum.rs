@@ -1,4 +1,4 @@
-//! One quorum that is in use: its masters, its elector, and the task that owns what runs behind them.
+//! Runs one quorum in use: its masters, its elector, and the supervisor of their tasks.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -23,14 +23,14 @@ use crate::{
     telemetry::{QuorumMeter, Telemetry},
 };
 
-/// How long giving up every lock of a quorum may take: one release to masters of which some hang, or thousands.
+/// Time limit for giving up all locks of a quorum: one release to masters of which some hang, or thousands of releases.
 const GIVING_UP: Duration = Duration::from_millis(1_200);
-/// How long clean-ups may take after that. Together they stay below the 2 s in which the process must have ended.
+/// Time limit for the clean-ups after that. Together they stay below the 2 s in which the process must have ended.
 const CLEANING_UP: Duration = Duration::from_millis(300);
 
 const ELECTS: &str = "runs the elections";
 
-/// A task behind a quorum ended that must not end: nothing of it can be trusted any more.
+/// A task of a quorum ended unexpectedly: the state of the quorum can no longer be trusted.
 #[derive(Debug, Error)]
 #[error("contending for the locks of {of}")]
 pub(crate) struct QuorumEnded {
@@ -39,7 +39,7 @@ pub(crate) struct QuorumEnded {
 }
 
 impl QuorumEnded {
-    /// The supervisor itself ended without its say.
+    /// Returns the error of a supervisor that ended without a result.
     pub(crate) fn supervisor(broken: &JoinError) -> Self {
         Self {
             of: "a quorum".into(),
@@ -58,7 +58,7 @@ enum Cause {
     Broken(&'static str, String),
 }
 
-/// Who takes part.
+/// The identity of the candidate.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) identity: HolderIdentity,
@@ -73,14 +73,14 @@ pub(crate) struct RunningQuorum {
     meter: Arc<QuorumMeter>,
     locks: BTreeMap<LockName, Terms>,
     pub(crate) names: Names,
-    /// Once told: the locks that are reserved for siblings.
+    /// Set once: the locks that are reserved for siblings.
     stop: Stop,
 }
 
-/// Tells a supervisor to give everything up and end: these locks only to siblings.
+/// Orders a supervisor to give up everything and end; the contained locks are handed only to siblings.
 pub(crate) type Stop = watch::Sender<Option<HashSet<LockName>>>;
 
-/// Joins everything that runs behind one quorum. Ends after [`RunningQuorum::stop`], or with why it ended before.
+/// Joins all tasks of one quorum. Ends after [`RunningQuorum::stop`], or with the reason of an unexpected end.
 #[derive(Debug)]
 pub(crate) struct QuorumSupervisor {
     quorum: String,
@@ -90,14 +90,15 @@ pub(crate) struct QuorumSupervisor {
     stop: watch::Receiver<Option<HashSet<LockName>>>,
 }
 
-/// Whether a quorum can be opened so, without opening it.
+/// Checks whether a quorum can be opened with these settings, without opening it.
 pub(crate) fn check(plan: &QuorumPlan, access: &Access, cluster: &ClusterId) -> Result<(), ConfigError> {
     let access = (access.credentials.clone(), access.tls.clone());
     Masters::check(&masters_config(plan, access, cluster.clone(), true))
 }
 
 impl RunningQuorum {
-    /// Starts connecting. `quorum`: the id that was stored outside the masters. The supervisor must be run and joined.
+    /// Starts to connect. `quorum` is the id that was stored outside the masters. The caller must run and join the
+    /// supervisor.
     pub(crate) fn open(
         plan: &QuorumPlan,
         candidate: &Candidate,
@@ -130,7 +131,7 @@ impl RunningQuorum {
         Ok((running, supervisor))
     }
 
-    /// Takes what can change without opening the quorum anew, which would give every lock up.
+    /// Applies the settings that can change while the quorum is open; a reopened quorum would give up every lock.
     pub(crate) fn adjust(&mut self, plan: &QuorumPlan) {
         let command_timeout = plan.command_timeout;
         self.plan = plan.clone();
@@ -145,10 +146,11 @@ impl RunningQuorum {
         );
     }
 
-    /// Reaches a master by another url, see [`Masters::replace_url`].
+    /// Reaches a master by another URL, see [`Masters::replace_url`].
     ///
     /// # Errors
-    /// A url that cannot be used.
+    ///
+    /// The URL cannot be used.
     pub(crate) fn replace_url(&mut self, master: &str, url: &str) -> Result<(), ConfigError> {
         self.masters.replace_url(master, url)?;
         if let Some(plan) = self.plan.masters.iter_mut().find(|plan| plan.name == master) {
@@ -157,15 +159,16 @@ impl RunningQuorum {
         Ok(())
     }
 
-    /// Follows credentials and certificates that were rotated.
+    /// Uses rotated credentials and certificates.
     ///
     /// # Errors
-    /// Certificates that are none; what was in use stays.
+    ///
+    /// The certificates are invalid; the previous ones stay in use.
     pub(crate) fn rekey(&self, access: Access) -> Result<(), ConfigError> {
         self.masters.rekey(access.credentials, access.tls)
     }
 
-    /// Puts, changes and removes locks until they are these.
+    /// Adds, changes and removes locks until they are these.
     pub(crate) fn set_locks(&mut self, wanted: &Locks, cluster: &ClusterId) {
         let gone: Vec<LockName> = self
             .locks
@@ -200,7 +203,7 @@ impl RunningQuorum {
         }
     }
 
-    /// Gives a lock up, in this way if it is held, and forgets it.
+    /// Gives a lock up, in this mode if it is held, and forgets it.
     pub(crate) fn remove_lock(&mut self, lock: &LockName, release_mode: ReleaseMode) {
         if self.locks.remove(lock).is_some() {
             tracing::info!(%lock, quorum = self.plan.name, "lock removed");
@@ -220,7 +223,7 @@ impl RunningQuorum {
         }
     }
 
-    /// Tells the supervisor to give everything up and end; these locks only to siblings.
+    /// Orders the supervisor to give up everything and end; these locks are handed only to siblings.
     pub(crate) fn stop(&self, reserve: HashSet<LockName>) {
         self.stop.send_replace(Some(reserve));
     }
@@ -239,7 +242,7 @@ impl QuorumSupervisor {
         (supervisor, stop)
     }
 
-    /// Returns the name of the quorum.
+    /// Runs until the quorum ends. Returns its name.
     pub(crate) async fn run(mut self) -> Result<String, QuorumEnded> {
         let cause = tokio::select! {
             _ = self.stop.wait_for(Option::is_some) => None,
@@ -283,7 +286,8 @@ mod tests {
         telemetry::Origin,
     };
 
-    /// Of a quorum whose masters are away, in which a lock with this lease is put.
+    /// Returns the command timeouts before and after a lock with this lease is added to a quorum with unreachable
+    /// masters.
     fn timeout_beside(lease_seconds: u64) -> (Duration, Duration) {
         let quorum = "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
              {name: a, url: 'redis://127.0.0.1:1'}, {name: b, url: 'redis://127.0.0.1:2'}, \

@@ -1,4 +1,4 @@
-//! All quorums that run in this process, and those that are on their way out.
+//! Runs all quorums of this process, including those that are being closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Owns and joins what runs behind every quorum.
+/// Owns and joins the tasks of every quorum.
 #[derive(Debug)]
 pub(crate) struct RunningQuorums {
     pub(crate) candidate: Candidate,
@@ -32,7 +32,7 @@ pub(crate) struct RunningQuorums {
 }
 
 impl RunningQuorums {
-    /// `changes` hears of every lock whose holder changed.
+    /// Creates the set without quorums. `changes` receives every lock whose holder changed.
     pub(crate) fn new(candidate: Candidate, telemetry: Arc<Telemetry>, changes: Option<Changes>) -> Self {
         Self {
             candidate,
@@ -56,12 +56,12 @@ impl RunningQuorums {
         self.running.iter()
     }
 
-    /// Gives its locks back; must end before it can be opened again.
+    /// Reports whether the quorum is closing and releases its locks; this must end before it can be opened again.
     pub(crate) fn is_closing(&self, name: &str) -> bool {
         self.closing.contains(name)
     }
 
-    /// `quorum`: the id of the quorum, where it was stored before.
+    /// Opens a quorum. `quorum` is its id, if one was stored before.
     pub(crate) fn open(
         &mut self,
         plan: &QuorumPlan,
@@ -88,7 +88,7 @@ impl RunningQuorums {
         Ok(())
     }
 
-    /// Gives all its locks back and closes it.
+    /// Releases all locks of a quorum and closes it.
     pub(crate) fn close(&mut self, name: &str, why: &str) {
         if let Some(quorum) = self.running.remove(name) {
             tracing::info!(quorum = name, "quorum closed: {why}");
@@ -97,7 +97,7 @@ impl RunningQuorums {
         }
     }
 
-    /// Waits for the end of a quorum: the name of one that was closed, or the error of one that must not have ended.
+    /// Waits for the end of a quorum. Returns the name of one that was closed, or the error of an unexpected end.
     /// Cancel safe.
     pub(crate) async fn ended(&mut self) -> Result<String, QuorumEnded> {
         match self.supervisors.join_next().await {
@@ -111,7 +111,7 @@ impl RunningQuorums {
         }
     }
 
-    /// Gives everything up, these locks of a quorum only to siblings; returns when nothing runs any more.
+    /// Gives up everything, handing these locks of each quorum only to siblings; returns when all quorums have ended.
     pub(crate) async fn stop(&mut self, mut reserve: HashMap<String, HashSet<LockName>>) {
         for (name, quorum) in &self.running {
             quorum.stop(reserve.remove(name).unwrap_or_default());

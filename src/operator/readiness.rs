@@ -1,4 +1,4 @@
-//! Whether this process can take part, and what is missing if not. Never whether it is active.
+//! Computes whether this process can take part, and the obstacles if not. Readiness does not depend on being active.
 
 use serde::Serialize;
 
@@ -12,10 +12,10 @@ pub(crate) struct Readiness {
     /// One sentence for people.
     pub(crate) message: String,
     quorums: Vec<QuorumReadiness>,
-    /// Those of which the first majority is still awaited.
+    /// The quorums whose first majority is still awaited.
     #[serde(skip)]
     pub(crate) unseen: Vec<String>,
-    /// What is wrong with the manifests; does not keep the others from being ready.
+    /// The problems of the manifests; they do not affect the readiness of the others.
     problems: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ struct QuorumReadiness {
     /// Masters whose votes count.
     voting: usize,
     required: usize,
-    /// Until a majority is sealed, where that is all that is missing.
+    /// The time until a majority is sealed, if it lacks nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_left: Option<u64>,
     missing: Vec<Missing>,
@@ -54,7 +54,7 @@ impl Readiness {
             .map(QuorumReadiness::sentence)
             .collect();
         let nothing_usable = quorums.is_empty() && !in_use.problems.is_empty();
-        // Of the quorums without a majority so far, whether or not they are open.
+        // The quorums without a majority so far, whether or not they are open.
         let unseen: Vec<String> = match &in_use.readiness_rule {
             ReadinessRule::Once(needed) if !seen.ready => {
                 let unseen = needed.difference(&seen.majorities);
@@ -114,7 +114,7 @@ impl QuorumReadiness {
             .filter_map(|missing| missing.seconds_left)
             .collect();
         left.sort_unstable();
-        // The seal that completes the majority, if as many are on their way.
+        // The time of the seal that completes the majority, if enough seals are pending.
         let seconds_left = size
             .majority()
             .checked_sub(voting + 1)
@@ -233,7 +233,7 @@ mod tests {
         assert!(!waits.ready);
         assert!(waits.message.contains("of: b (") && waits.message.contains("SecretNotFound"));
         assert!(of(&["a", "b"], &seen(&["a", "b"], false)).ready);
-        // A quorum that is declared later does not take readiness away.
+        // A quorum that is declared later does not revoke readiness.
         assert!(of(&["a", "c"], &seen(&["a"], true)).ready);
     }
 

@@ -1,8 +1,8 @@
-//! What a replica answers its siblings about locks, and how it asks them.
+//! Answers the questions of sibling replicas about locks, and asks them.
 //!
-//! Every answer is computed from handles when it is asked for: it shows what the replica sees at that moment. It names
-//! no holder, and no lock that the question does not name. An HTTP library for one path of our own server would be the
-//! larger risk.
+//! Every answer is computed from handles on request: it shows the replica's view at that moment. It names no holder,
+//! and no lock that the question does not name. The client is written by hand: for one path of this project's own
+//! server, an HTTP library would be the larger risk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,12 +34,12 @@ use crate::{
     lease::{BootInstant, LockName, Participation},
 };
 
-/// Where a replica answers its siblings.
+/// The path at which a replica answers its siblings.
 pub(crate) const PATH: &str = "/sibling";
-/// The answer about ten thousand locks is a tenth of it.
+/// The maximum length of an answer; one about ten thousand locks has a tenth of it.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// Which locks a replica asks about, by quorum.
+/// The locks that a replica asks about, by quorum.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
     /// UID of the cluster of the replica that asks.
@@ -47,7 +47,7 @@ pub(crate) struct Question {
     pub(crate) quorums: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What a replica sees now.
+/// The present view of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) cluster: String,
@@ -55,7 +55,7 @@ pub(crate) struct Answer {
     /// The finalizer of the RedisQuorums that locks of the replica name.
     #[serde(default)]
     pub(crate) finalizer: String,
-    /// Of the quorums asked about, those that locks of the replica name, also while their masters are not reached.
+    /// Of the quorums asked about, those that locks of the replica name, even while their masters are unreachable.
     #[serde(default)]
     pub(crate) uses: BTreeSet<String>,
     /// Of the quorums asked about, those in use.
@@ -73,7 +73,7 @@ pub(crate) struct QuorumAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LockAnswer {
-    /// The replica takes the lock when it is free.
+    /// The replica acquires the lock when it is free.
     pub(crate) contends: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lease: Option<LeaseAnswer>,
@@ -82,16 +82,16 @@ pub(crate) struct LockAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeaseAnswer {
-    /// The answering replica holds it.
+    /// The answering replica holds the lease.
     pub(crate) own: bool,
-    /// A candidate of the answering replica's cluster holds it.
+    /// A candidate of the answering replica's cluster holds the lease.
     pub(crate) own_cluster: bool,
     pub(crate) fencing_token: u64,
-    /// Until it ends if it is not renewed.
+    /// The time until the lease ends unless it is renewed.
     pub(crate) valid_for_milliseconds: u64,
 }
 
-/// Answers a sibling. A replica of another cluster, which has the address by mistake, is refused.
+/// Answers a sibling. A replica of another cluster that uses this address by mistake is refused.
 pub(crate) async fn answer(
     Shared(state): Shared<Arc<ProcessState>>,
     Json(question): Json<Question>,
@@ -123,7 +123,7 @@ async fn answer_quorum(
     stopping: bool,
     cluster: &str,
 ) -> QuorumAnswer {
-    // Standings of an elector that hangs are old.
+    // Standings of an elector that hangs are outdated.
     let answers = matches!(
         time::timeout(ANSWER / 4, quorum.elector.answers()).await,
         Ok(true)
@@ -169,7 +169,8 @@ impl LockAnswer {
 /// Asks the replica at this address. The caller bounds the time.
 ///
 /// # Errors
-/// No connection, or an answer that is none.
+///
+/// The connection fails, or the answer is invalid.
 pub(crate) async fn ask(address: SocketAddr, question: &Question) -> io::Result<Answer> {
     let body = serde_json::to_vec(question)?;
     let head = format!(

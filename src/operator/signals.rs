@@ -1,4 +1,4 @@
-//! The signals that end the process.
+//! Waits for the signals that end the process.
 
 use std::io;
 
@@ -17,7 +17,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one and names it.
+    /// Waits for the next signal and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

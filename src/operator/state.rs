@@ -1,5 +1,5 @@
-//! What the HTTP side sees: handles, replaced as a whole at every change. Every answer is computed from them when it
-//! is asked for.
+//! Holds the state behind the HTTP side: handles, replaced as a whole at every change. Every answer is computed from
+//! them on request.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ pub(crate) struct ProcessState {
 }
 
 impl ProcessState {
-    /// `component` is the command.
+    /// Creates the state; `component` is the command.
     pub(crate) fn new(
         component: &'static str,
         identity: HolderIdentity,
@@ -54,7 +54,7 @@ impl ProcessState {
         self.telemetry.scrape(&sources, &in_use.unreadable)
     }
 
-    /// To be called about every second, see [`Telemetry::sample`].
+    /// Samples the locks; to be called about every second, see [`Telemetry::sample`].
     pub(crate) fn sample(&self) {
         let in_use = self.in_use.load_full();
         let sources: Vec<_> = in_use.quorums.iter().map(InUseQuorum::source).collect();
@@ -62,12 +62,12 @@ impl ProcessState {
         self.readiness();
     }
 
-    /// It could take part at the last sample, or at one before.
+    /// Reports whether the process could take part at the last sample, or at one before.
     pub(crate) fn was_ready(&self) -> bool {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).ready
     }
 
-    /// Whether this process can take part.
+    /// Returns whether this process can take part, and the obstacles if not.
     pub(crate) fn readiness(&self) -> Readiness {
         let in_use = self.in_use.load_full();
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,14 +81,14 @@ impl ProcessState {
     }
 }
 
-/// What readiness asks for beside the caches.
+/// The conditions of readiness in addition to the caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReadinessRule {
     /// A majority of the masters of every quorum, now.
     #[default]
     Now,
-    /// Of each of these, a majority at some time since the process began. Once it is ready, a loss of the masters is for
-    /// the statuses to report: it would only hide all replicas at the same time.
+    /// A majority of each of these quorums at some time since the process began. Once the process is ready, the
+    /// statuses report a loss of the masters: it would only make all replicas unready at the same time.
     Once(BTreeSet<String>),
 }
 
@@ -102,23 +102,23 @@ pub(crate) struct ReadinessHistory {
 #[derive(Debug, Default)]
 pub(crate) struct InUse {
     pub(crate) quorums: Vec<InUseQuorum>,
-    /// Declared, valid, and not running at this moment: being opened anew.
+    /// Quorums that are declared and valid, but are being reopened at the moment.
     pub(crate) opening: Vec<String>,
     pub(crate) problems: Vec<String>,
     /// Objects that this version cannot read.
     pub(crate) unreadable: Vec<Unreadable>,
     pub(crate) readiness_rule: ReadinessRule,
-    /// Kinds of objects of which the first list is still awaited.
+    /// Kinds of objects whose first list is still awaited.
     pub(crate) awaited: Vec<&'static str>,
     pub(crate) stopping: bool,
-    /// The finalizer of the RedisQuorums that locks of this process name; empty where there is none.
+    /// The finalizer of the RedisQuorums that locks of this process name; empty if the process has no finalizer.
     pub(crate) finalizer: String,
     /// The RedisQuorums that locks of this process name, open or not.
     pub(crate) named: BTreeSet<String>,
 }
 
 impl InUse {
-    /// Those of the quorums that this process uses.
+    /// Returns those of the quorums that this process uses.
     pub(crate) fn uses<'a>(&self, of: impl Iterator<Item = &'a String>) -> BTreeSet<String> {
         let runs = |name: &str| {
             let mut open = self.quorums.iter();
@@ -129,7 +129,7 @@ impl InUse {
             .collect()
     }
 
-    /// Of an operator that has just started in a cluster.
+    /// Returns the state of an operator that has just started in a cluster.
     pub(crate) fn awaiting_caches() -> Self {
         Self {
             readiness_rule: ReadinessRule::Once(BTreeSet::new()),
@@ -140,7 +140,7 @@ impl InUse {
 }
 
 impl InUseQuorum {
-    /// Whether the process contends for locks there, or watches some.
+    /// Reports whether the process contends for locks on the quorum, or watches some.
     pub(crate) fn is_used(&self) -> bool {
         !self.locks.is_empty()
     }
@@ -165,7 +165,7 @@ impl Names {
         names.get(lock).cloned()
     }
 
-    /// Returns what was there before.
+    /// Stores the name and returns the previous one.
     pub(crate) fn put(&self, lock: &LockName, named: (String, String)) -> Option<(String, String)> {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         names.insert(lock.clone(), named)

@@ -1,4 +1,4 @@
-//! Whether the API server answers, by a small request every few seconds.
+//! Probes whether the API server answers, by a small request every few seconds.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use tokio::{sync::watch, time};
 use super::renewed::Renewal;
 use crate::{clock, lease::BootInstant, targets::deepest};
 
-/// Between two questions, while they are answered.
+/// Interval of the probes while they are answered.
 const EVERY: Duration = Duration::from_secs(3);
-/// And after one that was not.
+/// Interval after a failed probe.
 const AGAIN: Duration = Duration::from_millis(250);
-/// A server that takes a second for each request answers within this on a new connection.
+/// Timeout of a probe. An API server that takes a second per request answers within it on a new connection.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// After a silence of this length no connection is relied upon that was open before: a watch on it may be silent for
-/// ever. It is longer than one question that was not answered, which a loaded server may cause.
+/// After a silence of this length, connections opened before it are replaced: a watch on one may stay silent forever.
+/// The length exceeds that of one failed probe, which a loaded server may cause.
 const SILENCE: Duration = Duration::from_secs(8);
-/// After this long what was seen of the cluster is old.
+/// After this time the observed state of the cluster is stale.
 const LOST: Duration = Duration::from_secs(10);
 
-/// What is known of the way to the API server.
+/// The state of the connection to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contact {
-    /// The last question that was answered, or the start.
+    /// The time of the last answered probe, or of the start.
     answered: BootInstant,
-    /// The question after it was not.
+    /// Whether the probe after it failed.
     failed: bool,
 }
 
 impl Contact {
-    /// Returns whether the connections of before are to be given up. An answer to a question that was sent then.
+    /// Records an answer. Returns whether the existing connections are to be replaced.
     fn answer(&mut self, now: BootInstant) -> bool {
         let silent = self.failed && now.since(self.answered) >= SILENCE;
         (self.answered, self.failed) = (now, false);
@@ -46,7 +46,7 @@ impl Contact {
     }
 }
 
-/// Asks for ever; `lost` shows whether what was seen of the cluster is old.
+/// Probes forever; `lost` shows whether the observed state of the cluster is stale.
 pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sender<bool>) {
     let mut contact = Contact {
         answered: clock::now(),
@@ -55,7 +55,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
     loop {
         let asked = time::timeout(PATIENCE, ask(&probe)).await;
         match asked {
-            // Whatever it says, it is there.
+            // Any answer of the API server proves that it is reachable.
             Ok(Ok(()) | Err(kube::Error::Api(_))) => {
                 if contact.answer(clock::now()) {
                     tracing::warn!("the API server answers again: watches continue over new connections");
@@ -80,7 +80,7 @@ pub(super) async fn keep(probe: Client, renewals: Vec<Renewal>, lost: watch::Sen
     }
 }
 
-/// A request that API Priority and Fairness does not queue by default, and that every user may send.
+/// Sends a request that API Priority and Fairness does not queue by default, and that every user may send.
 async fn ask(probe: &Client) -> kube::Result<()> {
     let request = http::Request::get("/livez").body(Vec::new());
     let request = request.map_err(kube::Error::HttpError)?;

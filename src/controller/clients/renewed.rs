@@ -1,8 +1,8 @@
-//! A client whose connections can all be given up at once.
+//! Provides a client whose connections can all be replaced at once.
 //!
-//! A connection that goes silent without an end, as when a firewall forgets it, shows nothing for minutes: neither an
-//! event of the watch on it, nor an error. Given up, the watch ends with an error and goes on where it was, on another
-//! connection.
+//! A connection that turns silent without being closed, as when a firewall drops its state, delivers neither an event
+//! of its watch nor an error for minutes. Once the connection is given up, the watch ends with an error and resumes on
+//! a new connection.
 
 use std::{
     pin::Pin,
@@ -21,7 +21,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const GIVEN_UP: &str = "the connection was given up: the API server had not answered for too long";
 
-/// The connections of one client at a time.
+/// The current connections of one client.
 struct Generation {
     client: Client,
     over: CancellationToken,
@@ -36,7 +36,7 @@ impl Generation {
     }
 }
 
-/// Gives up the connections of a client.
+/// Replaces the connections of a client.
 #[derive(Clone)]
 pub(super) struct Renewal {
     config: Arc<Config>,
@@ -44,7 +44,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// What is under way ends with an error, and what is asked from here on takes new connections.
+    /// Ends the requests in flight with an error; later requests use new connections.
     pub(super) fn renew(&self) -> Result<(), kube::Error> {
         let next = Generation::new(&self.config)?;
         let before = self.generation.swap(Arc::new(next));
@@ -53,7 +53,7 @@ impl Renewal {
     }
 }
 
-/// A client, and what gives up its connections.
+/// Returns a client, and the handle that replaces its connections.
 pub(super) fn client(config: Config) -> Result<(Client, Renewal), kube::Error> {
     let renewal = Renewal {
         generation: Arc::new(ArcSwap::from_pointee(Generation::new(&config)?)),
@@ -64,7 +64,7 @@ pub(super) fn client(config: Config) -> Result<(Client, Renewal), kube::Error> {
     Ok((client, renewal))
 }
 
-/// Sends each request by the generation of its time.
+/// Sends each request over the generation that is current at the time.
 struct Through(Arc<ArcSwap<Generation>>);
 
 impl Service<Request<Body>> for Through {
@@ -95,7 +95,7 @@ impl Service<Request<Body>> for Through {
 /// A body that ends with its generation.
 struct Bounded {
     body: Body,
-    /// None after the end.
+    /// `None` after the end.
     over: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 

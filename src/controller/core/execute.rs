@@ -1,4 +1,4 @@
-//! One call or one task for each effect.
+//! Performs each effect by one call or one task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,11 +20,11 @@ use crate::{
     operator::state::InUse,
 };
 
-/// The walk through the keys of a master: some hundred thousand of them.
+/// Duration of the scan of a master's keys, of which there may be some hundred thousand.
 const WALK: Duration = Duration::from_secs(2);
 
 impl Executor {
-    /// Returns the end of what ends at once.
+    /// Performs an effect. Returns the result if the effect ends at once.
     pub(super) fn execute(&mut self, effect: Effect) -> Option<Input> {
         match effect {
             Effect::WriteLock { .. } | Effect::WriteQuorum { .. } => self.write(effect),
@@ -69,7 +69,7 @@ impl Executor {
             }
             Effect::QuorumGone(name) => {
                 if let Some(gone) = &self.gone {
-                    // Nobody listens any more when the process ends.
+                    // At the end of the process the receiver is gone.
                     let _ = gone.send(name);
                 }
             }
@@ -79,7 +79,7 @@ impl Executor {
         None
     }
 
-    /// What concerns the masters and the elector of one quorum.
+    /// Performs an effect on the masters or the elector of one quorum.
     fn change_quorum(&mut self, effect: Effect) -> Option<Input> {
         match effect {
             Effect::OpenQuorum { plan, access, stored } => {
@@ -107,7 +107,7 @@ impl Executor {
             }
             Effect::RememberToken { quorum, token } => {
                 if let Some(masters) = self.masters_of(&quorum) {
-                    // One from too far in the future is not taken; its holder says so.
+                    // A token too far in the future is refused; its holder reports that.
                     let _ = masters.remember_token(token);
                 }
             }
@@ -152,7 +152,7 @@ impl Executor {
         Some(self.quorums.get(quorum)?.masters.clone())
     }
 
-    /// Questions to the masters, each a task.
+    /// Sends requests to the masters, each in a task.
     fn ask_masters(&mut self, effect: Effect) {
         match effect {
             Effect::InitializeMasters(name) => {
@@ -196,7 +196,7 @@ impl Executor {
                     Input::Retired(retired, outcome.map_err(|error| error.to_string()))
                 });
             }
-            // Every other effect is carried out before.
+            // All other effects are performed by the callers.
             _ => {}
         }
     }
@@ -264,7 +264,7 @@ impl Executor {
             }
             AfterStop::Drained(purpose, drained) => {
                 let broken = Input::Drained(key.clone(), purpose.clone(), drained.clone());
-                // By the task's time, which knows best whether it can still be taken back.
+                // No timeout here: the target task knows best until when the stop can be revoked.
                 self.tasks.jobs.start(broken, async move {
                     let mut drained = drained;
                     drained.stopped = stopped.await.is_ok();

@@ -1,4 +1,4 @@
-//! Requests to the API server that are neither statuses nor events.
+//! Sends the requests to the API server that concern neither statuses nor events.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::{
 
 const FINALIZER_MANAGER: &str = "redlock-operator-finalizer";
 const ABSTAIN_MANAGER: &str = "redlock-operator-abstain";
-/// Between two tries to read what is being deleted.
+/// Interval of the attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Adds or removes the finalizer of the object with this UID.
@@ -41,10 +41,11 @@ pub(super) async fn set_finalizer(
     let patch = json!({
         "apiVersion": API_VERSION,
         "kind": "LeaderLock",
-        // Of this object, not of one that was made anew under its name.
+        // The UID restricts the write to this object: a new one may have the same name.
         "metadata": { "name": key.name, "uid": uid, "finalizers": finalizers },
     });
-    // One is needed before each start. What goes does not wait: the last replica of a cluster takes it along.
+    // An addition waits for its turn, since every start needs one. A removal does not wait: the deletion of the object
+    // waits for it, and at shutdown the last replica has little time.
     if present {
         rate_limiter.sent().await;
     } else {
@@ -56,14 +57,15 @@ pub(super) async fn set_finalizer(
         && !present
         && has_finalizer(object)
     {
-        // Somebody else owns it as well, such as whoever restored a backup: it would keep the object for ever.
+        // Another field manager also owns the finalizer, for example after a restore of a backup: it would keep the
+        // object forever.
         let patch = Patch::Merge(without(object));
         end = api.patch(&key.name, &PatchParams::default(), &patch).await;
     }
     match end {
         Ok(object) => Ok(FinalizerEnd::Written(Box::new(object))),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(FinalizerEnd::Gone),
-        // It was written, and this version cannot read what it is a part of.
+        // The write succeeded, but this version cannot read the returned object.
         Err(kube::Error::SerdeError(_)) if !present => drop_finalizer(&api, &key.name)
             .await
             .map(|()| FinalizerEnd::Unread),
@@ -71,14 +73,14 @@ pub(super) async fn set_finalizer(
     }
 }
 
-/// The same object, as it was looked at, without the finalizer.
+/// Returns a patch of the object, at the version read, that removes the finalizer.
 fn without(object: &LeaderLock) -> Value {
     let finalizers = object.metadata.finalizers.iter().flatten();
     let rest: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
     json!({ "metadata": { "resourceVersion": object.metadata.resource_version, "finalizers": rest } })
 }
 
-/// Takes the finalizer off an object whose answers cannot be read.
+/// Removes the finalizer from an object that this version cannot read.
 async fn drop_finalizer(api: &Api<LeaderLock>, name: &str) -> Result<(), String> {
     let found = match api.get_metadata_opt(name).await {
         Ok(Some(found)) => found.metadata,
@@ -97,7 +99,8 @@ async fn drop_finalizer(api: &Api<LeaderLock>, name: &str) -> Result<(), String>
     end.map(drop).map_err(|error| deepest(&error))
 }
 
-/// With the version: neither another writer's finalizer is lost, nor that of an object made anew is written.
+/// Writes the finalizers with the resource version, so that neither another writer's finalizer is lost nor a new object
+/// of the same name is changed.
 pub(super) async fn set_quorum_finalizers(
     client: Client,
     name: &str,
@@ -118,7 +121,7 @@ pub(super) async fn set_quorum_finalizers(
     }
 }
 
-/// Writes that this cluster abstains, or that it does not, on the version that was looked at.
+/// Writes or removes the abstention of this cluster, on the version that was read.
 pub(super) async fn abstain(
     client: Client,
     object: LeaderLock,
@@ -144,7 +147,8 @@ pub(super) async fn abstain(
     end.map(Box::new).map_err(|error| deepest(&error))
 }
 
-/// Reads an object that this version cannot read, until the API server answers. `None` if there is none any more.
+/// Reads an object that this version cannot parse, retrying until the API server answers. Returns `None` if the object
+/// is gone.
 pub(super) async fn read_deleted(
     client: Client,
     rate_limiter: &RateLimiter,

@@ -1,4 +1,4 @@
-//! The last work of the process: every lock is passed on, and the last statuses are written.
+//! Performs the last work of the process: passes on every lock, and writes the last statuses.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -26,26 +26,27 @@ use crate::{
     },
 };
 
-/// However many locks there are, they are given back in this time.
+/// Time limit for giving up all locks, however many.
 const ENDING: Duration = Duration::from_millis(1_600);
-/// And their finalizers are removed in this time, where nobody is left to do it.
+/// Time limit for removing their finalizers, where no other replica is left to do it.
 const FINALIZERS: Duration = Duration::from_secs(2);
-/// However many statuses there are: what is not written then says more than is known until the next operator.
+/// Time limit for the last statuses, however many. A status that is not written in time stays outdated until the next
+/// operator starts.
 const STATUSES: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 32;
-/// Replicas that this one does not know take a lock that was released within milliseconds, and write.
+/// Delay before the last statuses: within it, unknown replicas acquire the released locks and write their statuses.
 const TAKEN_OVER: Duration = Duration::from_millis(300);
-/// A target task reports a moment after it has confirmed a stop.
+/// Delay within which a target task reports after it has confirmed a stop.
 const REPORTED: Duration = Duration::from_millis(500);
 
 impl Core {
-    /// Passes every lock on, writes what is left to say of them, and returns when that is done. `reports` brings what the
-    /// target tasks report meanwhile.
+    /// Passes on every lock, writes the last statuses, and returns once that is done. `reports` delivers the reports of
+    /// the target tasks during the stop.
     pub(in crate::controller) async fn stop(&mut self, reports: &mut mpsc::UnboundedReceiver<TargetReport>) {
         self.index.begin_stop();
         self.execute_last();
         let held = self.index.held_at_end(&world(&self.executor));
-        // Who of the ready siblings would take these locks over.
+        // The answers show which ready siblings would take these locks over.
         let ready = self.executor.siblings.ready(clock::now());
         let question = self.index.last_question();
         let successors = self.executor.round(ready, question, LAST_PATIENCE).await;
@@ -53,7 +54,7 @@ impl Core {
         let kept = self.stop_last(&mut handed, reports).await;
         let at = world(&self.executor);
         let last = self.index.last_statuses(&held, &kept, &successors, &at);
-        // From here on the locks are not held: a target task would stop what a sibling is about to adopt.
+        // The locks are given up from here on: a target task would stop targets that a sibling is about to adopt.
         self.index.dismiss_target_tasks();
         self.executor.tasks.targets.clear();
         let giving_up = self.executor.quorums.stop(handed.reserve);
@@ -68,7 +69,7 @@ impl Core {
         self.execute(effects);
     }
 
-    /// Stops what no sibling can take. Returns what could not be stopped.
+    /// Stops the targets that no sibling can take over. Returns the locks whose targets could not be stopped.
     async fn stop_last(
         &mut self,
         handed: &mut Handed,
@@ -111,7 +112,8 @@ impl Core {
         kept
     }
 
-    /// The answers show the objects as they are now, which the last statuses are written to.
+    /// Waits until the finalizers are removed. The answers contain the current objects, which the last statuses are
+    /// based on.
     async fn finalizers_removed(&mut self) {
         while let Some(end) = self.executor.tasks.jobs.ended().await {
             if matches!(
@@ -126,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Takes the reports of target tasks that confirmed a stop.
+    /// Handles the reports of target tasks that confirmed a stop.
     async fn take_reports(
         &mut self,
         reports: &mut mpsc::UnboundedReceiver<TargetReport>,
@@ -148,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Within bounded time: the process ends.
+    /// Writes the last statuses within a time limit.
     async fn write_last(&self, last: Vec<LastStatus>, alone: bool) {
         let count = last.len();
         if count == 0 {
@@ -195,7 +197,7 @@ async fn write(client: Client, status: LastStatus) -> Written {
             let written = writer::write_lock(client.clone(), key.clone(), version, status.clone()).await;
             match written {
                 Written::Conflict if again => write_again(client, key, &before, status).await,
-                // Another writer knows more of a lock that this replica did not hold.
+                // For a lock that this replica did not hold, another writer knows more.
                 end => end,
             }
         }
@@ -207,7 +209,8 @@ async fn write(client: Client, status: LastStatus) -> Written {
     }
 }
 
-/// A status that was written since about the same lease is replaced; one about another lease is a later holder's.
+/// Retries after a conflict if the present status is about the same lease; a status about another lease belongs to a
+/// later holder.
 async fn write_again(client: Client, key: ObjectKey, before: &LeaderLockStatus, status: Value) -> Written {
     let api = Api::<LeaderLock>::namespaced(client.clone(), &key.namespace);
     let Ok(object) = api.get(&key.name).await else {

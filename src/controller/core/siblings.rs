@@ -1,4 +1,4 @@
-//! One round of questions to the other replicas.
+//! Sends one round of questions to the other replicas.
 
 use std::{net::SocketAddr, time::Duration};
 

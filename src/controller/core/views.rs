@@ -1,4 +1,4 @@
-//! The read-only views of the handles for the index.
+//! Gives the index read-only views of the handles.
 
 use super::Executor;
 use crate::{

@@ -1,4 +1,4 @@
-//! Effects that send requests to the API server. Each request is a task.
+//! Performs the effects that send requests to the API server. Each request is a task.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// An API server that takes longer is not relied upon for the rest of a failover either.
+/// Timeout of an abstention. A failover does not rely on an API server that takes longer.
 const ABSTAINS: Duration = Duration::from_secs(5);
 
 impl Executor {
-    /// Writes a status, within its time.
+    /// Writes a status, with a timeout.
     pub(super) fn write(&mut self, effect: Effect) {
         let client = self.kubernetes.clients.urgent.clone();
         let (item, write) = match effect {
@@ -37,7 +37,7 @@ impl Executor {
             }
             _ => return,
         };
-        // Not a failure of the server, which would hold up the writes of all other objects.
+        // `Failed` would count as a failure of the server and delay the writes of all other objects.
         let broken = Written::Refused("the write broke off".into());
         let broken = Input::Written(item.clone(), broken);
         self.tasks.writes.start(broken, async move {
@@ -47,7 +47,7 @@ impl Executor {
         });
     }
 
-    /// Other requests to the API server.
+    /// Sends a request other than the write of a status.
     pub(super) fn request(&mut self, effect: Effect) {
         let (clients, rate_limiter) = (&self.kubernetes.clients, self.kubernetes.rate_limiter.clone());
         let urgent = clients.urgent.clone();

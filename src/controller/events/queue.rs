@@ -1,4 +1,4 @@
-//! Events that wait to be written, by namespace: one that refuses events holds up no other.
+//! Queues events by namespace, so that a namespace that refuses events delays no other.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,17 +8,17 @@ use std::{
 
 use crate::{controller::backoff::Backoff, lease::BootInstant};
 
-/// As many may wait in one namespace. More come only when thousands of locks change at once.
+/// Capacity of one namespace, exceeded only when thousands of locks change at once.
 const OF_ONE: usize = 1_024;
-/// And as many in all.
+/// Total capacity.
 const OF_ALL: usize = 4_096;
 
-/// See the module.
+/// The queued events of all namespaces.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     namespaces: BTreeMap<String, Lane<T>>,
     waiting: usize,
-    /// The namespace whose turn was last.
+    /// The namespace that had the last turn.
     last: String,
 }
 
@@ -40,7 +40,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Adds an event at the end of its namespace. Returns the event that is dropped for it, if there is no room.
+    /// Adds an event at the end of its namespace. Returns the event that is dropped for it if the queue is full.
     pub(super) fn push(&mut self, namespace: &str, event: T) -> Option<T> {
         let lane = self
             .namespaces
@@ -58,7 +58,7 @@ impl<T> Queue<T> {
         (self.waiting > OF_ALL).then(|| self.shorten()).flatten()
     }
 
-    /// Drops the newest event of the namespace in which most wait.
+    /// Drops the newest event of the namespace with the longest queue.
     fn shorten(&mut self) -> Option<T> {
         let longest = self
             .namespaces
@@ -69,7 +69,7 @@ impl<T> Queue<T> {
         Some(dropped)
     }
 
-    /// The oldest event of the next namespace that may be tried now. The namespaces take turns.
+    /// Returns the oldest event of the next namespace that may be tried now. The namespaces take turns.
     pub(super) fn next(&mut self, now: BootInstant) -> Option<(String, T)> {
         let due = |lane: &Lane<T>| !lane.waiting.is_empty() && lane.backoff.is_over(now);
         let behind = (Bound::Excluded(self.last.as_str()), Bound::Unbounded);
@@ -82,7 +82,7 @@ impl<T> Queue<T> {
         Some((namespace, event))
     }
 
-    /// The namespace took an event, or answered that it never takes this one.
+    /// Records that the namespace accepted an event, or rejected it permanently.
     pub(super) fn settled(&mut self, namespace: &str) {
         if let Some(lane) = self.namespaces.get_mut(namespace) {
             lane.backoff.reset();
@@ -93,7 +93,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// An event that waited for too long was dropped. That says nothing of the namespace, so the back-off stays.
+    /// Records that an event was dropped because it had waited for too long. The namespace may still refuse events, so
+    /// its backoff stays.
     pub(super) fn dropped(&mut self, namespace: &str) {
         if self
             .namespaces
@@ -104,7 +105,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The event could not be written: it is the next of its namespace again, after a wait of at most `longest`.
+    /// Puts an event that could not be written back to the head of its namespace, after a wait of at most `longest`.
     pub(super) fn put_back(
         &mut self,
         namespace: &str,
@@ -120,7 +121,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// When the next event may be tried; `None` while none waits.
+    /// Returns when the next event may be tried; `None` if the queue is empty.
     pub(super) fn due_at(&self, now: BootInstant) -> Option<BootInstant> {
         let waiting = self.namespaces.values().filter(|lane| !lane.waiting.is_empty());
         waiting.map(|lane| lane.again_at.unwrap_or(now)).min()

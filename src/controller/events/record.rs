@@ -1,4 +1,4 @@
-//! Writes the events that wait, one after the other.
+//! Writes the queued events one after the other.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,16 +24,16 @@ use crate::{
     targets::{Pause, deepest},
 };
 
-/// One that says the same of the same object within this time is counted, not written anew.
+/// An event equal to an earlier one about the same object within this time is counted in a series, not created again.
 const SERIES: i64 = 360;
-/// Of what all replicas see, one is written in this time.
+/// An event that all replicas see is written once within this time.
 const SHARED: i64 = 60;
-/// How many events of the last minutes are remembered for that.
+/// The number of recent events that are remembered for series.
 const REMEMBERED: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// One that could not be written for so long is dropped: the API server forgets them after an hour.
+/// An event that could not be written for this time is dropped: the API server deletes events after an hour.
 const KEPT: Duration = Duration::from_secs(600);
-/// Where the server fails, and not the namespace, its return is noticed within seconds.
+/// While the whole server fails, retries are frequent enough to notice its return within seconds.
 const SERVER_AWAY: Duration = Duration::from_secs(5);
 const CONTROLLER: &str = "redlock.dev/operator";
 /// The API refuses a longer note.
@@ -41,7 +41,7 @@ const NOTE: usize = 1_000;
 
 type Key = (EventReason, Option<String>, String);
 
-/// An event that waits.
+/// A queued event.
 #[derive(Debug)]
 struct Waiting {
     record: EventRecord,
@@ -49,15 +49,15 @@ struct Waiting {
     since: BootInstant,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Written,
-    /// The server never takes this event.
+    /// The server rejects this event permanently.
     Never,
-    /// The namespace, or the rights in it, do not allow it now.
+    /// The namespace, or the rights in it, do not allow the event now.
     RefusedNow,
-    /// The server answers nothing, or that it failed.
+    /// The server does not answer, or answers with a failure.
     Failed,
 }
 
@@ -67,7 +67,7 @@ struct Recorder {
     written: HashMap<Key, Event>,
 }
 
-/// Runs until nothing can be told any more.
+/// Runs until all senders are gone.
 pub(super) async fn record(
     client: Client,
     instance: String,
@@ -116,7 +116,8 @@ pub(super) async fn record(
             Outcome::RefusedNow => queue.put_back(&namespace, waiting, backoff::LONGEST, now, jitter),
             Outcome::Failed => {
                 queue.put_back(&namespace, waiting, SERVER_AWAY, now, jitter);
-                // Of the whole server: a wait for each namespace alone would press it with every one of them.
+                // The pause covers the whole server: separate backoffs would load it with a request for every
+                // namespace.
                 time::sleep(pause.next().unwrap_or(SERVER_AWAY)).await;
             }
         }
@@ -135,7 +136,7 @@ fn push(queue: &mut Queue<Waiting>, record: EventRecord) {
     }
 }
 
-/// Where the events of objects lie that have none.
+/// The namespace for the events of cluster-scoped objects.
 const NO_NAMESPACE: &str = "default";
 
 impl Recorder {
@@ -166,7 +167,7 @@ impl Recorder {
             Ok(Err(error)) => {
                 tracing::debug!(namespace, error = deepest(&error), "event could not be written");
                 if counted.is_some() {
-                    // It may be gone: the next of the same is written anew.
+                    // The counted event may have expired: the next equal one is created again.
                     self.written.remove(&key);
                 }
                 outcome(&error)
@@ -186,18 +187,18 @@ impl Recorder {
     }
 }
 
-/// What an answer of the server says about trying again.
+/// Classifies an error of the server by whether a retry can succeed.
 fn outcome(error: &kube::Error) -> Outcome {
     let kube::Error::Api(status) = error else {
         return Outcome::Failed;
     };
     let causes = || status.details.iter().flat_map(|details| &details.causes);
     match status.code {
-        // It takes nothing new until it is gone.
+        // A terminating namespace accepts no new object until it is gone.
         403 if causes().any(|cause| cause.reason == "NamespaceTerminating") => Outcome::Never,
-        // A quota, or a server that has just started and does not know the roles yet: until then it forbids everything.
+        // A quota, or a server that has just started and forbids everything until it knows the roles.
         403 => Outcome::RefusedNow,
-        // Credentials that are being replaced, and a server under pressure.
+        // Credentials that are being replaced, or an overloaded server.
         401 | 408 | 429 => Outcome::Failed,
         code if code < 500 => Outcome::Never,
         _ => Outcome::Failed,
@@ -210,7 +211,7 @@ fn recent(event: &Event, now: Timestamp) -> bool {
     last.is_some_and(|last| now.as_second() - last.as_second() < SERIES)
 }
 
-/// The same event, once more.
+/// Returns the same event with its count increased.
 fn counted(before: &Event, now: Timestamp) -> Event {
     let count = before.series.as_ref().map_or(2, |series| series.count + 1);
     Event {
@@ -243,8 +244,9 @@ fn event(record: &EventRecord, namespace: &str, instance: &str, now: Timestamp) 
     }
 }
 
-/// Two things of one object in one nanosecond: the second is refused, and dropped. What every replica sees of another
-/// writer's hand has the same name from each of them, so that it is written once: of one target one a minute, with the
+/// Returns the suffix of an event's name. Of two events about one object in one nanosecond, the second is refused and
+/// dropped. An event about another writer's change has the same name in every replica, so that it is written once: one
+/// per target and minute, with the text of the first replica.
 /// words of the first replica.
 fn suffix(record: &EventRecord, now: Timestamp) -> String {
     if !matches!(
@@ -254,7 +256,7 @@ fn suffix(record: &EventRecord, now: Timestamp) -> String {
         return format!("{:x}", now.as_nanosecond());
     }
     let target = record.note.split_once(':').map_or("", |(target, _)| target);
-    // FNV-1a: the same in every replica.
+    // FNV-1a, which gives the same result in every replica.
     let texts = [record.reason.name(), target];
     let bytes = texts.iter().flat_map(|text| text.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -323,10 +325,10 @@ mod tests {
         }
     }
 
-    /// Each event as the server is asked to take it.
+    /// The namespace and the note of each event that the server receives.
     type Asked = mpsc::UnboundedReceiver<(String, String)>;
 
-    /// A server on which namespace `gone` is being terminated and `full` has no room.
+    /// Starts a server on which namespace `gone` is being terminated and `full` has no room.
     async fn server() -> (Client, Asked) {
         let (asked, asks) = mpsc::unbounded_channel();
         let answer = move |Path(namespace): Path<String>, Json(event): Json<Value>| async move {

@@ -1,4 +1,4 @@
-//! Whether the status of a lock is for this replica to write, by what it sees and what its siblings answer.
+//! Decides whether this replica writes the status of a lock, from its own view and the answers of its siblings.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace that
-/// only another release of the operator watches.
+/// The replica that reports on the quorum writes a first status within this time, unless the lock is in a namespace
+/// that only another release of the operator watches.
 const REPORTED: Duration = Duration::from_secs(5);
-/// A replica that has just started sees no majority before its connections are there.
+/// The time that a new replica needs to connect; it sees no majority before.
 const CONNECTED: Duration = Duration::from_secs(1);
 
 /// A lock whose status may be written.
@@ -39,7 +39,7 @@ impl Index {
             .observed_generation
             .is_some_and(|generation| generation >= 0);
         let Some(problem) = asked.refused else {
-            // Looked at again when a reporter must have been elected, or none can be.
+            // The status is checked again once a reporter must have been elected, or none can be.
             if who.is_none() && asked.before.timings.is_none() {
                 let item = Item::Lock(key.clone());
                 self.writer.push_later(item, now + Duration::from_millis(500));
@@ -48,9 +48,9 @@ impl Index {
         };
         let reported = self.is_reported(&entry.object.spec.quorum_ref.name, at);
         match who {
-            // Of a replica that has just started. Whatever the status says was more.
+            // This replica has just started, and the present status contains more information.
             _ if problem.reason == Reason::Opening && visited => None,
-            // It says the same whoever writes it; but this replica may be the only one that cannot use the quorum.
+            // Every replica would write the same, but this replica may be the only one that cannot use the quorum.
             None | Some(Author::Anybody) if reported && visited => {
                 if claims(asked.before) {
                     let item = Item::Lock(key.clone());
@@ -68,7 +68,8 @@ impl Index {
         }
     }
 
-    /// By the status of the quorum, unless no sibling sees a majority: the replica that reported is gone, or sees none.
+    /// Reports whether the status of the quorum shows a reporter. If no sibling sees a majority, it does not count: the
+    /// reporter is gone, or has no majority.
     fn is_reported(&self, quorum: &str, at: &World<'_>) -> bool {
         let Some(entry) = self.quorums.get(quorum) else {
             return false;
@@ -77,7 +78,7 @@ impl Index {
             && self.witness_of_quorum(quorum, at) != Some(Witness::Absent)
     }
 
-    /// What the siblings say of a quorum of which this replica sees no majority.
+    /// Returns the siblings' answer about a quorum of which this replica sees no majority.
     pub(super) fn witness_of_quorum(&self, quorum: &str, at: &World<'_>) -> Option<Witness> {
         let since = self.quorums.get(quorum)?.sight.blind_since()?;
         Some(self.witness(quorum, None, None, since + CONNECTED, at))
@@ -91,7 +92,7 @@ impl Index {
             .phase
             .active_plan()
             .is_some_and(|plan| plan.candidates == Candidates::Agents);
-        // Or only ever visited while it could not be used: that says nothing of who holds it.
+        // The status may have been written only while the lock was unusable, which is no evidence about the holder.
         let unvisited = asked.before.timings.is_none();
         let first_seen = entry.first_seen;
         let held_here = asked
@@ -119,7 +120,7 @@ impl Index {
         })
     }
 
-    /// Of a replica without a majority of the masters.
+    /// Returns the visibility of the masters for a replica without a majority.
     fn visibility(&mut self, asked: &Asked<'_>, at: &World<'_>) -> Visibility {
         let now = at.now;
         let unknown = Visibility::Blind {
@@ -141,7 +142,7 @@ impl Index {
             .get(&quorum)
             .and_then(|entry| entry.sight.blind_since());
         let since = if former {
-            // It knows the end of its own lease, and that no later one was written.
+            // The former holder knows the end of its own lease, and that no later one was written.
             blind.unwrap_or(now)
         } else {
             blind.map_or(now, |since| since + CONNECTED).max(entry.seen)
@@ -154,8 +155,8 @@ impl Index {
         Visibility::Blind { former, witness }
     }
 
-    /// A lease that was not looked at since its renewal seems to have ended, and one that has is taken over in
-    /// milliseconds: neither is a transition.
+    /// Reports whether the next holder is awaited. A lease not observed since its renewal seems to have ended, and an
+    /// ended lease is taken over within milliseconds: neither is a transition.
     pub(super) fn awaits_next_holder(&mut self, asked: &Asked<'_>, who: Author, at: &World<'_>) -> bool {
         let Some(entry) = self.locks.get_mut(asked.key) else {
             return true;

@@ -1,4 +1,4 @@
-//! Whether a lock is contended for: put, left as it is, or taken away.
+//! Decides whether a lock is contended for, left unchanged, or withdrawn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,43 +21,43 @@ enum Decision {
     Activate(Arc<LockPlan>),
     Keep,
     Withdraw,
-    /// It cannot be active: what it may have left running is stopped.
+    /// The lock cannot be active; targets that it may have left running are stopped.
     StopLeftovers,
 }
 
-/// What is known of a lock when its place is decided.
+/// The facts about a lock on which the decision is based.
 struct DecisionFacts<'a> {
     active: Option<&'a LockPlan>,
-    /// What it may have left running is being stopped.
+    /// Targets that the lock may have left running are being stopped.
     stops_leftovers: bool,
-    /// Something that is put is another object's by now.
+    /// Another object now owns a target of the active plan.
     overtaken: bool,
     wanted: &'a Result<Arc<LockPlan>, Problem>,
-    /// No other cluster has our name on the quorum.
+    /// No other cluster uses the same cluster name on the quorum.
     confirmed: bool,
-    /// The quorum in which it is put is still declared, and not another one under its name.
+    /// The quorum on which the lock is active is still declared, and is not another one of the same name.
     declared: bool,
     deleted: bool,
-    /// Something of it may run in this cluster: its finalizer is there.
+    /// Targets of the lock may run in this cluster: its finalizer is set.
     guarded: bool,
-    /// It is for this replica to stop what nobody of this cluster is known to hold.
+    /// This replica has to stop targets whose lock no replica of this cluster is known to hold.
     in_charge: bool,
 }
 
-/// So long an operator that was started waits for its quorum before it minds what it cannot contend for. The first
-/// round of the target task comes after it.
+/// How long a new operator waits for its quorum before it handles locks that it cannot contend for. The first round of
+/// the target task comes after it.
 pub(super) const UNCONFIRMED: Duration = Duration::from_secs(1);
-/// And so long for what may come by itself: a Secret, or the quorum, that is applied in the same moment.
+/// How long it waits for an object that may be applied at the same moment, such as a Secret or the quorum.
 const MAY_COME: Duration = Duration::from_secs(3);
 
-/// A lock that is contended for stays while its spec is wrong: a slip of the pen must not stop the work that it guards.
-/// Only what the object clearly asks for takes it away.
+/// Decides on a lock. An active lock stays active while its spec is invalid: a typing error must not stop the work that
+/// the lock guards. Only an unambiguous request withdraws it.
 fn decide(facts: &DecisionFacts<'_>) -> Decision {
     let Some(active) = facts.active else {
         return match facts.wanted {
             Ok(plan) if facts.confirmed && !facts.deleted => Decision::Activate(plan.clone()),
-            // An operator before this one left it running. It is looked at, never taken: that stops what runs, unless a
-            // sibling holds the lock.
+            // An earlier operator left targets running. The lock is observed but never acquired, which stops the
+            // targets unless a sibling holds the lock.
             Ok(plan) if facts.guarded && (facts.deleted || facts.in_charge) => {
                 Decision::Activate(observe_only(plan))
             }
@@ -67,7 +67,7 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
             _ => Decision::Keep,
         };
     };
-    // The name, or the lock, is somebody else's.
+    // The name, or the lock, belongs to another cluster or object.
     let lost = |problem: &Problem| {
         [Reason::ClusterNameNotUnique, Reason::DuplicateLockName].contains(&problem.reason)
     };
@@ -79,7 +79,7 @@ fn decide(facts: &DecisionFacts<'_>) -> Decision {
         Ok(plan) if (&plan.quorum, &plan.lock_name) != (&active.quorum, &active.lock_name) => {
             Decision::Withdraw
         }
-        // It gives the lock back at once: what runs must be stopped before.
+        // The new plan gives up the lock at once, so running targets must be stopped first.
         Ok(plan)
             if gives_up(plan) && !gives_up(active) && (active.guards() || !active.targets.is_empty()) =>
         {
@@ -102,7 +102,7 @@ pub(super) fn observe_only(plan: &LockPlan) -> Arc<LockPlan> {
 }
 
 impl Index {
-    /// Contends for a lock as its object asks, or not at all.
+    /// Contends for a lock as its object declares, or not at all.
     pub(super) fn apply_lock(&mut self, key: &ObjectKey, at: &World<'_>) {
         let quorum = self
             .locks
@@ -144,7 +144,7 @@ impl Index {
             Err(problem) if problem.reason.may_pass() => MAY_COME,
             _ => UNCONFIRMED,
         };
-        // The lock may be usable once its templates are read; a read that hangs or fails is soon taken for an answer.
+        // The lock may become usable once its templates are read; a read that hangs or fails soon counts as answered.
         let opening = |problem: &Problem| problem.reason == Reason::Opening;
         let awaited = wanted.as_ref().is_err_and(opening) && entry.templates.awaited();
         let overtaken = |plan: &Arc<LockPlan>| {
@@ -182,7 +182,7 @@ impl Index {
             LockPhase::Idle | LockPhase::Leaving(..) | LockPhase::Left => true,
         };
         if guarded && again {
-            // It may be for this replica later; and what is deleted is taken away once it is looked at.
+            // This replica may become responsible later; a deleted lock is withdrawn once it is observed.
             self.due.tasks.insert(key.clone());
         }
         match next {
@@ -197,10 +197,10 @@ impl Index {
         self.apply_targets(key, at);
     }
 
-    /// Whether it is for this replica to stop what may run: unless a sibling with a majority of the masters has the lock in
-    /// hand.
+    /// Reports whether this replica has to stop targets that may run: unless a sibling with a majority of the masters
+    /// is responsible for the lock.
     fn in_charge(&self, key: &ObjectKey, entry: &LockEntry, patience: Duration, at: &World<'_>) -> bool {
-        // Nothing was looked at before the caches were filled.
+        // Nothing was observed before the caches were filled.
         let since = self
             .ready
             .map_or(entry.first_seen, |ready| ready.max(entry.first_seen));
@@ -220,7 +220,7 @@ impl Index {
             return;
         };
         if entry.phase.active_plan().is_none() {
-            // Its targets are taken from here on, also those of an object that is being deleted.
+            // From here on the lock owns its targets, even if its object is being deleted.
             self.due.locks.insert(key.clone());
         }
         if entry.phase.contend(plan, at.now).is_some() {
@@ -228,7 +228,7 @@ impl Index {
         }
     }
 
-    /// What was taken out of the spec and may run still is guarded until it is stopped.
+    /// Keeps the plan guarded while a target that was removed from the spec may still run.
     fn with_leftovers(&self, key: &ObjectKey, plan: Arc<LockPlan>) -> Arc<LockPlan> {
         let guarded = self
             .locks
@@ -250,7 +250,7 @@ impl Index {
         }
     }
 
-    /// Closes quorums that are not declared any more, once no lock needs them.
+    /// Closes quorums that are no longer declared, once no lock needs them.
     pub(super) fn close_quorums(&mut self) {
         let gone: Vec<String> = self
             .open
@@ -260,7 +260,7 @@ impl Index {
             .collect();
         for name in gone {
             self.close_quorum(&name, "its object was deleted");
-            // Its servers may be another quorum's now.
+            // The servers of the closed quorum may now belong to another one.
             self.due.quorums.extend(self.quorums.names());
         }
     }

@@ -1,50 +1,52 @@
-//! How a lock is taken away: whether what runs is stopped before, and whether this replica may do it. Pure.
+//! Decides how a lock is withdrawn: whether its targets are stopped first, and whether this replica may do it. Pure.
 
-/// What is known of a lock that is to be taken away.
+/// The facts about a lock that is to be withdrawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departing {
     pub(super) deleted: bool,
-    /// It is deleted, and what runs under it stays.
+    /// The lock is deleted, and its targets keep running.
     pub(super) orphan: bool,
-    /// Something of it may run in this cluster: its finalizer is there.
+    /// Targets of the lock may run in this cluster: its finalizer is set.
     pub(super) guarded: bool,
-    /// Its present spec cannot be read: a replica of another version may have started what this one does not know.
+    /// The present spec cannot be read: a replica of another version may have started targets that this one does not
+    /// know.
     pub(super) unreadable: bool,
     pub(super) enforced: bool,
-    /// Targets are declared.
+    /// The plan declares targets.
     pub(super) targets: bool,
-    /// Something runs, or may run, by the last report of the target task. `None` without a target task.
+    /// Whether targets run, or may run, by the last report of the target task. `None` without a target task.
     pub(super) runs: Option<bool>,
     /// A sibling holds the lock, or may hold it.
     pub(super) for_sibling: bool,
 }
 
-/// How a lock is taken away.
+/// How a lock is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
     Wait,
-    /// After what runs is stopped.
+    /// After its targets are stopped.
     Stop,
-    /// At once; `stopped` if nothing runs.
+    /// Immediately; `stopped` if no target runs.
     Leave {
         stopped: bool,
     },
 }
 
-/// Whether targets are declared says little of what runs: a target may have been taken out of the spec, or be one that
-/// this version cannot read. So what is unknown counts as running.
+/// Decides how a lock is withdrawn. Declared targets are weak evidence about running ones: a target may have been
+/// removed from the spec, or be unreadable for this version. So an unknown target counts as running.
 pub(super) fn departure(lock: Departing) -> Departure {
     let stops = lock.enforced && (lock.targets || lock.runs == Some(true));
     if lock.orphan {
-        // The targets run on: no other cluster may start them before the lease has run out.
+        // The targets keep running: no other cluster may start them before the lease has expired.
         return Departure::Leave { stopped: false };
     }
     if lock.deleted && lock.for_sibling {
-        // The holder stops what runs and removes the finalizer. Removed here, it would end that stop with the object.
+        // The holder stops its targets and removes the finalizer. Removing it here would delete the object and end that
+        // stop.
         return Departure::Wait;
     }
     match lock.runs {
-        // The target task starts a moment after the lock is contended for.
+        // The target task starts shortly after the lock becomes active.
         None if stops => Departure::Wait,
         Some(_) if stops => Departure::Stop,
         runs => Departure::Leave {
@@ -67,7 +69,7 @@ mod tests {
         };
         let leave = |stopped| Departure::Leave { stopped };
         for (what, lock, wanted) in [
-            // Its last target was taken out of the spec.
+            // The last target was removed from the spec.
             (
                 "it still runs",
                 Departing {

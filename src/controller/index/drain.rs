@@ -1,6 +1,6 @@
-//! A lease is passed on when all that runs under it is stopped: because somebody asks for it, or nothing gets ready.
+//! Drains a lock: stops its targets, then hands over its lease, on request or because the targets do not become ready.
 //!
-//! The lease is kept and renewed meanwhile. What cannot be stopped in time runs on.
+//! The lease is renewed during the drain. Targets that cannot be stopped in time keep running.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,24 +11,24 @@ use crate::{
     lease::{ClusterId, FencingToken},
 };
 
-/// Why a lease is to be passed on.
+/// The reason for a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Purpose {
-    /// By this request.
+    /// This request for a hand-over.
     Asked(String),
-    /// Nothing of it gets ready.
+    /// The targets do not become ready.
     Unready,
 }
 
-/// A drain that is under way. The number distinguishes it from a later one of the same lock: the view of a lease that was
-/// given up just now may let the same request begin once more.
+/// A drain under way. The number distinguishes it from a later drain of the same lock: the view of a lease that was
+/// just given up may let the same request begin again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Drain {
     pub(super) purpose: Purpose,
     pub(super) number: u64,
 }
 
-/// How it ended.
+/// The result of a drain.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Drained {
     pub(super) number: u64,
@@ -46,7 +46,7 @@ impl Index {
         Drain { purpose, number }
     }
 
-    /// Stops what runs under this lease, within its time or this one; then the lease is passed on.
+    /// Stops the targets under this lease, within their stop time or `patience`; then the lease is handed over.
     pub(super) fn drain(
         &mut self,
         key: &ObjectKey,
@@ -66,7 +66,7 @@ impl Index {
         let ended = at.views.target_task_ended(key);
         let task = entry.phase.task().filter(|task| !task.broken && !ended);
         let (Some(plan), Some(_)) = (entry.phase.active_plan().cloned(), task) else {
-            // Contended for since a moment ago, or its target task has panicked: the task is started next.
+            // The lock has just become active, or its target task has panicked: the task is started next.
             self.due.tasks.insert(key.clone());
             return;
         };
@@ -111,7 +111,7 @@ impl Index {
             });
         }
         if drained.stopped {
-            // Nothing may run under this lease any more, so it ends, whatever was asked for meanwhile.
+            // Targets must not start again under this lease, so it ends even if the request has changed.
             self.effects.push(Effect::HandOver {
                 quorum: drained.plan.quorum.clone(),
                 lock: drained.plan.lock_name.clone(),
@@ -128,7 +128,7 @@ impl Index {
         self.answer_hand_over(key, at);
     }
 
-    /// This replica holds this lease.
+    /// Reports whether this replica holds this lease.
     pub(super) fn holds_lease(&self, key: &ObjectKey, token: FencingToken, at: &World<'_>) -> bool {
         let snapshot = self.snapshot(key, at);
         let authority = snapshot.and_then(|snapshot| snapshot.authority);

@@ -1,4 +1,4 @@
-//! The decisions of the index as values. The executor performs each of them and returns the result as an
+//! Defines the decisions of the index as values. The executor performs each of them and returns the result as an
 //! [`Input`](super::Input).
 
 use std::{sync::Arc, time::Duration};
@@ -39,13 +39,13 @@ pub(in crate::controller) enum Effect {
         version: String,
         status: Value,
     },
-    /// The same of a RedisQuorum.
+    /// Replace the status of this version of a RedisQuorum.
     WriteQuorum {
         name: String,
         version: String,
         status: Value,
     },
-    /// Add or remove the finalizer of this object, and not of one that was created again under its name.
+    /// Add or remove the finalizer of the object with this UID, not of a new one with the same name.
     SetFinalizer {
         key: ObjectKey,
         uid: Option<String>,
@@ -58,14 +58,14 @@ pub(in crate::controller) enum Effect {
         finalizers: Vec<String>,
         adds: bool,
     },
-    /// Write into the object that this cluster leaves its lock to the others.
+    /// Write into the object that this cluster leaves the lock to the others.
     Abstain {
         key: ObjectKey,
         object: Box<LeaderLock>,
         abstention: Abstention,
         failover: Failover,
     },
-    /// Take that out again.
+    /// Remove the abstention from the object.
     EndAbstention {
         key: ObjectKey,
         object: Box<LeaderLock>,
@@ -83,7 +83,7 @@ pub(in crate::controller) enum Effect {
     },
     Record(EventRecord),
 
-    /// Start the task that switches the targets of a lock, in place of one before it.
+    /// Start the task that switches the targets of a lock, replacing an earlier one.
     StartTargetTask(Box<TargetTaskStart>),
     UpdateTargetTask {
         key: ObjectKey,
@@ -96,12 +96,12 @@ pub(in crate::controller) enum Effect {
         halt: StopRequest,
         after: AfterStop,
     },
-    /// What was to be stopped runs again, unless it is stopped already.
+    /// Revoke the stop of a lock's targets, unless they are stopped already.
     ResumeTargets(ObjectKey),
     EndTargetTask(ObjectKey),
     FollowTemplate(ObjectKey, TargetRef),
     UnfollowTemplate(ObjectKey, TargetRef),
-    /// The lock cannot be used before this is read.
+    /// Read a template without delay: the lock cannot be used before.
     HurryTemplate(ObjectKey, TargetRef),
     /// Follow exactly the Secrets that these plans name.
     FollowSecrets(Vec<QuorumPlan>),
@@ -115,18 +115,18 @@ pub(in crate::controller) enum Effect {
         name: String,
         why: &'static str,
     },
-    /// Use these credentials and certificates, and what else can change while the quorum is open.
+    /// Use these credentials and certificates, and the other settings that can change while the quorum is open.
     AdjustQuorum {
         plan: QuorumPlan,
         access: Access,
     },
-    /// Use the new url of a master.
+    /// Use the new URL of a master.
     ReplaceUrl(RetiredUrl),
-    /// Take the vote of the server behind the old url.
+    /// Remove the vote of the server behind the old URL.
     RetireUrl(RetiredUrl, OldServer),
     InitializeMasters(String),
     AskClusters(String),
-    /// The largest counter that a majority reports, for a token in the status of a lock.
+    /// Read the largest counter that a majority reports, to check a token in the status of a lock.
     AskCounter {
         key: ObjectKey,
         quorum: String,
@@ -137,7 +137,7 @@ pub(in crate::controller) enum Effect {
         token: FencingToken,
     },
     ForgetQuorumMetrics(String),
-    /// The object of a quorum is gone.
+    /// Report that the object of a quorum is gone.
     QuorumGone(String),
 
     ActivateLock(Arc<LockPlan>),
@@ -146,7 +146,7 @@ pub(in crate::controller) enum Effect {
         lock: LockName,
         release_mode: ReleaseMode,
     },
-    /// A lock of the operator itself.
+    /// Contend for a lock of the operator itself.
     PutInternal {
         quorum: String,
         lock: LockName,
@@ -160,29 +160,29 @@ pub(in crate::controller) enum Effect {
     },
 
     AskSiblings(Asked),
-    /// Whether a sibling needs a finalizer of this quorum.
+    /// Ask whether a sibling needs a finalizer of this quorum.
     AskUses(String, Asked),
 
-    /// What the HTTP side shows, but for the handles of the quorums.
+    /// Publish the state that the HTTP side shows, except for the handles of the quorums.
     Publish(Box<InUse>),
 }
 
-/// What a target task is started with.
+/// The parameters of a new target task.
 #[derive(Debug)]
 pub(in crate::controller) struct TargetTaskStart {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
     pub(in crate::controller) hands: Permissions,
-    /// No masters can be asked how the lock stands.
+    /// No masters can be asked for the state of the lock.
     pub(in crate::controller) detached: bool,
     pub(in crate::controller) own_tokens: OwnTokens,
 }
 
-/// What a stop is followed by.
+/// The step after a stop.
 #[derive(Clone, Debug)]
 pub(in crate::controller) enum AfterStop {
-    /// The lock is taken away, at this time at the latest.
+    /// The lock is withdrawn, at this time at the latest.
     TakenAway(BootInstant),
-    /// Its lease is passed on.
+    /// The lease is handed over.
     Drained(Purpose, Box<Drained>),
 }

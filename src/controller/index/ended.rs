@@ -1,4 +1,4 @@
-//! The last statuses of a replica that ends and finds no sibling to write the next ones.
+//! Computes the last statuses of a replica that ends without a sibling that could write the next ones.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What is left to write, once everything is given back.
+/// A status to write once all locks are given up.
 #[derive(Debug)]
 pub(in crate::controller) enum LastStatus {
     Lock {
@@ -25,7 +25,7 @@ pub(in crate::controller) enum LastStatus {
         version: String,
         before: Box<LeaderLockStatus>,
         status: Value,
-        /// Also over a status that was written since about the same lease.
+        /// Retry after a conflict if the newer status is about the same lease.
         again: bool,
     },
     Quorum {
@@ -36,13 +36,14 @@ pub(in crate::controller) enum LastStatus {
 }
 
 impl Index {
-    /// The locks that this replica holds.
+    /// Returns the locks that this replica holds.
     pub(in crate::controller) fn held_at_end(&self, at: &World<'_>) -> HashSet<ObjectKey> {
         let held = self.locks.known().filter(|key| self.holds(key, at));
         held.cloned().collect()
     }
 
-    /// Of what no sibling sees. Without knowledge of the siblings only of the locks that this replica held.
+    /// Returns the last statuses of the objects that no sibling sees; if the siblings are not known, only those of the
+    /// locks that this replica held.
     pub(in crate::controller) fn last_statuses(
         &self,
         held: &HashSet<ObjectKey>,

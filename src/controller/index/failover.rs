@@ -1,7 +1,8 @@
-//! What runs here does not get ready: another cluster gets the lock, and this one leaves it alone for a time.
+//! Fails over a lock whose targets do not become ready: another cluster gets the lock, and this one abstains for a
+//! time.
 //!
-//! That is written into the object before anything is stopped: without the API server there is no failover, and the
-//! siblings, whom the reservation keeps out at first, know of it by the time it has run out.
+//! The abstention is written into the object before any target is stopped. Without the API server there is no failover,
+//! and the siblings know of the abstention by the time the reservation no longer excludes them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,17 +30,17 @@ use crate::{
     lease::{ClusterId, FencingToken},
 };
 
-/// One that was begun.
+/// A failover that has begun.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Failover {
     token: FencingToken,
     to: ClusterId,
-    /// What counts as under way until the abstention is written.
+    /// The drain that counts as under way until the abstention is written.
     drain: Drain,
 }
 
 impl Index {
-    /// Passes on what has been unready for too long. Where no other cluster is alive, it stays.
+    /// Fails over the locks whose targets have been unready for too long. Without another live cluster the lock stays.
     pub(super) fn look_at_unready(&mut self, at: &World<'_>) {
         let unready = self.locks.with_targets().filter(|(_, entry, task)| {
             let unready = task.last.as_ref().is_some_and(|report| report.unready);
@@ -88,7 +89,7 @@ impl Index {
         }
     }
 
-    /// From here on this cluster does not take the lock again.
+    /// Continues a failover after the write of the abstention: this cluster does not acquire the lock again.
     pub(super) fn on_abstains(
         &mut self,
         key: &ObjectKey,
@@ -112,7 +113,7 @@ impl Index {
         }
         let Failover { token, to, .. } = failover;
         if !self.holds_lease(key, token, at) && !self.plants(Planted::DrainsEndedLease) {
-            // It ended while the abstention was written.
+            // The lease ended while the abstention was written.
             return;
         }
         let Some(plan) = self
@@ -150,7 +151,7 @@ impl Index {
                 drained.bound.as_secs()
             ),
         );
-        // It keeps the lock: nothing to abstain from.
+        // The cluster keeps the lock, so the abstention is removed.
         if let Some(entry) = self.locks.get(key) {
             self.effects.push(Effect::EndAbstention {
                 key: key.clone(),
@@ -159,7 +160,7 @@ impl Index {
         }
     }
 
-    /// The plan while this cluster leaves it to others, of which one is alive.
+    /// Returns the plan, with an abstention if this cluster leaves the lock to others and one of them is alive.
     pub(super) fn with_abstention(
         &mut self,
         key: &ObjectKey,
@@ -183,7 +184,7 @@ impl Index {
         })
     }
 
-    /// The other clusters that are alive, by the heartbeats.
+    /// Returns the other live clusters, according to the heartbeats.
     pub(super) fn others(&self, quorum: &str) -> Vec<ClusterId> {
         let status = self
             .quorums
@@ -205,18 +206,18 @@ impl Index {
     }
 }
 
-/// What the object says, in whatever state.
+/// Returns the abstention in the object, whatever the state of the lock.
 pub(super) fn abstention(object: &LeaderLock) -> Option<Abstention> {
     read(object.metadata.annotations.as_ref()?.get(ABSTAIN)?)
 }
 
-/// Until when this cluster leaves the lock to others.
+/// Returns until when this cluster leaves the lock to others.
 pub(super) fn abstains_until(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Timestamp> {
     let abstention = abstention(object).filter(|_| plan.is_some_and(|plan| plan.abstains));
     abstention.map(|abstention| abstention.until.0)
 }
 
-/// The most wanted one.
+/// Returns the most preferred cluster.
 fn choose(others: &[ClusterId], plan: &LockPlan) -> Option<ClusterId> {
     let listed = &plan.cluster_preference;
     let rank = |cluster: &ClusterId| {

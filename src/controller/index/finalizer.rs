@@ -1,4 +1,4 @@
-//! When the finalizer of an object is written: one write at a time, and after a failure not before its back-off is over.
+//! Schedules the writes of an object's finalizer: one at a time, and after a failure with a backoff.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl FinalizerWrites {
         !self.under_way && self.backoff.is_over(now)
     }
 
-    /// The last write failed, and is not tried again yet.
+    /// Reports whether the last write failed and its backoff is not over.
     pub(super) fn is_waiting(&self, now: BootInstant) -> bool {
         !self.backoff.is_over(now)
     }
@@ -29,12 +29,12 @@ impl FinalizerWrites {
         self.under_way = false;
     }
 
-    /// See [`Backoff::fail`].
+    /// Starts the backoff after a failure; see [`Backoff::fail`].
     pub(super) fn fail(&mut self, longest: Duration, now: BootInstant, jitter: f64) {
         self.backoff.fail(longest, now, jitter);
     }
 
-    /// The next write does not wait.
+    /// Ends the backoff: the next write does not wait.
     pub(super) fn reset(&mut self) {
         self.backoff.reset();
     }

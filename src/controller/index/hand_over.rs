@@ -1,4 +1,4 @@
-//! The core's part in a hand-over that somebody asks for.
+//! Handles requests for a hand-over.
 
 use super::{
     Effect, Index, World,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Index {
-    /// Answers a request to pass a lock on, if this replica holds it; else it is for the one that does.
+    /// Answers a request for a hand-over if this replica holds the lock; otherwise the holder answers it.
     pub(super) fn answer_hand_over(&mut self, key: &ObjectKey, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
         let text = request(&entry.object.metadata).cloned();
@@ -22,7 +22,7 @@ impl Index {
             if let (Purpose::Asked(asked), Some(_)) = (&draining.purpose, entry.phase.task())
                 && text.as_ref() != Some(asked)
             {
-                // It was withdrawn. Another one is looked at when this is over.
+                // The request was withdrawn. A new one is handled after this drain.
                 self.effects.push(Effect::ResumeTargets(key.clone()));
             }
             return;
@@ -61,7 +61,7 @@ impl Index {
         self.reply(key, text, decision.answer);
     }
 
-    /// What ran was stopped, and the lease is passed on by now; or it was not, and runs on.
+    /// Answers a request after its drain: the targets were stopped and the lease is handed over, or they keep running.
     pub(super) fn on_asked_drained(
         &mut self,
         key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! What to tell of targets.
+//! Selects the events about targets.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,16 @@ use crate::{
     controller::{events::EventReason, problem::Reason, target_task::TargetReport},
 };
 
-/// Why nothing is switched.
+/// The reason why nothing is switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Off {
     Paused,
-    /// It is said what would be done.
+    /// Only the intended actions are reported.
     Observed,
 }
 
-/// What is new since the report before, but for how the targets are: that is told with the status.
+/// Returns the events of a report that the previous one did not have. The states of the targets are reported with the
+/// status.
 pub(super) fn happened(
     before: Option<&TargetReport>,
     now: &TargetReport,
@@ -41,7 +42,7 @@ pub(super) fn happened(
     all
 }
 
-/// How each target was when it was last seen to run or to be stopped, by the statuses of its lock.
+/// The last settled state of each target, running or stopped, by the statuses of its lock.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct Settled(BTreeMap<String, TargetState>);
 
@@ -58,7 +59,8 @@ impl Settled {
         }
     }
 
-    /// What was stopped while nobody may write a status, and would not be in the next one if it runs again by then.
+    /// Returns the events of targets that were stopped while no replica may write a status. The next status may not
+    /// show the stop, because the target may run again by then.
     pub(super) fn stopped_unwritten(&mut self, report: &TargetReport) -> Vec<(EventReason, String)> {
         let standby = |target: &&TargetStatus| target.observed == TargetState::Standby;
         let stopped = || report.targets.iter().filter(standby);
@@ -67,7 +69,8 @@ impl Settled {
         news
     }
 
-    /// What this status is the first to say. Every replica sees how the targets are, and one writes it.
+    /// Returns the events that this status is the first to report. Every replica sees the states of the targets, and
+    /// one writes them.
     pub(super) fn news(&self, status: &LeaderLockStatus) -> Vec<(EventReason, String)> {
         let targets = status.targets.iter();
         targets.filter_map(|target| self.switched(target)).collect()
@@ -78,7 +81,7 @@ impl Settled {
         match target.observed {
             _ if before == Some(&target.observed) => None,
             TargetState::Active => Some((EventReason::TargetActivated, format!("target {name} runs"))),
-            // What is found stopped at first was not stopped.
+            // A target that is found stopped at first was not stopped by the operator.
             TargetState::Standby => {
                 before.map(|_| (EventReason::TargetStopped, format!("target {name} is stopped")))
             }
@@ -87,7 +90,7 @@ impl Settled {
     }
 }
 
-/// Once for each change of mind.
+/// Returns the intended action once for each change of intention.
 fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(EventReason, String)> {
     let said = before.and_then(intention);
     let intention = intention(target).filter(|now| said.as_ref() != Some(now))?;
@@ -97,7 +100,7 @@ fn would(before: Option<&TargetStatus>, target: &TargetStatus) -> Option<(EventR
     ))
 }
 
-/// What would be done with a target that is not as it should be.
+/// Returns the action that the operator would take on a target that is not in its desired state.
 pub(in crate::controller) fn intention(target: &TargetStatus) -> Option<String> {
     match (target.desired, target.observed) {
         (TargetState::Active, TargetState::Standby | TargetState::Changing) => {
@@ -152,7 +155,7 @@ mod tests {
             "{apiVersion: redlock.dev/v1alpha1, kind: LeaderLock, metadata: {name: lock}, spec: {quorumRef: {name: q}}}",
         )
         .unwrap();
-        // In this order: what is written, and what it says.
+        // In this order: the state that is written, and the event it leads to.
         for (observed, told) in [
             (Unknown, None),
             (Standby, None),

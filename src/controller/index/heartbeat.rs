@@ -1,4 +1,4 @@
-//! The heartbeat in the status of a quorum: the only write in the steady state.
+//! Schedules the heartbeat in the status of a quorum: the only write in the steady state.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,20 +10,20 @@ use crate::{
 };
 
 const EVERY: Duration = Duration::from_secs(30);
-/// A cluster that was not heard of for so long is not listed any more.
+/// A cluster without a heartbeat for this time, in seconds, is no longer listed.
 const FORGOTTEN: i64 = 600;
 
 #[derive(Debug, Default)]
 pub(super) struct Heartbeat {
-    /// When the clusters are asked for next; the heartbeat follows.
+    /// When the clusters are read next; the heartbeat follows.
     ask_at: Option<BootInstant>,
     due: bool,
-    /// The clusters that report, by the last look.
+    /// The reporting clusters, at the last read.
     clusters: BTreeSet<ClusterId>,
 }
 
 impl Heartbeat {
-    /// Whether the reporter asks for the clusters now.
+    /// Reports whether the reporter reads the clusters now.
     pub(super) fn asks(&mut self, now: BootInstant) -> bool {
         let asks = self.ask_at.is_none_or(|at| at <= now);
         if asks {
@@ -36,7 +36,7 @@ impl Heartbeat {
         (self.clusters, self.due) = (clusters, true);
     }
 
-    /// It may have been in a write that failed.
+    /// Repeats the heartbeat, which may have been part of a failed write.
     pub(super) fn repeat(&mut self) {
         self.due |= !self.clusters.is_empty();
     }
@@ -49,7 +49,7 @@ impl Heartbeat {
         self.due = false;
     }
 
-    /// The clusters of the last heartbeats, and when.
+    /// Returns the clusters of the last heartbeats, with their times.
     pub(super) fn reporters(
         &self,
         before: &[ReporterStatus],

@@ -1,5 +1,5 @@
-//! A RedisQuorum stays while locks of this operator name it: another one under its name, with other masters, would grant
-//! what is still held on these.
+//! Keeps a RedisQuorum while locks of this operator name it: another quorum of the same name, with other masters, would
+//! grant locks that are still held on the present masters.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,31 +15,31 @@ use crate::{
     targets::Origin,
 };
 
-/// Siblings that still need a finalizer are asked again at the latest after this.
+/// The longest interval at which siblings that still need a finalizer are asked again.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
-/// Locks that a message names.
+/// The maximum number of locks that a message names.
 const NAMED: usize = 5;
 
-/// How a write of it ended.
+/// The result of a write of the finalizers.
 #[derive(Debug)]
 pub(in crate::controller) enum Guarded {
     Written(Box<RedisQuorum>),
     Gone,
-    /// Another writer was faster: the watch brings what it wrote.
+    /// Another writer was faster: the watch delivers its version.
     Conflict,
     Failed(String),
 }
 
-/// What is known of a quorum when its finalizer is decided.
+/// The facts about a quorum on which the decision about its finalizer is based.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
-    /// A lock names it, or is still contended for on it.
+    /// A lock names the quorum, or is still active on it.
     used: bool,
     guarded: bool,
-    /// The release has a finalizer there for namespaces that it watched before.
+    /// The release has a finalizer on the quorum for namespaces that it watched before.
     stale: bool,
     deleted: bool,
-    /// There are locks that this version cannot read: they may name it.
+    /// Some locks cannot be read by this version: they may name the quorum.
     unread: bool,
 }
 
@@ -47,15 +47,15 @@ struct Use {
 enum Change {
     Nothing,
     Add,
-    /// Those of the release, which no sibling needs.
+    /// Remove the finalizers of the release, once no sibling needs them.
     Remove,
-    /// The same, but for the own one.
+    /// Remove the finalizers of the release except this replica's own.
     RemoveStale,
 }
 
 const fn change(quorum: Use) -> Change {
     match quorum {
-        // To an object that is being deleted the API server lets no finalizer be added.
+        // The API server adds no finalizer to an object that is being deleted.
         Use {
             used: true,
             guarded: false,
@@ -69,7 +69,7 @@ const fn change(quorum: Use) -> Change {
             unread: false,
             ..
         } if guarded || stale => Change::Remove,
-        // One that is being deleted cannot get the own one any more: the one before keeps it.
+        // A quorum that is being deleted can no longer get this replica's finalizer: the previous one keeps it.
         Use {
             used: true,
             guarded: true,
@@ -81,7 +81,7 @@ const fn change(quorum: Use) -> Change {
     }
 }
 
-/// Why a quorum that is being deleted is still there; `None` if it goes in a moment.
+/// Returns the reason why a quorum that is being deleted still exists; `None` if it is about to disappear.
 fn text(locks: &[String], foreign: &[&str]) -> Option<String> {
     let mut reasons = Vec::new();
     if !locks.is_empty() {
@@ -104,7 +104,7 @@ fn text(locks: &[String], foreign: &[&str]) -> Option<String> {
 }
 
 impl Index {
-    /// Adds the finalizer to the quorums that are used, and removes it from the others.
+    /// Adds the finalizer to the quorums in use, and removes it from the others.
     pub(super) fn look_at_uses(&mut self, at: &World<'_>) {
         let now = at.now;
         if self.ready.is_none() {
@@ -115,7 +115,7 @@ impl Index {
                 continue;
             };
             if entry.object.metadata.deletion_timestamp.is_some() {
-                // Which locks name it is in its status.
+                // The status lists the locks that name the quorum.
                 self.writer.push(Item::Quorum(name.clone()));
             }
             if !entry.finalizer.may_start(now) {
@@ -132,7 +132,7 @@ impl Index {
         }
     }
 
-    /// The RedisQuorums that locks name, whether or not their masters are reached.
+    /// Returns the RedisQuorums that locks name, whether or not their masters are reachable.
     pub(super) fn named_quorums(&self) -> BTreeSet<String> {
         let names = self.quorums.names().into_iter();
         names
@@ -155,7 +155,8 @@ impl Index {
         })
     }
 
-    /// A sibling may still stop what runs under a lock that this replica has left, or watch other namespaces.
+    /// Asks the siblings, which may still stop targets of a lock that this replica has left, or may watch other
+    /// namespaces.
     fn ask_for_uses(&mut self, name: &str, at: &World<'_>) {
         let question = Asked::from([(name.to_owned(), BTreeSet::new())]);
         if !self.me.follows_siblings {
@@ -167,7 +168,7 @@ impl Index {
         self.effects.push(Effect::AskUses(name.to_owned(), question));
     }
 
-    /// Removes what neither this replica needs nor a sibling.
+    /// Removes the finalizers that neither this replica nor a sibling needs.
     pub(super) fn on_uses(&mut self, name: &str, said: Option<&Round>, at: &World<'_>) {
         let change = self.change_of(name);
         let finalizers = self.me.in_use.clone();
@@ -198,7 +199,8 @@ impl Index {
         let metadata = &entry.object.metadata;
         let mut finalizers: Vec<String> = metadata.finalizers.clone().unwrap_or_default();
         change(&mut finalizers);
-        // With the version: neither another writer's finalizer is lost, nor that of an object made anew is written.
+        // With the resource version, neither another writer's finalizer is lost nor a new object of the same name is
+        // changed.
         self.effects.push(Effect::SetQuorumFinalizers {
             name: name.to_owned(),
             version: metadata.resource_version.clone(),
@@ -218,7 +220,7 @@ impl Index {
             Guarded::Written(mut object) => {
                 entry.finalizer.reset();
                 crate::controller::object::trim(&mut object.metadata);
-                // It may have been deleted meanwhile: its answer must not bring it back.
+                // The object may have been deleted since: the answer to the write must not restore it.
                 if entry.object.metadata.uid == object.metadata.uid {
                     self.see_quorum(*object, Origin::Answer, at);
                 }
@@ -235,7 +237,7 @@ impl Index {
         }
     }
 
-    /// What the status says of a quorum that is being deleted, and used.
+    /// Returns the status message of a quorum that is being deleted while in use.
     pub(super) fn kept_by(&self, name: &str) -> Option<String> {
         let metadata = &self.quorums.get(name)?.object.metadata;
         metadata.deletion_timestamp.as_ref()?;

@@ -1,8 +1,8 @@
-//! `firstStart: Immediate`: seals new masters at once, one time.
+//! Implements `firstStart: Immediate`: seals new masters without delay, once.
 //!
-//! That it was begun is written down before it is. In the other order there is a trace that breaks S1: the masters are
-//! initialised, the API server is away and nothing is remembered, leases are granted, all masters lose their memory,
-//! and a second `init` lets others in while the first holders still believe.
+//! The status records the first start before it begins. In the other order a trace breaks S1: the masters are
+//! initialised, the API server is unavailable and nothing is recorded, leases are granted, all masters lose their
+//! memory, and a second `init` admits others while the first holders still rely on their leases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -13,7 +13,7 @@ use crate::{
     masters::{InitError, InitReport, MasterFacts, MasterStatus},
 };
 
-/// That it was begun is remembered before it is: a replica that finds it remembered must not begin.
+/// The progress of the first start, which is recorded before it begins: a replica that finds the record must not begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Initialization {
     /// Not begun, as far as this replica knows.
@@ -21,15 +21,15 @@ pub(super) enum Initialization {
     No,
     /// All masters are new; the status is being written.
     Remembering(Time),
-    /// This replica remembered it, and may begin.
+    /// This replica wrote the record, and may begin.
     Allowed(Time),
     Running(Time),
-    /// It ended, or the masters were in use before, at this time at the latest.
+    /// The first start ended, or the masters were in use before, at this time at the latest.
     Over(Time),
 }
 
 impl Initialization {
-    /// For the status.
+    /// Returns the time for the status.
     pub(super) fn time(&self) -> Option<&Time> {
         match self {
             Self::No => None,
@@ -43,7 +43,7 @@ impl Initialization {
         *self = self.time().cloned().map_or(Self::No, Self::Over);
     }
 
-    /// The status remembers it, by another replica, which begins.
+    /// Notes that another replica wrote the record, and begins.
     pub(super) fn is_remembered_elsewhere(&mut self) {
         if matches!(self, Self::Remembering(_)) {
             self.end();
@@ -58,7 +58,7 @@ impl Initialization {
 }
 
 impl Index {
-    /// Takes the next step, if there is one to take.
+    /// Takes the next step, if there is one.
     pub(super) fn initialize(&mut self, name: &str, at: &World<'_>) {
         let Some(status) = self.open.get(name).and_then(|_| at.views.masters(name)) else {
             return;
@@ -96,7 +96,7 @@ impl Index {
         }
     }
 
-    /// A status of ours was written. If it is the one that remembers the first start, the first start may begin.
+    /// Handles a written status of this replica. If it records the first start, the first start may begin.
     pub(super) fn remembered(&mut self, object: &RedisQuorum) {
         let name = object.metadata.name.clone().unwrap_or_default();
         let Some(entry) = self.quorums.get_mut(&name) else {
@@ -113,7 +113,7 @@ impl Index {
 
     pub(super) fn on_initialized(&mut self, quorum: &str, end: Option<Result<InitReport, InitError>>) {
         if let Some(entry) = self.quorums.get_mut(quorum) {
-            // It is remembered in the status, and not begun again.
+            // The status has the record, so the first start is not repeated.
             entry.initialization.end();
         }
         match end {

@@ -1,4 +1,4 @@
-//! The inputs of the index: observations, reports of target tasks, and the results of effects.
+//! Defines the inputs of the index: observations, reports of target tasks, and the results of effects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -26,69 +26,69 @@ use crate::{
 
 #[derive(Debug)]
 pub(in crate::controller) enum Input {
-    /// By the watch of this namespace; of all, where it is empty.
+    /// From the watch of this namespace; an empty name stands for all namespaces.
     Lock(String, Observation<LeaderLock>),
     Quorum(Observation<RedisQuorum>),
-    /// A Secret that quorums name holds something else.
+    /// The content of a Secret that quorums name has changed.
     SecretsChanged,
     Template(Read),
-    /// Another holder of a lock, or none any more.
+    /// The holder of a lock has changed, or the lock became free.
     Lease(Change),
     Report(TargetReport),
-    /// A target task ended that must not.
+    /// A target task ended unexpectedly.
     TargetTaskEnded(ObjectKey),
-    /// What only time changes is due.
+    /// Decisions that depend on time alone are due.
     Tick,
 
-    /// How the write of a status ended.
+    /// The result of the write of a status.
     Written(Item, Written),
-    /// The finalizer of the lock with this UID.
+    /// The result of a write of the finalizer of the lock with this UID.
     Finalizer {
         key: ObjectKey,
         uid: Option<String>,
         end: Result<FinalizerEnd, String>,
     },
-    /// The finalizer of a quorum.
+    /// The result of a write of a quorum's finalizers.
     QuorumFinalizers(String, Guarded),
-    /// That this cluster abstains is in the object, or not.
+    /// The result of writing the abstention of this cluster.
     Abstains(ObjectKey, Failover, Result<Box<LeaderLock>, String>),
     HandOverAnswered(ObjectKey),
-    /// An unreadable object that is being deleted, if it is still there; its metadata as seen before, if the read broke
-    /// off.
+    /// An unreadable object that is being deleted, if it still exists; the metadata seen before, if the read broke off.
     Salvaged(ObjectKey, Result<Option<Box<Value>>, Box<ObjectMeta>>),
 
-    /// Whether everything of a lock that is taken away was stopped.
+    /// Whether all targets of a lock that is withdrawn were stopped.
     Stopped(ObjectKey, bool),
-    /// The same of one that is to be passed on.
+    /// The result of a drain.
     Drained(ObjectKey, Purpose, Box<Drained>),
 
     QuorumClosed(String),
     /// A quorum could not be opened.
     NotOpened(String, String),
-    /// The masters still use the old url.
+    /// The masters still use the old URL.
     NotReplaced(RetiredUrl, String),
-    /// The first start of the masters; `None` if it broke off.
+    /// The result of the first start of the masters; `None` if it broke off.
     Initialized(String, Option<Result<InitReport, InitError>>),
-    /// The token that a status has, and the largest counter that a majority reports.
+    /// The token in a status, and the largest counter that a majority reports.
     Counter(ObjectKey, i64, Option<FencingToken>),
     /// The clusters that report on a quorum.
     Clusters(String, Reporters),
-    /// Whether the server behind the old url has lost its vote.
+    /// Whether the server behind the old URL has lost its vote.
     Retired(RetiredUrl, Result<RetireOutcome, String>),
     Said(Round),
-    /// What the siblings say of the use of a quorum whose finalizer is to be removed; none if the question broke off.
+    /// The siblings' answers about the use of a quorum whose finalizer is to be removed; `None` if the question broke
+    /// off.
     Uses(String, Option<Round>),
-    /// Nothing hangs on how a task ended.
+    /// A task ended without a result that matters.
     Nothing,
 }
 
-/// How a request to add or remove the finalizer of a lock ended.
+/// The result of a request to add or remove the finalizer of a lock.
 #[derive(Debug)]
 pub(in crate::controller) enum FinalizerEnd {
-    /// The object as it is now.
+    /// The present object.
     Written(Box<LeaderLock>),
     /// The finalizer is removed. This version cannot read the rest of the object.
     Unread,
-    /// There is no such object, or its definition is not served for a while.
+    /// The object does not exist, or its definition is not served for a while.
     Gone,
 }

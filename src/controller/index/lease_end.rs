@@ -1,31 +1,31 @@
-//! How the last lease of a lock ended, as far as this replica sees.
+//! Determines how the last lease of a lock ended, as far as this replica can observe it.
 
 use std::time::Duration;
 
 use super::LockSnapshot;
 use crate::lease::{BootInstant, Holder};
 
-/// How a replica that only watches a lease saw it end.
+/// The end of a lease, as seen by a replica that only observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SeenEnd {
-    /// It was gone before it could have run out.
+    /// The lease disappeared before it could have expired.
     Released,
     Expired,
 }
 
-/// The status of the lock shows that there is no holder when none was seen for so long.
+/// The status shows that there is no holder after none was seen for this time.
 const UNHELD: Duration = Duration::from_secs(1);
 
 /// The end of the last lease of a lock.
 #[derive(Debug, Default)]
 pub(super) struct LeaseEnd {
-    /// Of agents: how it was seen to end, until there is another lease.
+    /// For locks of agents: the observed end, until there is another lease.
     pub(super) seen: Option<SeenEnd>,
     unheld_since: Option<BootInstant>,
 }
 
 impl LeaseEnd {
-    /// Returns how the lease before was seen to end.
+    /// Returns how the previous lease was seen to end.
     pub(super) fn see(&mut self, snapshot: &LockSnapshot, now: BootInstant) -> Option<SeenEnd> {
         let seen = match &snapshot.holder {
             Some(_) => None,
@@ -38,13 +38,13 @@ impl LeaseEnd {
         self.unheld_since = None;
     }
 
-    /// No holder is seen. Returns from when on that is shown.
+    /// Records that no holder is seen. Returns the time from which the status shows it.
     pub(super) fn unheld(&mut self, now: BootInstant) -> BootInstant {
         *self.unheld_since.get_or_insert(now) + UNHELD
     }
 }
 
-/// A replica that only watches sees a lease for a little longer than the candidates that wait for its end.
+/// A replica that only observes sees a lease slightly longer than the candidates that wait for its end.
 const LATE: Duration = Duration::from_millis(100);
 
 impl SeenEnd {

@@ -1,4 +1,4 @@
-//! What to tell of leases: of the own ones, and of those of agents that this cluster only looks at.
+//! Selects the events about leases: those of this process, and those of agents that this cluster only observes.
 
 use kube::Resource;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Index {
-    /// Another holder, or none any more.
+    /// Emits the event of a change of holder.
     pub(super) fn tell_lease(
         &mut self,
         key: &ObjectKey,
@@ -35,7 +35,7 @@ impl Index {
         }
     }
 
-    /// In words, what happened to the lease of this process.
+    /// Returns the event about the lease of this process.
     fn happened(
         &self,
         entry: &LockEntry,
@@ -89,7 +89,8 @@ impl Index {
         ))
     }
 
-    /// The same of the lease of an agent of this cluster; told by the replica that reports, so once.
+    /// Returns the event about the lease of an agent of this cluster. Only the replica that reports emits it, so that
+    /// it appears once.
     fn seen(
         &mut self,
         key: &ObjectKey,
@@ -128,7 +129,7 @@ fn begun(
 ) -> Option<(EventReason, String)> {
     let known = status.holder_identity.as_deref() == Some(&holder.identity)
         && status.holder_cluster.as_deref() == Some(&holder.cluster);
-    // One that has only begun to look knows nothing of what was before.
+    // A replica that has just begun to observe does not know the state before.
     if !holder.own_cluster || (known && snapshot.former_holder.is_none()) {
         return None;
     }

@@ -1,6 +1,6 @@
-//! What an operator before this one left running under an object that cannot be used now.
+//! Stops targets that an earlier operator left running under an object that cannot be used now.
 //!
-//! Nobody would stop it: what is refused has no plan, and what has no plan has no target task.
+//! Without this, they would keep running: a refused object has no plan, and without a plan there is no target task.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Index {
-    /// Stops what may run of it: under the lock, where the masters can say who holds it; else by itself.
+    /// Stops the targets that may run: under the lock where the masters know its holder, and otherwise without it.
     pub(super) fn stop_leftovers(
         &mut self,
         key: &ObjectKey,
@@ -24,13 +24,14 @@ impl Index {
     ) {
         let Some(entry) = self.locks.get(key) else { return };
         let Some(mut plan) = leftovers(&entry.object, &entry.templates.graces()) else {
-            // Not even its name can be read. Nothing is known to run, and its finalizer would keep it forever.
+            // Not even the lock name can be read. No target is known to run, and the finalizer would keep the object
+            // forever.
             if entry.object.metadata.deletion_timestamp.is_some() {
                 self.set_finalizer(key, false, at);
             }
             return;
         };
-        // What another lock runs is not left over.
+        // A target that another lock runs is not left over.
         plan.targets.retain(|target| {
             let what = TargetKey::of(&plan.namespace, &target.work);
             self.locks.taken(key, &what).is_none()
@@ -39,14 +40,14 @@ impl Index {
             self.set_finalizer(key, false, at);
             return;
         }
-        // Nothing of it has to be stopped first: the lock would be given up at once, and taken again without end.
+        // Nothing has to be stopped first: the lock would be given up at once, and acquired again without end.
         let observed = plan.enforcement == Enforcement::Observe
             && entry.object.metadata.deletion_timestamp.is_none()
             && !self.plants(Planted::StopsObserved);
         let reason = wanted.as_ref().err().map(|problem| problem.reason);
         tracing::warn!(object = %format!("LeaderLock {key}"), reason = reason.map(Reason::name),
             "it cannot be used, and an operator before may have left its targets running: stops them");
-        // The name may be another object's on the masters.
+        // On the masters, the name may belong to another object.
         let taken = reason == Some(Reason::DuplicateLockName);
         if !taken && !observed && self.open.get(&plan.quorum).is_some() {
             self.activate(key, observe_only(&plan), at);
@@ -55,7 +56,7 @@ impl Index {
         }
     }
 
-    /// Nothing of it runs any more.
+    /// Ends the stop of leftovers: none of them runs any longer.
     pub(super) fn forget_leftovers(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| entry.phase.forget_leftovers().is_some()) {

@@ -1,4 +1,4 @@
-//! The status of a lock: whether this replica writes it, and what is new in it.
+//! Decides whether this replica writes the status of a lock, and computes the changes in it.
 
 use super::{
     Effect, Index, LockSnapshot, Planted, World,
@@ -19,10 +19,10 @@ use crate::{
 };
 
 impl Index {
-    /// Writes the status of a lock, if it is for this replica to write and something new is to be said.
+    /// Returns the write of a lock's status, if it is due and this replica has to write it.
     pub(super) fn write_lock(&mut self, key: &ObjectKey, at: &World<'_>) -> Option<Effect> {
         if self.locks.unreadable.contains_key(key) {
-            // What is known of it is an earlier version: a write would conflict, or take away what this version does
+            // The known object is an earlier version: a write would conflict, or remove fields that this version does
             // not understand.
             return None;
         }
@@ -103,7 +103,7 @@ impl Index {
         let written = asked.before.fencing_token;
         match who {
             Author::Holder if self.is_later(asked.key, written, mine) => return None,
-            // Nobody holds it who would object to a token that no master gave.
+            // Without a holder, no other replica corrects a token that no master issued.
             Author::Reporter if asked.refused.is_none() => {
                 self.is_later(asked.key, written, Some(mine.unwrap_or_default()));
             }
@@ -112,7 +112,7 @@ impl Index {
         Some(who)
     }
 
-    /// Writes this status of the object, unless a status that a blind replica wrote rests.
+    /// Returns the write of this status, unless the status of a blind replica is still kept.
     fn replace_status(
         &mut self,
         key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! What this replica knows of each `LeaderLock`.
+//! Stores the knowledge of this replica about each `LeaderLock`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,16 +33,16 @@ pub(super) struct LockEntry {
     pub(super) first_seen: BootInstant,
     /// When this version of the object was seen.
     pub(super) seen: BootInstant,
-    /// When it came, if it is the answer to a write of this process.
+    /// When this version arrived, if it is the answer to a write of this process.
     answered: Option<BootInstant>,
-    /// The plan that the object asks for by itself: another object may have its name.
+    /// The plan of the object on its own: another object may own its name.
     wanted: Result<Arc<LockPlan>, Problem>,
     pub(super) phase: LockPhase,
-    /// The targets that were in force when the object was judged last.
+    /// The targets that were in force when the object was last judged.
     in_force_before: BTreeSet<TargetKey>,
-    /// Where the stop times come from that its object does not give.
+    /// The source of the stop times that the object does not declare.
     pub(super) templates: Templates,
-    /// By the statuses that were seen.
+    /// The tokens in the statuses that were seen.
     pub(super) own_tokens: OwnTokens,
     pub(super) status: StatusMemory,
     pub(super) lease_end: LeaseEnd,
@@ -70,10 +70,10 @@ impl LockEntry {
         }
     }
 
-    /// Takes a newer version of the object. Returns the target task that has to end.
+    /// Stores a newer version of the object. Returns the target task that has to end.
     fn see(&mut self, object: LeaderLock, origin: Origin, now: BootInstant) -> Option<TargetTask> {
         let mut ended = None;
-        // Made anew under its name: what was under way concerned the one before.
+        // A new object of the same name: work under way concerned its predecessor.
         if self.object.metadata.uid != object.metadata.uid {
             self.status.settled = Settled::default();
             self.finalizer = FinalizerWrites::default();
@@ -86,17 +86,17 @@ impl LockEntry {
         ended
     }
 
-    /// Why it cannot be used by itself.
+    /// Returns the reason why the object cannot be used on its own.
     pub(super) fn problem(&self) -> Option<&Problem> {
         self.wanted.as_ref().err()
     }
 
-    /// The plan that the object asks for by itself.
+    /// Returns the plan of the object on its own.
     pub(super) fn own_plan(&self) -> Option<&Arc<LockPlan>> {
         self.wanted.as_ref().ok()
     }
 
-    /// What is switched on its behalf, or may still be.
+    /// Returns the targets that are switched for the object, or may still be.
     fn in_force(&self) -> BTreeSet<TargetKey> {
         let plan = self.phase.plan();
         let mut all = plan.map(|plan| target_keys(plan)).unwrap_or_default();
@@ -107,21 +107,21 @@ impl LockEntry {
     }
 }
 
-/// All of them.
+/// The known locks.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     /// Boxed: the nodes of a map that grows in order are half empty.
     entries: BTreeMap<ObjectKey, Box<LockEntry>>,
     names: OwnershipIndex<Name>,
     targets: OwnershipIndex<TargetKey>,
-    /// Those that this version cannot read.
+    /// The objects that this version cannot read.
     pub(super) unreadable: BTreeMap<ObjectKey, String>,
     /// The namespaces whose first list is not complete; the empty one stands for all.
     unlisted: BTreeSet<String>,
 }
 
 impl Locks {
-    /// Followed by a watch for each of these namespaces; by one for all, where none is named.
+    /// Creates a store with one watch for each of these namespaces; an empty name stands for all.
     pub(super) fn new(scopes: &[String]) -> Self {
         Self {
             unlisted: scopes.iter().cloned().collect(),
@@ -129,12 +129,12 @@ impl Locks {
         }
     }
 
-    /// A list of this watch is complete.
+    /// Records that a list of this watch is complete.
     pub(super) fn list_complete(&mut self, scope: &str) {
         self.unlisted.remove(scope);
     }
 
-    /// The first list of every watch was complete.
+    /// Reports whether the first list of every watch is complete.
     pub(super) fn synced(&self) -> bool {
         self.unlisted.is_empty()
     }
@@ -155,7 +155,7 @@ impl Locks {
         self.entries.keys().chain(self.unreadable.keys())
     }
 
-    /// The objects that name this quorum.
+    /// Returns the objects that name this quorum.
     pub(super) fn of_quorum<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let names = move |entry: &LockEntry| entry.object.spec.quorum_ref.name == quorum;
         self.entries
@@ -164,7 +164,7 @@ impl Locks {
             .map(|(key, _)| key)
     }
 
-    /// The objects that name this quorum, or are still contended for on it.
+    /// Returns the objects that name this quorum, or are still active on it.
     pub(super) fn users_of<'a>(&'a self, quorum: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let uses = move |entry: &LockEntry| {
             let applied = entry.phase.plan();
@@ -174,20 +174,20 @@ impl Locks {
         used.map(|(key, _)| key)
     }
 
-    /// Whether there are objects of which no version could be read.
+    /// Reports whether there are objects without any readable version.
     pub(super) fn any_unread(&self) -> bool {
         self.unreadable.keys().any(|key| !self.entries.contains_key(key))
     }
 
-    /// A version that can be read was seen. The answer to a write may be older than the version that cannot be read, which
-    /// the watch has shown.
+    /// Records that a readable version was seen. The answer to a write does not count: it may be older than the
+    /// unreadable version that the watch has delivered.
     pub(super) fn note_readable(&mut self, key: &ObjectKey, origin: Origin) {
         if origin != Origin::Answer {
             self.unreadable.remove(key);
         }
     }
 
-    /// Whether this is news, and not an older version than the known one, as a slow watch brings it.
+    /// Reports whether the object is newer than the known version: a slow watch delivers older ones.
     pub(super) fn is_news(&self, key: &ObjectKey, object: &LeaderLock, origin: Origin) -> bool {
         self.entries.get(key).is_none_or(|known| {
             let older = is_older(&object.metadata, &known.object.metadata);
@@ -195,20 +195,20 @@ impl Locks {
         })
     }
 
-    /// Locks with targets. Whether they run is for their target tasks to say: a report may be on its way.
+    /// Returns the locks with targets. Only their target tasks know whether the targets run: a report may be under way.
     pub(super) fn with_targets(&self) -> impl Iterator<Item = (&ObjectKey, &LockEntry, &TargetTask)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, entry)| Some((key, entry.as_ref(), entry.phase.task()?)))
     }
 
-    /// Nothing is switched from here on.
+    /// Ends all target tasks: nothing is switched from here on.
     pub(super) fn dismiss_target_tasks(&mut self) {
         for entry in self.entries.values_mut() {
             entry.phase.take_task();
         }
     }
 
-    /// Takes an object as it is now, which is news. Returns whether its target task has to end.
+    /// Stores a new version of an object. Returns whether its target task has to end.
     pub(super) fn see(
         &mut self,
         key: &ObjectKey,
@@ -224,7 +224,7 @@ impl Locks {
         false
     }
 
-    /// Judges an object anew. Returns the others that have to be judged again because of it.
+    /// Judges an object again. Returns the other objects that have to be judged again because of it.
     pub(super) fn resolve(&mut self, key: &ObjectKey, quorum: QuorumView<'_>) -> Vec<ObjectKey> {
         let Some(entry) = self.entries.get_mut(key) else {
             let mut others = self.names.set(key, BTreeSet::new(), Age::default());
@@ -238,7 +238,7 @@ impl Locks {
         let in_force = entry.in_force();
         let before = std::mem::replace(&mut entry.in_force_before, in_force.clone());
         let mut claimed = in_force.clone();
-        // What is on its way out gets nothing new, and what has no name nothing at all.
+        // An object that is being deleted gets no new targets, and an object that does not own its name gets none.
         if let (Ok(plan), Some(name)) = (&entry.wanted, name)
             && entry.object.metadata.deletion_timestamp.is_none()
             && self.names.first(&name) == Some(key)
@@ -246,14 +246,14 @@ impl Locks {
             claimed.extend(target_keys(plan));
         }
         others.extend(self.targets.set(key, claimed, age));
-        // Somebody may have waited for what is stopped by now.
+        // Other objects may have waited for targets that are stopped now.
         for what in before.difference(&in_force) {
             others.extend(self.targets.of(what).filter(|other| *other != key).cloned());
         }
         others
     }
 
-    /// What the object comes down to, beside the others.
+    /// Returns the plan of the object, or its problem, given the other objects.
     pub(super) fn resolution(&self, key: &ObjectKey) -> Option<Result<Arc<LockPlan>, Problem>> {
         let plan = match &self.entries.get(key)?.wanted {
             Ok(plan) => plan,
@@ -272,7 +272,7 @@ impl Locks {
         })
     }
 
-    /// The other object that has this target: an older one, or one that still has to stop it.
+    /// Returns the other object that owns this target: an older one, or one that still has to stop it.
     pub(super) fn taken(&self, key: &ObjectKey, what: &TargetKey) -> Option<&ObjectKey> {
         let in_force = |other: &&ObjectKey| {
             let entry = self.entries.get(other);
@@ -287,7 +287,7 @@ impl Locks {
         self.entries.remove(key)
     }
 
-    /// Some lock is contended for on this quorum.
+    /// Reports whether a lock is active on this quorum.
     pub(super) fn any_active(&self, quorum: &str) -> bool {
         let active = self
             .entries
@@ -338,7 +338,7 @@ mod tests {
         locks.get_mut(&key).unwrap().phase = LockPhase::Left;
         locks.see(&key, object("10", true), Origin::Watch, now);
         assert!(locks.get(&key).unwrap().phase.is_leaving(), "it is still deleted");
-        // etcd was restored from a backup of before the deletion.
+        // etcd was restored from a backup taken before the deletion.
         locks.see(&key, object("5", false), Origin::List(now), now);
         assert!(!locks.get(&key).unwrap().phase.is_leaving());
     }

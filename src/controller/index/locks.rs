@@ -1,4 +1,4 @@
-//! The objects of locks, and how the locks stand.
+//! Handles observations of LeaderLock objects and changes of their leases.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Index {
         }
     }
 
-    /// The answer to a write. The object may have been deleted meanwhile: its answer must not bring it back.
+    /// Handles the answer to a write. The object may have been deleted since: the answer must not restore it.
     pub(super) fn see_answer(&mut self, object: Box<LeaderLock>, at: &World<'_>) {
         let known = self.locks.get(&ObjectKey::of(object.as_ref()));
         let there = known.is_some_and(|entry| entry.object.metadata.uid == object.metadata.uid);
@@ -44,7 +44,7 @@ impl Index {
         }
     }
 
-    /// An object as it is now.
+    /// Handles a version of an object.
     fn see_lock(&mut self, object: Box<LeaderLock>, origin: Origin, at: &World<'_>) {
         let key = ObjectKey::of(object.as_ref());
         self.locks.note_readable(&key, origin);
@@ -59,7 +59,7 @@ impl Index {
         self.heed_others(&object);
         let known = self.locks.get(&key);
         if known.is_some_and(|known| known.object.metadata.uid != object.metadata.uid) {
-            // The last report of the target task may ask for the finalizer of this one, too.
+            // The last report of the target task may also ask for the finalizer of the new object.
             self.due.finalizers.insert(key.clone());
         }
         let before = self.locks.get(&key).map(|entry| content(&entry.object));
@@ -76,26 +76,26 @@ impl Index {
         self.writer.push(Item::Lock(key));
     }
 
-    /// The token in the status of a lock that this cluster holds or held.
+    /// Returns the token in the status, if this cluster holds or held the lock with it.
     fn own_token(&self, object: &LeaderLock) -> Option<u64> {
         let status = object.status.as_ref()?;
         let own = status.holder_cluster.as_deref() == Some(self.me.cluster.name());
         u64::try_from(status.fencing_token.filter(|_| own)?).ok()
     }
 
-    /// How a lock stands that is contended for.
+    /// Returns the state of an active lock.
     pub(super) fn snapshot(&self, key: &ObjectKey, at: &World<'_>) -> Option<LockSnapshot> {
         let plan = self.locks.get(key)?.phase.active_plan()?;
         self.view(&plan.quorum, &plan.lock_name, at)
     }
 
-    /// The same on an open quorum.
+    /// Returns the state of a lock on an open quorum.
     pub(super) fn view(&self, quorum: &str, lock: &LockName, at: &World<'_>) -> Option<LockSnapshot> {
         self.open.get(quorum)?;
         at.views.lock(quorum, lock, at.now)
     }
 
-    /// Another holder, or none any more.
+    /// Handles a change of holder.
     pub(super) fn on_change(&mut self, change: &Change, at: &World<'_>) {
         let quorum = self.open.get(&change.quorum);
         let Some(key) = quorum.and_then(|quorum| quorum.names.get(&change.lock)).cloned() else {
@@ -109,8 +109,9 @@ impl Index {
         }
     }
 
-    /// A token in the status that is larger than mine is a later holder's, who writes; unless no master ever gave it.
-    /// A token that was granted before it was seen is not above the largest counter that is asked for afterwards.
+    /// Reports whether the token in the status is larger than `mine`. Then it belongs to a later holder, which writes
+    /// the status, unless no master ever issued the token. A counter read after the token was seen is at least as large
+    /// as the token, if a master issued it.
     pub(super) fn is_later(
         &mut self,
         key: &ObjectKey,
@@ -180,7 +181,7 @@ impl Index {
         self.writer.push(item);
     }
 
-    /// Of a token that a status remembers, no master may know any more after a total loss.
+    /// Lets the masters remember the token in a status: after a total loss, no master may know it.
     pub(super) fn remember_token(&mut self, object: &LeaderLock) {
         let token = object.status.as_ref().and_then(|status| status.fencing_token);
         let quorum = &object.spec.quorum_ref.name;
@@ -195,7 +196,7 @@ impl Index {
     }
 }
 
-/// What makes a lock be judged anew.
+/// Returns the parts of an object whose change requires a new judgement.
 fn content(object: &LeaderLock) -> impl PartialEq + use<> {
     let metadata = &object.metadata;
     (
@@ -207,7 +208,7 @@ fn content(object: &LeaderLock) -> impl PartialEq + use<> {
     )
 }
 
-/// Who holds the lock, in the words of a status.
+/// Returns the holder of the lock for a status.
 pub(super) fn holder_facts(
     snapshot: &LockSnapshot,
     cluster: &crate::lease::ClusterId,
@@ -227,7 +228,7 @@ pub(super) fn holder_facts(
     }
     let holder = snapshot.holder.as_ref()?;
     let own_cluster = holder.cluster.uid() == cluster.uid();
-    // An agent that was told the name of this cluster, and not its UID, is not taken for one of it.
+    // An agent that was configured with the name of this cluster but another UID does not count as part of it.
     let namesake = holder.cluster.name() == cluster.name() && !own_cluster;
     Some(HolderFacts {
         identity: holder.identity.clone(),

@@ -1,4 +1,4 @@
-//! What this replica reports while it is not ready. The statuses show what its siblings see, which may be well.
+//! Reports that this replica is not ready. The other statuses show the view of its siblings, which may be ready.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::controller::{
     writer::Item,
 };
 
-/// A replica that starts has its first majority within a second, unless the masters are being sealed for the first time.
+/// A new replica has its first majority within a second, unless the masters are being sealed for the first time.
 const FIRST_MAJORITY: Duration = Duration::from_secs(10);
-/// An event stays for an hour. To be sealed for the first time takes 65 s by default, and is no trouble of the replica.
+/// The first sealing takes 65 s by default and is no problem of the replica, while its event would stay for an hour.
 const LASTS: Duration = Duration::from_secs(60);
 
 impl Index {
-    /// What the status of a quorum has to say about this replica.
+    /// Returns the readiness of this replica for the status of a quorum.
     pub(super) fn own_readiness(&self, name: &str, at: &World<'_>) -> OwnReadiness {
         let Some(unready) = at.views.unready() else {
             return OwnReadiness::Ready;
@@ -28,7 +28,7 @@ impl Index {
         if unready.unseen.iter().any(|unseen| unseen == name) {
             OwnReadiness::NotReady(entry.why_unseen())
         } else {
-            // It waits for another quorum.
+            // The replica waits for another quorum.
             OwnReadiness::Ready
         }
     }
@@ -38,7 +38,7 @@ impl Index {
         self.ready.is_some_and(|ready| now.since(ready) >= length)
     }
 
-    /// Has the entry of this replica written, where that is due.
+    /// Queues the statuses in which this replica's entry is due.
     pub(super) fn look_at_own_readiness(&mut self, at: &World<'_>) {
         let now = at.now;
         let own = self.me.identity.to_string();
@@ -53,7 +53,7 @@ impl Index {
         }
     }
 
-    /// Reports once, by the log and an event, why this replica does not get ready.
+    /// Reports once, by the log and an event, why this replica does not become ready.
     pub(super) fn tell_not_ready(&mut self, at: &World<'_>) {
         if self.asking.told_not_ready || !self.lasts(LASTS, at) {
             return;

@@ -1,4 +1,4 @@
-//! The quorums that are open, by what was ordered.
+//! Tracks the quorums that were ordered to be opened or closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct OpenQuorum {
     pub(super) plan: QuorumPlan,
-    /// The object that each lock was put for.
+    /// The object for which each lock was activated.
     pub(super) names: BTreeMap<LockName, ObjectKey>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct OpenQuorum {
 pub(super) struct OpenQuorums {
     open: BTreeMap<String, OpenQuorum>,
     closing: BTreeSet<String>,
-    /// Those that could not be opened, and why.
+    /// The quorums that could not be opened, with the reason.
     failed: BTreeMap<String, Failure>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct OpenQuorums {
 struct Failure {
     backoff: Backoff,
     problem: Problem,
-    /// A retry is due when the back-off is over.
+    /// A retry is due when the backoff is over.
     awaits_retry: bool,
 }
 
@@ -48,7 +48,7 @@ impl OpenQuorums {
         self.open.keys()
     }
 
-    /// Gives its locks back; must end before it can be opened again.
+    /// Reports whether the quorum is closing and gives up its locks; this must end before it can be opened again.
     pub(super) fn is_closing(&self, name: &str) -> bool {
         self.closing.contains(name)
     }
@@ -58,7 +58,7 @@ impl OpenQuorums {
         self.open.insert(plan.name.clone(), OpenQuorum { plan, names });
     }
 
-    /// Whether it was open.
+    /// Closes the quorum and returns whether it was open.
     pub(super) fn close(&mut self, name: &str) -> bool {
         let closes = self.open.remove(name).is_some();
         if closes {
@@ -71,7 +71,7 @@ impl OpenQuorums {
         self.closing.remove(name);
     }
 
-    /// It could not be opened. `jitter` is a random number from 0 to 1.
+    /// Records that the quorum could not be opened. `jitter` is a random number from 0 to 1.
     pub(super) fn fail(&mut self, name: &str, problem: Problem, now: BootInstant, jitter: f64) {
         self.open.remove(name);
         let before = self.failed.remove(name);
@@ -85,7 +85,7 @@ impl OpenQuorums {
         self.failed.insert(name.to_owned(), failure);
     }
 
-    /// Why it could not be opened, while it is too early for a retry.
+    /// Returns the reason why the quorum could not be opened, while its backoff is not over.
     pub(super) fn refusal(&self, name: &str, now: BootInstant) -> Option<&Problem> {
         let failed = self.failed.get(name);
         failed
@@ -93,8 +93,8 @@ impl OpenQuorums {
             .map(|failure| &failure.problem)
     }
 
-    /// Those that are to be opened again now, once for each failure: a quorum whose object cannot be used meanwhile waits
-    /// for a change of the object.
+    /// Returns the quorums to be opened again now, once for each failure: if the object has become unusable, the quorum
+    /// waits for a change of the object.
     pub(super) fn retried(&mut self, now: BootInstant) -> Vec<String> {
         let due = |failure: &Failure| failure.awaits_retry && failure.backoff.is_over(now);
         let failed = self.failed.iter_mut().filter(|(_, failure)| due(failure));
@@ -106,7 +106,7 @@ impl OpenQuorums {
             .collect()
     }
 
-    /// Its object is another one, or gone: nothing is known of it.
+    /// Forgets the failure: the object of the quorum is gone, or another one.
     pub(super) fn forget_failure(&mut self, name: &str) {
         self.failed.remove(name);
     }

@@ -1,12 +1,12 @@
-//! The last tokens of this cluster.
+//! Remembers the last tokens of this cluster.
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Tokens that this cluster's holders had, the last of them: in a rollout the lock passes through several hands within
-/// seconds. Clones share them.
+/// The last tokens of this cluster's holders; there are several because a rollout passes the lock between replicas
+/// within seconds. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct OwnTokens(Arc<Mutex<BTreeSet<u64>>>);
 
@@ -26,7 +26,7 @@ impl OwnTokens {
     }
 
     fn tokens(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        // Nothing that panics is done under it.
+        // No code that panics runs under this lock, so a poisoned lock is still consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

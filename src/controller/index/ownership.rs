@@ -1,4 +1,4 @@
-//! Which object has a name, or may switch something: the oldest of those that claim it.
+//! Decides which object owns a name or a target: the oldest one that claims it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use crate::lease::LockName;
 
 /// A lock name on the masters of a quorum.
 pub(in crate::controller) type Name = (String, LockName);
-/// See [`super::object::age`].
+/// The sort key of an object; see [`super::object::age`].
 pub(in crate::controller) type Age = (i64, String, String);
 
-/// Of objects on what only one of them may have.
+/// The claims of objects on names or targets, each of which only one object may own.
 #[derive(Debug)]
 pub(in crate::controller) struct OwnershipIndex<N> {
     claimants: BTreeMap<N, BTreeSet<(Age, ObjectKey)>>,
@@ -27,7 +27,7 @@ impl<N> Default for OwnershipIndex<N> {
 }
 
 impl<N: Ord + Clone> OwnershipIndex<N> {
-    /// The object claims these, and nothing else. Returns the other objects for which that changes something.
+    /// Sets the claims of an object. Returns the other objects for which the owner changes.
     pub(in crate::controller) fn set(
         &mut self,
         key: &ObjectKey,
@@ -61,12 +61,12 @@ impl<N: Ord + Clone> OwnershipIndex<N> {
         touched.into_iter().collect()
     }
 
-    /// Those that claim it, the oldest first.
+    /// Returns the objects that claim a name, the oldest first.
     pub(in crate::controller) fn of(&self, name: &N) -> impl Iterator<Item = &ObjectKey> {
         self.claimants.get(name).into_iter().flatten().map(|(_, key)| key)
     }
 
-    /// The object that has it.
+    /// Returns the object that owns a name.
     pub(in crate::controller) fn first(&self, name: &N) -> Option<&ObjectKey> {
         self.of(name).next()
     }
@@ -94,7 +94,7 @@ mod tests {
         };
         let first = |name: &str| Some(name.to_owned());
         assert_eq!(set("young", 9, &["x"]), (vec![], first("young")));
-        // Seen later, but older.
+        // Observed later, but older.
         assert_eq!(set("old", 5, &["w", "x"]), (vec!["young".into()], first("old")));
         assert_eq!(set("old", 5, &["w", "x"]), (vec![], first("old")), "nothing new");
         assert_eq!(set("old", 5, &["w", "y"]), (vec!["young".into()], first("young")));

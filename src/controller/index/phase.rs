@@ -1,4 +1,4 @@
-//! How far a lock is, from its first plan until it is given up.
+//! Tracks the phase of a lock, from its first plan until it is given up.
 
 use std::{mem, sync::Arc};
 
@@ -18,7 +18,7 @@ pub(super) enum LockPhase {
     Contending(Applied, Contention),
     /// The lock cannot be contended for. Targets that an earlier operator may have left running are stopped.
     StoppingLeftovers(Applied),
-    /// The targets are being stopped. Then the lock is given up, if it is contended for.
+    /// The targets are being stopped. After that the lock is given up, if it is contended for.
     Leaving(Applied, Option<Contention>),
     /// The lock is given up, and its object is being deleted: only the finalizer may still have to be removed.
     Left,
@@ -33,30 +33,30 @@ pub(super) struct Applied {
 
 #[derive(Debug)]
 pub(super) struct Contention {
-    /// Since when, under whatever plan.
+    /// Since when, whatever the plan.
     pub(super) since: BootInstant,
-    /// The targets are being stopped, to pass the lease on.
+    /// The drain under way, after which the lease is handed over.
     draining: Option<Drain>,
 }
 
-/// The task that switches the targets of a lock, as far as is known of it.
+/// The known state of the task that switches the targets of a lock.
 #[derive(Debug, Default)]
 pub(super) struct TargetTask {
     pub(super) last: Option<TargetReport>,
-    /// It ended by itself, and has to be started anew.
+    /// The task ended unexpectedly, and has to be started again.
     pub(super) broken: bool,
 }
 
 impl TargetTask {
-    /// Something runs, or may run.
+    /// Reports whether targets run, or may run.
     pub(super) fn runs(&self) -> bool {
         self.last.as_ref().is_none_or(|report| report.runs)
     }
 }
 
 impl LockPhase {
-    /// The lock is contended for under this plan. Returns the task that stopped leftovers: it does not know how the lock
-    /// stands, and has to end.
+    /// Contends for the lock under this plan. Returns the task that stopped leftovers: it does not know the state of
+    /// the lock, and has to end.
     pub(super) fn contend(&mut self, plan: Arc<LockPlan>, now: BootInstant) -> Option<TargetTask> {
         if let Self::Contending(applied, _) = self {
             applied.plan = plan;
@@ -75,7 +75,7 @@ impl LockPhase {
         *self = Self::StoppingLeftovers(Applied { plan, task: None });
     }
 
-    /// No leftovers run any more. Returns the task that stopped them.
+    /// Ends the stop of leftovers. Returns the task that stopped them.
     pub(super) fn forget_leftovers(&mut self) -> Option<TargetTask> {
         if !matches!(self, Self::StoppingLeftovers(_)) {
             return None;
@@ -85,16 +85,16 @@ impl LockPhase {
         task
     }
 
-    /// The quorum of the lock was not opened. A lock is put only on a quorum that is open or being opened, and a quorum
-    /// closes only when no lock is left on it: so this lock was put in the present batch, and has neither a lease nor a
-    /// target task, stop or drain that could be lost.
+    /// Reverts to idle because the quorum of the lock was not opened. A lock is activated only on a quorum that is open
+    /// or being opened, and a quorum closes only when no lock is left on it: so this lock was activated in the present
+    /// batch, and has neither a lease nor a target task, stop or drain that could be lost.
     pub(super) fn take_back(&mut self) {
         if matches!(self, Self::Contending(..)) {
             *self = Self::Idle;
         }
     }
 
-    /// The targets are being stopped, to give the lock up.
+    /// Begins to stop the targets, in order to give the lock up.
     pub(super) fn leave(&mut self) {
         *self = match mem::take(self) {
             Self::Contending(applied, contention) => Self::Leaving(applied, Some(contention)),
@@ -103,8 +103,8 @@ impl LockPhase {
         };
     }
 
-    /// The object was created again under its name: it was the one before that was left. Returns the task of that one,
-    /// which starts nothing any more.
+    /// Keeps the lock because the object was created again under its name: the phase of leaving concerned its
+    /// predecessor. Returns the predecessor's task, which starts no target.
     pub(super) fn stay(&mut self) -> Option<TargetTask> {
         let mut ended = None;
         *self = match mem::take(self) {
@@ -121,19 +121,19 @@ impl LockPhase {
         ended
     }
 
-    /// The object is not being deleted any more: etcd was restored from a backup of before its deletion.
+    /// Reverts the deletion of the object: etcd was restored from a backup taken before it.
     pub(super) fn undelete(&mut self) {
         if matches!(self, Self::Left) {
             *self = Self::Idle;
         }
     }
 
-    /// The plan in force, whether or not the lock is contended for.
+    /// Returns the plan in force, whether or not the lock is contended for.
     pub(super) fn plan(&self) -> Option<&Arc<LockPlan>> {
         self.applied().map(|applied| &applied.plan)
     }
 
-    /// The plan under which the lock is contended for.
+    /// Returns the plan under which the lock is contended for.
     pub(super) fn active_plan(&self) -> Option<&Arc<LockPlan>> {
         self.contention().and_then(|_| self.plan())
     }
@@ -145,12 +145,12 @@ impl LockPhase {
         }
     }
 
-    /// Nothing is decided about the lock any more.
+    /// Reports whether the lock is being given up, so that no further decision about it is made.
     pub(super) const fn is_leaving(&self) -> bool {
         matches!(self, Self::Leaving(..) | Self::Left)
     }
 
-    /// Why the targets are being stopped under a lease that is passed on then.
+    /// Returns the drain under way.
     pub(super) fn draining(&self) -> Option<&Drain> {
         self.contention()?.draining.as_ref()
     }
@@ -161,7 +161,7 @@ impl LockPhase {
         }
     }
 
-    /// The drain ended. One that began since stays.
+    /// Ends this drain. One that began since stays.
     pub(super) fn end_drain(&mut self, ended: &Drain) {
         if let Self::Contending(_, contention) | Self::Leaving(_, Some(contention)) = self {
             contention.draining.take_if(|draining| draining == ended);
@@ -176,8 +176,8 @@ impl LockPhase {
         self.applied_mut()?.task.as_mut()
     }
 
-    /// Targets run, or may run. Without a target task, which is started a moment after the lock is contended for, each target
-    /// that has to be undone may run.
+    /// Reports whether targets run, or may run. The target task starts shortly after the lock becomes active; until
+    /// then, each target that has to be undone may run.
     pub(super) fn may_run(&self) -> bool {
         match self.task() {
             Some(task) => task.runs(),
@@ -187,12 +187,12 @@ impl LockPhase {
         }
     }
 
-    /// The last report of the target task.
+    /// Returns the last report of the target task.
     pub(super) fn report(&self) -> Option<&TargetReport> {
         self.task()?.last.as_ref()
     }
 
-    /// A task was started, in place of one before it.
+    /// Records that a task was started, replacing an earlier one.
     pub(super) fn start_task(&mut self) {
         if let Some(applied) = self.applied_mut() {
             applied.task = Some(TargetTask::default());
@@ -244,7 +244,7 @@ mod tests {
         assert!(phase.may_run(), "no task has read it");
         phase.start_task();
         assert!(phase.may_run(), "the task has not reported");
-        // The object was created again: the task of the one before was about to stop its targets.
+        // The object was created again: its predecessor's task was about to stop the targets.
         phase.leave();
         assert!(phase.stay().is_some());
         assert!(phase.task().is_none() && phase.may_run());

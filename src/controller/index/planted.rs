@@ -1,4 +1,4 @@
-//! Mistakes in the decisions of the index, to prove that the simulation sees them. None is ever made but in a test.
+//! Defines mistakes in the decisions of the index, to prove that the simulation finds them. Only tests plant them.
 
 use super::Index;
 
@@ -8,36 +8,36 @@ pub(super) enum Planted {
     StartsWithoutFinalizer,
     /// A lock that is being deleted is contended for.
     ContendsWhileDeleted,
-    /// What a sibling has in hand is stopped.
+    /// Targets for which a sibling is responsible are stopped.
     StopsDespiteSibling,
     StopsWithoutBound,
     /// A lock whose targets were not stopped is released at once.
     ReleasesUnstopped,
     FinalizerStays,
     StatusEachTick,
-    /// The answer to a write brings an object back that is gone.
+    /// The answer to a write restores an object that is gone.
     AnswerBringsBack,
     /// A status names this replica as the holder after its lease.
     ClaimsWithoutAuthority,
-    /// The answer about the finalizer of an object is taken for the next object of its name.
+    /// The answer about the finalizer of an object is applied to the next object of the same name.
     TakesAnswerOfPredecessor,
-    /// A url that the masters refused is not tried again.
+    /// A URL that the masters refused is not retried.
     ReplacesUrlOnce,
-    /// A url is used before the old server has lost its vote.
+    /// A URL is used before the old server has lost its vote.
     ReplacesUnretiredUrl,
-    /// A quorum that could not be opened is left as it is.
+    /// A quorum that could not be opened is not retried.
     OpensQuorumOnce,
-    /// A lock is contended for although the object says that this cluster abstains.
+    /// A lock is contended for although the object contains an abstention of this cluster.
     ContendsWhileAbstaining,
     /// Targets are stopped for a failover that could not be written into the object.
     DrainsWithoutAbstention,
-    /// Targets are stopped to pass on a lease that has ended.
+    /// Targets are stopped to hand over a lease that has ended.
     DrainsEndedLease,
     /// The end of a drain is forgotten.
     KeepsDrain,
     /// A stop for a hand-over takes as long as the wall clock allows.
     DrainsByWallClock,
-    /// A status that the rate limit put off is forgotten.
+    /// A status that the rate limit deferred is forgotten.
     DropsDelayedStatus,
     /// A status that met a conflict is forgotten.
     DropsConflict,
@@ -45,17 +45,17 @@ pub(super) enum Planted {
     DropsUnserved,
     /// An object counts as gone when its definition is not served.
     ForgetsUnserved,
-    /// The target task of an object that is gone is left alone.
+    /// The target task of an object that is gone keeps running.
     TaskOutlivesLock,
-    /// What is only observed is stopped as left over, again and again.
+    /// Observed targets are stopped as leftovers, again and again.
     StopsObserved,
     /// A target is switched for two locks.
     SharesTarget,
-    /// At the end of the process, what runs is not stopped before its lock is released.
+    /// At the end of the process, targets are not stopped before their lock is released.
     ReleasesAtEnd,
-    /// At the end of the process, what a sibling would take over is stopped.
+    /// At the end of the process, targets that a sibling would take over are stopped.
     StopsDespiteSuccessor,
-    /// The last status of a lock that was released reports a lease that runs out.
+    /// The last status of a released lock reports a lease that is running out.
     ReportsLeaseAfterEnd,
 }
 

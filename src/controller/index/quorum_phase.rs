@@ -1,4 +1,4 @@
-//! Whether a quorum is in use, under which plan, and why not.
+//! Tracks whether a quorum is in use, under which plan, and why not.
 
 use crate::{
     api::{RedisQuorumSpec, plan::QuorumPlan},
@@ -15,7 +15,7 @@ pub(super) enum QuorumPhase {
     New,
     NotInUse {
         problem: Problem,
-        /// Another quorum runs under its name until no lock is contended for there.
+        /// Another quorum of the same name runs until no lock is active on it.
         awaits_other: bool,
     },
     InUse(Box<InUse>),
@@ -26,7 +26,7 @@ pub(super) struct InUse {
     plan: QuorumPlan,
     /// The spec that the plan was made from.
     spec: RedisQuorumSpec,
-    /// Why the object as it is now is not in use, or no lock may be.
+    /// The reason why the present object is not in use, or why no lock may use it.
     problem: Option<Problem>,
 }
 
@@ -43,7 +43,7 @@ impl QuorumPhase {
         }));
     }
 
-    /// No plan is in use from here on. Without a problem the quorum is being opened.
+    /// Takes the quorum out of use. Without a problem it is being opened.
     pub(super) fn close(&mut self, problem: Option<Problem>) {
         *self = Self::NotInUse {
             problem: problem.unwrap_or_else(opening),
@@ -51,7 +51,7 @@ impl QuorumPhase {
         };
     }
 
-    /// The object as it is now cannot be used. A plan that is in use stays.
+    /// Records that the present object cannot be used. A plan in use stays.
     pub(super) fn refuse(&mut self, problem: Problem) {
         match self {
             Self::InUse(in_use) => in_use.problem = Some(problem),
@@ -59,7 +59,7 @@ impl QuorumPhase {
         }
     }
 
-    /// Another quorum runs under its name. Returns whether that is new.
+    /// Records that another quorum of the same name runs. Returns whether that is new.
     pub(super) fn await_other(&mut self) -> bool {
         let awaited = self.awaits_other();
         *self = Self::NotInUse {
@@ -85,7 +85,7 @@ impl QuorumPhase {
         )
     }
 
-    /// Why the object as it is now is not in use, or not as it is now.
+    /// Returns the reason why the object is not in use, or only an earlier version of it.
     pub(super) fn problem(&self) -> Option<&Problem> {
         match self {
             Self::New => None,
@@ -102,7 +102,7 @@ impl QuorumPhase {
         Some(&self.in_use()?.spec)
     }
 
-    /// For the locks that name it.
+    /// Returns the view for the locks that name the quorum.
     pub(super) fn view(&self) -> QuorumView<'_> {
         match self {
             Self::New => QuorumView::Missing,

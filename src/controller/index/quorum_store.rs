@@ -1,4 +1,4 @@
-//! What this replica knows of each `RedisQuorum`, and how it looks from here.
+//! Stores the knowledge of this replica about each `RedisQuorum`.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +31,14 @@ use crate::{
     targets::Origin,
 };
 
-/// One heartbeat missed, and half of the next.
+/// The age at which a heartbeat counts as missing: one missed, and half of the next interval.
 const HEARTBEAT_MISSED: i64 = 45;
 
 #[derive(Debug)]
 pub(super) struct QuorumEntry {
     /// The last version that could be read.
     pub(super) object: RedisQuorum,
-    /// When it came, if it is the answer to a write of this process.
+    /// When this version arrived, if it is the answer to a write of this process.
     answered: Option<BootInstant>,
     pub(super) phase: QuorumPhase,
     pub(super) reporting: Reporting,
@@ -67,13 +67,13 @@ impl QuorumEntry {
         }
     }
 
-    /// By its status.
+    /// Returns the unready replicas in the status.
     pub(super) fn not_ready_replicas(&self) -> &[NotReadyReplica] {
         let status = self.object.status.as_ref();
         status.map_or(&[], |status| &status.not_ready_replicas)
     }
 
-    /// Why this replica cannot use it.
+    /// Returns the reason why this replica cannot use the quorum.
     pub(super) fn why_unseen(&self) -> String {
         let problem = self.phase.problem();
         let problem = problem.map(|problem| format!("{}: {}", problem.reason.name(), problem.message));
@@ -86,7 +86,7 @@ impl QuorumEntry {
         }
     }
 
-    /// By its status, a replica of this cluster reports.
+    /// Reports whether the status shows a recent report of a replica of this cluster.
     pub(super) fn is_reported(&self, cluster: &ClusterId, now: Timestamp) -> bool {
         let (status, cluster) = (self.object.status.as_ref(), cluster.to_string());
         let mut reporters = status.iter().flat_map(|status| &status.reporters);
@@ -96,13 +96,13 @@ impl QuorumEntry {
         })
     }
 
-    /// This replica sees a majority of the masters.
+    /// Reports whether this replica sees a majority of the masters.
     pub(super) fn has_majority(&self) -> bool {
         self.sight.has_majority()
     }
 
-    /// Whether the status of the quorum is for this replica to write. `witness` of what the siblings say, where this
-    /// replica sees no majority.
+    /// Reports whether this replica writes the status of the quorum. `witness` is the siblings' answer, if this replica
+    /// sees no majority.
     pub(super) fn may_write(&self, cluster: &ClusterId, witness: Option<Witness>, at: &World<'_>) -> bool {
         let shown = Shown {
             reported: self.is_reported(cluster, at.stamp()),
@@ -112,7 +112,7 @@ impl QuorumEntry {
         self.reporting.may_write(shown, at.now)
     }
 
-    /// An object as the watch brings it: somebody else may know that a majority votes.
+    /// Follows an object from the watch: another writer may know that a majority votes.
     fn heed_others(&mut self, object: &RedisQuorum) {
         let blind = self.sight.health().is_some_and(|health| !health.has_majority());
         if blind && is_ready(object) && !is_ready(&self.object) {
@@ -127,12 +127,12 @@ fn is_ready(object: &RedisQuorum) -> bool {
     ready.next().is_some_and(|condition| condition.status == "True")
 }
 
-/// All of them.
+/// The known quorums.
 #[derive(Debug, Default)]
 pub(super) struct Quorums {
     entries: BTreeMap<String, QuorumEntry>,
     pub(super) unreadable: BTreeMap<String, String>,
-    /// The first list was complete.
+    /// Whether the first list is complete.
     pub(super) synced: bool,
 }
 
@@ -170,7 +170,7 @@ impl Quorums {
                     entry.object = object;
                 }
             }
-            // Made anew under its name: nothing that is known of the one before holds for it.
+            // A new object of the same name: knowledge about its predecessor does not apply.
             _ => {
                 self.entries.insert(name.to_owned(), QuorumEntry::new(object));
             }
@@ -182,7 +182,7 @@ impl Quorums {
         self.entries.remove(name)
     }
 
-    /// What the object asks for, beside the others and beside what is in use.
+    /// Returns the plan of the object, or its problem, given the other quorums and the plan in use.
     pub(super) fn wanted(&self, name: &str) -> Option<Result<QuorumPlan, Problem>> {
         let entry = self.entries.get(name)?;
         let plan = match validate_quorum(&entry.object) {
@@ -200,7 +200,7 @@ impl Quorums {
         Some(Ok(plan))
     }
 
-    /// One server under one prefix is a master of one quorum: of the oldest.
+    /// Returns the problem of a shared server: one server with one prefix is a master of one quorum only, the oldest.
     fn shared(&self, name: &str, plan: &QuorumPlan) -> Option<Problem> {
         let entry = self.entries.get(name)?;
         let mut others: Vec<(_, &QuorumPlan)> = self

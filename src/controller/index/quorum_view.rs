@@ -1,4 +1,4 @@
-//! How a quorum looks from here, and what is written of it.
+//! Follows a quorum's state as this replica sees it, and computes its status.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::{
     masters::Reporters,
 };
 
-/// Between two looks at the status of a quorum that cannot be opened.
+/// Interval of the checks of the status of a quorum that cannot be opened.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Who begins to report later than this after a majority came back says nothing of it: another replica has.
+/// A reporter that begins later than this after the return of a majority emits no event about it: another replica has.
 const RESTORED: Duration = Duration::from_secs(60);
 impl Index {
-    /// What changes with time alone.
+    /// Handles the changes that result from time alone.
     pub(super) fn look_at_quorum(&mut self, name: &str, at: &World<'_>) {
         let masters = self.open.get(name).and_then(|_| at.views.masters(name));
         let health = masters.as_deref().map(Health::of);
@@ -46,7 +46,7 @@ impl Index {
         }
     }
 
-    /// Has everything written and judged again that depends on what changed.
+    /// Queues the writes and judgements that depend on the changes.
     fn follow_look(&mut self, name: &str, turn: Turn, change: &SightChange, at: &World<'_>) {
         let internal = turn.put.map(|(lock, terms)| Effect::PutInternal {
             quorum: name.to_owned(),
@@ -82,7 +82,7 @@ impl Index {
         }
     }
 
-    /// Which clusters are alive belongs to the heartbeat, and is asked for before it.
+    /// Reads the live clusters, which are part of the heartbeat, before it is written.
     fn ask_for_clusters(&mut self, name: &str) {
         if self.open.get(name).is_some() {
             self.effects.push(Effect::AskClusters(name.to_owned()));
@@ -100,7 +100,7 @@ impl Index {
         let Some(entry) = self.quorums.get_mut(name) else {
             return;
         };
-        // No replica reports in the moment in which a majority is back: it has to elect the reporter first.
+        // At the moment of the return no replica reports: the majority has to elect the reporter first.
         let regained = entry.sight.regained();
         let restored = regained.is_some_and(|lost| at.now.since(lost) < RESTORED);
         let mut emit = |reason, note| {
@@ -123,7 +123,7 @@ impl Index {
         }
     }
 
-    /// A heartbeat, or that this replica is not ready, may have been in a write that failed.
+    /// Repeats the heartbeat, or the entry of an unready replica, which may have been part of a failed write.
     pub(super) fn beat_again(&mut self, name: &str) {
         if let Some(entry) = self.quorums.get_mut(name) {
             entry.heartbeat.repeat();
@@ -131,7 +131,7 @@ impl Index {
         }
     }
 
-    /// Writes the status of a quorum, if it is for this replica to write and something new is to be said.
+    /// Returns the write of a quorum's status, if it is due and this replica has to write it.
     pub(super) fn write_quorum(&mut self, name: &str, at: &World<'_>) -> Option<Effect> {
         let stamp = at.stamp();
         let readiness = self.own_readiness(name, at);
@@ -144,7 +144,7 @@ impl Index {
         }
         let problem = entry.phase.problem();
         let opening = problem.is_some_and(|problem| problem.reason == Reason::Opening);
-        // This replica has just started. Whatever the status says was more.
+        // This replica has just started, and the present status contains more information.
         let newcomer = opening
             && before
                 .observed_generation
@@ -169,14 +169,15 @@ impl Index {
             return self.start_write(name, &before, &status, mine, at);
         }
         if !may && !newcomer && self.open.get(name).is_none() {
-            // Not opened: looked at again when its siblings have answered, or its reporter is missed.
+            // The quorum is not open: the status is checked again when the siblings have answered, or its reporter is
+            // missed.
             let item = Item::Quorum(name.to_owned());
             self.writer.push_later(item, at.now + AGAIN);
         }
         None
     }
 
-    /// The status of a quorum for which this replica reports; `None` where it would say nothing new.
+    /// Returns the status of a quorum for which this replica reports; `None` if nothing has changed.
     fn whole_status(
         &mut self,
         name: &str,
@@ -216,7 +217,7 @@ impl Index {
             && status.initialized_time == before.initialized_time
             && status.quorum_id == before.quorum_id
             && status.not_ready_replicas == before.not_ready_replicas;
-        // Latencies differ at every look: they travel with the heartbeat.
+        // Latencies differ at every read: they are written with the heartbeat.
         if same && !beat {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The core's work on quorums: what their objects ask for.
+//! Applies RedisQuorum objects: opens, changes and closes their quorums.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// An object as it is now.
+    /// Handles a version of an object.
     pub(super) fn see_quorum(&mut self, object: RedisQuorum, origin: Origin, at: &World<'_>) {
         let name = object.metadata.name.clone().unwrap_or_default();
         let generation = |object: &RedisQuorum| {
@@ -81,7 +81,7 @@ impl Index {
         }
     }
 
-    /// Opens a quorum, or changes the one that runs, as its object asks.
+    /// Opens a quorum, or changes the running one, as its object declares.
     pub(super) fn apply_quorum(&mut self, name: &str, at: &World<'_>) {
         let Some(wanted) = self.quorums.wanted(name) else {
             return;
@@ -119,7 +119,7 @@ impl Index {
         Some((phase.problem().cloned(), phase.plan().cloned()))
     }
 
-    /// Also of quorums that are not applied now: the Secrets of all are one list.
+    /// Follows the Secrets of all quorums, including those that are not applied now: they form one list.
     pub(super) fn follow_secrets(&mut self) {
         let names = self.quorums.names();
         let plans: Vec<QuorumPlan> = names
@@ -132,7 +132,7 @@ impl Index {
         self.effects.push(Effect::FollowSecrets(plans));
     }
 
-    /// Returns what is in use then; `None` while it is being opened.
+    /// Uses a plan. Returns the plan in use; `None` while the quorum is being opened.
     fn use_plan(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Index {
         self.change_urls(name, &plan, at).map_or(Ok(Some(plan)), Err)
     }
 
-    /// The object was made anew under the name of a quorum that is still being left.
+    /// Waits for the predecessor of this object: a quorum of the same name is still being closed.
     fn await_other(&mut self, name: &str) {
         let entry = self.quorums.get_mut(name);
         if entry.is_some_and(|entry| entry.phase.await_other()) {
@@ -210,7 +210,7 @@ impl Index {
         }
     }
 
-    /// Also of a quorum that runs already: its object may have been made anew under its name.
+    /// Starts the reporter, also for a quorum that is already running: its object may have been created again.
     fn start_reporter(&mut self, plan: &QuorumPlan, at: &World<'_>) {
         let Some(entry) = self.quorums.get_mut(&plan.name) else {
             return;
@@ -243,7 +243,7 @@ impl Index {
         self.due.quorums.insert(name);
     }
 
-    /// What was checked before, and is not opened all the same: retried, and reported meanwhile.
+    /// Handles a failure to open a quorum whose plan had passed the checks: it is reported and retried.
     pub(super) fn on_not_opened(&mut self, name: &str, error: String, at: &World<'_>) {
         let problem = Problem::new(Reason::InvalidSpec, error);
         self.open.fail(name, problem.clone(), at.now, self.random.f64());
@@ -256,12 +256,12 @@ impl Index {
             self.open.forget_failure(name);
         }
         self.take_back_locks_of(name);
-        // It was written, before this was known, that the quorum is being opened.
+        // The status written before the failure reports that the quorum is being opened.
         self.writer.push(Item::Quorum(name.to_owned()));
         self.effects.push(Effect::ForgetQuorumMetrics(name.to_owned()));
     }
 
-    /// No lock is contended for on a quorum that was not opened: what was ordered since was ordered of nothing.
+    /// Deactivates the locks on a quorum that was not opened: orders to it had no effect.
     fn take_back_locks_of(&mut self, quorum: &str) {
         let keys: Vec<ObjectKey> = self.locks.users_of(quorum).cloned().collect();
         for key in &keys {
@@ -276,8 +276,8 @@ impl Index {
         self.due.locks.extend(keys);
     }
 
-    /// The quorums that a lock names, and that this replica must be able to use before it takes the place of another: what
-    /// is wrong with the object itself is wrong for every replica.
+    /// Returns the quorums that a lock names and that this replica must be able to use before it replaces another one.
+    /// A problem of the object itself affects every replica, so it does not count.
     pub(super) fn needed_quorums(&self) -> BTreeSet<String> {
         let usable = |name: &String| {
             let problem = self.quorums.get(name).and_then(|entry| entry.phase.problem());
@@ -301,7 +301,7 @@ impl Index {
     }
 }
 
-/// Whether leases on the one say nothing about the other.
+/// Reports whether leases on one quorum are no evidence about the other.
 fn is_another(running: &QuorumPlan, plan: &QuorumPlan) -> bool {
     let names =
         |plan: &QuorumPlan| -> BTreeSet<String> { plan.masters.iter().map(|m| m.name.clone()).collect() };
@@ -327,7 +327,7 @@ fn clash(own: &ClusterId, other: &ClusterId) -> Problem {
 mod tests {
     use super::*;
 
-    /// Whoever installed the chart knows its values, and never typed the flag.
+    /// A user of the chart knows its values, and never typed the flag.
     #[test]
     fn clash_names_the_value_of_the_chart_before_the_flag() {
         let named = |uid: &str| ClusterId::new("eu-1", uid).unwrap();

@@ -1,9 +1,10 @@
-//! The internal locks of a cluster on each quorum: which replica reports, and that no other cluster has our name.
+//! Contends for the internal locks of a cluster on each quorum. They elect the reporting replicas, and prove that no
+//! other cluster has the same name.
 //!
 //! `_reporter/<cluster UID>` elects the replica that writes the status of the quorum. `_reporter/<cluster UID>/<scope>`
-//! elects the one that writes for locks that no replica of this cluster holds: replicas that watch other namespaces do not
-//! see these locks, so each set of namespaces has a reporter of its own. `_cluster/<name>` is held by one replica of the
-//! one cluster that may be called so.
+//! elects the replica that writes for locks that no replica of this cluster holds: replicas that watch other namespaces
+//! do not see these locks, so each set of namespaces has its own reporter. `_cluster/<name>` is held by a replica of
+//! the one cluster that may have the name.
 
 use std::time::Duration;
 
@@ -18,16 +19,16 @@ use crate::{
     masters::{reporter_lock, scope_reporter_lock},
 };
 
-/// These leases cost little and need no long rest.
+/// Renewals of these leases are cheap, so a short lease suffices.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// How one of the internal locks looks from here.
+/// The state of an internal lock, as this replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum View {
     Mine,
-    /// A candidate holds it: our sibling if its cluster has our UID.
+    /// A candidate holds the lock. It is a sibling if its cluster has the UID of this one.
     Held(ClusterId),
-    /// Nobody, as far as this replica sees.
+    /// No holder is seen.
     Free,
 }
 
@@ -41,7 +42,7 @@ fn view(seen: &LockSnapshot) -> View {
     }
 }
 
-/// One of the locks by which a reporter is elected.
+/// One of the locks that elect a reporter.
 #[derive(Debug)]
 struct Seat {
     lock: LockName,
@@ -58,7 +59,7 @@ impl Seat {
         }
     }
 
-    /// Returns whether this replica became, or is no more, the reporter.
+    /// Records the state of the lock. Returns whether this replica became the reporter, or ceased to be it.
     fn look(&mut self, seen: &View, now: BootInstant) -> bool {
         let before = std::mem::replace(&mut self.mine, *seen == View::Mine);
         self.free_since = match seen {
@@ -73,18 +74,18 @@ impl Seat {
     }
 }
 
-/// The namespaces that the replicas of one Deployment watch, in the name of a lock.
+/// The namespaces that the replicas of one Deployment watch, encoded for the name of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct Scope(String);
 
 impl Scope {
-    /// Of these namespaces; the empty one stands for all.
+    /// Encodes these namespaces; the empty one stands for all.
     pub(in crate::controller) fn of(namespaces: &[String]) -> Self {
         Self(in_use::scope(namespaces))
     }
 }
 
-/// See the module.
+/// The internal locks of a cluster on one quorum.
 #[derive(Debug)]
 pub(in crate::controller) struct Reporter {
     cluster: ClusterId,
@@ -92,10 +93,10 @@ pub(in crate::controller) struct Reporter {
     locks: Seat,
     name: LockName,
     timings: Timings,
-    /// Longer than any lease: what was free so long is nobody's.
+    /// Longer than any lease: a lock that was free for this time has no holder.
     long: Duration,
     contends_for_name: bool,
-    /// The name was seen ours at least once.
+    /// This cluster was seen to hold the name at least once.
     confirmed: bool,
     clash: Option<ClusterId>,
     name_free_since: Option<BootInstant>,
@@ -109,21 +110,21 @@ pub(super) struct ReporterTerms<'a> {
     pub(super) longest_lease: Duration,
 }
 
-/// What a look showed that was not so before.
+/// The changes found by one observation of the locks.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Turn {
-    /// This replica became, or is no more, the reporter of the quorum.
+    /// This replica became the reporter of the quorum, or ceased to be it.
     pub(in crate::controller) quorum: bool,
-    /// The same of the locks.
+    /// This replica became the reporter of the locks, or ceased to be it.
     pub(in crate::controller) locks: bool,
-    /// Whether the name is ours is known otherwise than before.
+    /// Whether this cluster owns its name has changed.
     pub(in crate::controller) name: bool,
-    /// To be contended for, or not any more.
+    /// New terms of a lock that is to be contended for, or no longer.
     pub(in crate::controller) put: Option<(LockName, Terms)>,
 }
 
 impl Reporter {
-    /// Of the locks that [`Self::first_terms`] names.
+    /// Creates the reporter for the locks that [`Self::first_terms`] names.
     pub(in crate::controller) fn new(
         terms: &ReporterTerms<'_>,
         now: BootInstant,
@@ -138,7 +139,7 @@ impl Reporter {
             lease_duration: Some(LEASE.min(longest_lease)),
             ..GivenTimings::default()
         };
-        // A command time-out that suits no lease of this length is reported with the first lock that asks for one.
+        // A command timeout that is too long for this lease is reported with the first lock that it affects.
         let timings = Timings::resolve(given, Duration::ZERO, Some(command_timeout), longest_lease)
             .or_else(|_| Timings::resolve(given, Duration::ZERO, None, longest_lease))
             .unwrap_or_else(|_| Timings::derive(Duration::ZERO));
@@ -156,7 +157,7 @@ impl Reporter {
         })
     }
 
-    /// All of them are contended for at first.
+    /// Returns the initial terms: all locks are contended for.
     pub(in crate::controller) fn first_terms(&self) -> impl Iterator<Item = (LockName, Terms)> {
         let all = [&self.quorum.lock, &self.locks.lock, &self.name];
         all.map(|lock| (lock.clone(), self.terms(Participation::Contend)))
@@ -174,7 +175,7 @@ impl Reporter {
         }
     }
 
-    /// To be called often: what is seen is a matter of time.
+    /// Observes the locks. The caller polls this, because some changes result from time alone.
     pub(in crate::controller) fn look(
         &mut self,
         lock: &dyn Fn(&LockName) -> Option<LockSnapshot>,
@@ -200,8 +201,9 @@ impl Reporter {
         }
     }
 
-    /// A name that another cluster has is not contended for: the first moment in which it is free, because a replica
-    /// there was replaced, must not make us the rightful bearer. What nobody held for two longest leases is free.
+    /// Judges the ownership of the name. A name that another cluster owns is not contended for: a moment without a
+    /// holder, while a replica of that cluster is replaced, must not make this cluster its owner. A name without a
+    /// holder for two longest leases is free.
     fn judge_name(&mut self, seen: View, now: BootInstant) {
         match seen {
             View::Mine => (self.confirmed, self.clash, self.name_free_since) = (true, None, None),
@@ -222,37 +224,37 @@ impl Reporter {
         }
     }
 
-    /// This replica writes the status of the quorum.
+    /// Reports whether this replica writes the status of the quorum.
     pub(in crate::controller) fn reports_quorum(&self) -> bool {
         self.quorum.mine
     }
 
-    /// This replica writes for locks of its scope that no replica of its cluster holds.
+    /// Reports whether this replica writes for locks of its scope that no replica of its cluster holds.
     pub(in crate::controller) fn reports_locks(&self) -> bool {
         self.locks.mine
     }
 
-    /// For how long no replica of this cluster reports on the quorum, as far as this replica sees.
+    /// Returns how long no replica of this cluster has reported on the quorum, as far as this replica sees.
     pub(in crate::controller) fn quorum_unreported(&self, now: BootInstant) -> Option<Duration> {
         self.quorum.absent_for(now)
     }
 
-    /// The same of the locks of this scope.
+    /// Returns how long no replica of this cluster has reported on the locks of this scope.
     pub(in crate::controller) fn locks_unreported(&self, now: BootInstant) -> Option<Duration> {
         self.locks.absent_for(now)
     }
 
-    /// So long without a reporter: any replica may write that nothing is known.
+    /// After this time without a reporter, any replica may write that the state is unknown.
     pub(in crate::controller) fn long(&self) -> Duration {
         self.long
     }
 
-    /// Another cluster that has our name.
+    /// Returns another cluster with the same name.
     pub(in crate::controller) fn clash(&self) -> Option<&ClusterId> {
         self.clash.as_ref()
     }
 
-    /// The name was ours at a look and no other cluster had it since.
+    /// Reports whether this cluster was seen to own the name, and no other cluster has owned it since.
     pub(in crate::controller) fn confirmed(&self) -> bool {
         self.confirmed
     }
@@ -277,7 +279,7 @@ mod tests {
         let different: std::collections::BTreeSet<_> = all.iter().map(LockName::as_str).collect();
         assert_eq!(different.len(), 4, "{different:?}");
         assert_eq!(lock(&["a"]).as_str(), "_reporter/u/af63dc4c8601ec8c");
-        // Thousands of namespaces make no name that is too long.
+        // Even thousands of namespaces fit into a name.
         let many: Vec<String> = (0..2_000).map(|n| format!("namespace-{n}")).collect();
         assert_eq!(Scope::of(&many).0.len(), 16);
     }

@@ -1,4 +1,4 @@
-//! Who writes the status of a quorum.
+//! Decides which replica writes the status of a quorum.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use super::{
 };
 use crate::{controller::sibling_answers::Witness, lease::BootInstant};
 
-/// As long as an election of the reporter takes at most, where one can be elected.
+/// The longest duration of an election of the reporter, where one can be elected.
 const ELECTION: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
-    /// None while the quorum is not open.
+    /// `None` while the quorum is not open.
     reporter: Option<Reporter>,
-    /// This replica was the last to report, and none was elected since.
+    /// This replica was the last reporter, and none was elected since.
     caretaker: bool,
-    /// No replica seems to report, and yet another one wrote otherwise than this one: this replica is cut off.
+    /// No reporter is seen, but another replica wrote a different status: this replica is cut off.
     contradicted: bool,
-    /// That no replica can report was passed on to the locks.
+    /// The locks were notified that no replica can report.
     locks_know: bool,
 }
 
-/// What the status of a quorum shows, and the siblings answer.
+/// The content of a quorum's status, and the answer of the siblings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     /// A replica of this cluster reports.
     pub(super) reported: bool,
     /// A majority votes.
     pub(super) ready: bool,
-    /// By the siblings, where this replica sees no majority.
+    /// The siblings' answer, if this replica sees no majority.
     pub(super) witness: Option<Witness>,
 }
 
@@ -39,12 +39,12 @@ impl Reporting {
         self.reporter.as_ref()
     }
 
-    /// None of a quorum that could not be opened.
+    /// Sets the reporter; `None` for a quorum that could not be opened.
     pub(super) fn set_reporter(&mut self, reporter: Option<Reporter>) {
         self.reporter = reporter;
     }
 
-    /// This replica writes the status of the quorum.
+    /// Reports whether this replica writes the status of the quorum.
     pub(super) fn is_mine(&self) -> bool {
         self.reporter.as_ref().is_some_and(Reporter::reports_quorum)
     }
@@ -53,12 +53,12 @@ impl Reporting {
         self.contradicted
     }
 
-    /// Another replica knows that a majority votes.
+    /// Records that another replica sees a majority of voting masters.
     pub(super) fn contradict(&mut self) {
         self.contradicted = true;
     }
 
-    /// To be called often. Returns nothing while the quorum is not open.
+    /// Observes the internal locks; the caller polls this. Returns `None` while the quorum is not open.
     pub(super) fn look(&mut self, quorum: &str, at: &World<'_>) -> Option<Turn> {
         let reporter = self.reporter.as_mut()?;
         let turn = reporter.look(&|lock| at.views.lock(quorum, lock, at.now), at.now);
@@ -68,11 +68,11 @@ impl Reporting {
         Some(turn)
     }
 
-    /// Whether the status is for this replica to write.
+    /// Reports whether this replica writes the status.
     pub(super) fn may_write(&self, shown: Shown, now: BootInstant) -> bool {
         let unseen = shown.witness == Some(Witness::Absent);
         let Some(reporter) = &self.reporter else {
-            // Not opened: every replica writes the same, unless this one is the only one that cannot open it.
+            // The quorum is not open: every replica would write the same, unless this one alone cannot open it.
             return unseen || !shown.reported;
         };
         if unseen && shown.ready && !self.contradicted {
@@ -85,8 +85,8 @@ impl Reporting {
         !self.contradicted && (self.caretaker || nobody || absent >= reporter.long())
     }
 
-    /// Whether the statuses of locks must be written again, because no replica has reported on locks for so long that none
-    /// can: once.
+    /// Reports, once, whether the statuses of locks must be written again because no replica has reported on locks for
+    /// so long that none can.
     pub(super) fn locks_become_unknown(&mut self, now: BootInstant) -> bool {
         let Some(reporter) = &self.reporter else {
             return false;

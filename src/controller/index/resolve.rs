@@ -1,4 +1,4 @@
-//! Whether a lock can be contended for, and on which terms. Pure.
+//! Decides whether a lock can be contended for, and on which terms. Pure.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::{
     },
 };
 
-/// What is known of the quorum that a lock names.
+/// The known state of the quorum that a lock names.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::controller) enum QuorumView<'a> {
     Missing,
-    /// Not opened, and why.
+    /// The quorum is not open for this reason.
     NotUsable(&'a Problem),
     Usable(&'a QuorumPlan),
 }
 
-/// The plan of a lock by itself: other objects may still have its name.
+/// Returns the plan of a lock on its own: another object may still own its name.
 pub(in crate::controller) fn plan(
     object: &LeaderLock,
     quorum: QuorumView<'_>,
@@ -37,7 +37,7 @@ pub(in crate::controller) fn plan(
             Reason::QuorumNotFound,
             format!("spec.quorumRef.name: there is no RedisQuorum {name:?}"),
         )),
-        // The lock is refused for the same reason, and by its name.
+        // The lock is refused for the same reason, under the same reason name.
         QuorumView::NotUsable(problem) if problem.reason == Reason::ClusterNameNotUnique => {
             Err(problem.clone())
         }
@@ -53,7 +53,7 @@ pub(in crate::controller) fn plan(
             validate_lock(object, quorum, LockNames::OfTheNamespace, &templates.graces())
                 .map(Arc::new)
                 .map_err(|errors| match reason(&errors) {
-                    // Its pods may need less than is usual.
+                    // The stop time of the pods may be shorter than the default.
                     Reason::StopBudgetTooShort if templates.awaited() => {
                         Problem::new(Reason::Opening, AWAITED)
                     }
@@ -73,13 +73,13 @@ fn reason(errors: &[FieldError]) -> Reason {
     }
 }
 
-/// Another object has the name already.
+/// Returns the problem of a lock whose name another object owns.
 pub(in crate::controller) fn taken(plan: &LockPlan, first: &ObjectKey) -> Problem {
     let error = lock_name_taken(plan, first);
     Problem::invalid(Reason::DuplicateLockName, &[error])
 }
 
-/// Another object switches one of its targets, or has not stopped it yet.
+/// Returns the problem of a lock with a target that another object switches, or has not stopped yet.
 pub(in crate::controller) fn target_taken(what: &TargetKey, other: &ObjectKey) -> Problem {
     Problem::new(
         Reason::TargetTaken,

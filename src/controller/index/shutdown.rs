@@ -1,4 +1,4 @@
-//! What becomes of every lock when the process ends: passed on to a sibling, or stopped first, or released.
+//! Decides how every lock is given up when the process ends: handed to a sibling, stopped first, or released.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,14 +16,14 @@ use crate::{
     lease::LockName,
 };
 
-/// The locks that are given up to siblings only, by quorum.
+/// The locks that only siblings may take over, by quorum.
 pub(in crate::controller) type Reserve = HashMap<String, HashSet<LockName>>;
 
 /// How the locks are given up.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct Handed {
     pub(in crate::controller) reserve: Reserve,
-    /// What no sibling can take is stopped first.
+    /// The locks whose targets are stopped first, because no sibling can take them over.
     pub(in crate::controller) stops: Vec<LastStop>,
 }
 
@@ -42,13 +42,13 @@ impl Handed {
 }
 
 impl Index {
-    /// Siblings are told from here on that this replica takes nothing any more.
+    /// Announces to the siblings that this replica takes nothing over from now on.
     pub(in crate::controller) fn begin_stop(&mut self) {
         self.publish(true);
     }
 
-    /// To siblings where targets run and one of them sees a majority of the masters and contends, else stopped first;
-    /// the others are released.
+    /// Decides how each lock is given up. With running targets, it goes to a sibling that sees a majority of the
+    /// masters and contends; without such a sibling its targets are stopped first. All other locks are released.
     pub(in crate::controller) fn hand_out(&self, successors: &Round, at: &World<'_>) -> Handed {
         let mut handed = Handed::default();
         // A sibling of another version may have started targets that this one cannot read.
@@ -59,7 +59,7 @@ impl Index {
             let Some(plan) = entry.phase.active_plan() else {
                 continue;
             };
-            // What an agent has is looked after by every replica: the last one takes it back.
+            // Every replica manages the targets of an agent's lock, so the last one stops them.
             let looks_after = plan.candidates == Candidates::Agents || self.holds(key, at);
             if !looks_after || plan.enforcement == Enforcement::Observe {
                 continue;
@@ -87,18 +87,18 @@ impl Index {
         handed
     }
 
-    /// The last replica takes the finalizers of what is stopped along: nobody would be there to remove them.
+    /// Removes the finalizers of the stopped locks: after the last replica, no other one would remove them.
     pub(in crate::controller) fn remove_last_finalizers(&mut self, stopped: &[ObjectKey], at: &World<'_>) {
         for key in stopped {
             if let Some(entry) = self.locks.get_mut(key) {
-                // This is the last try.
+                // This is the last attempt, so it does not wait for the backoff.
                 entry.finalizer.reset();
             }
             self.set_finalizer(key, false, at);
         }
     }
 
-    /// Keeps what a target task reports at the end, and decides nothing.
+    /// Stores the last report of a target task, without any decision.
     pub(in crate::controller) fn keep_report(&mut self, report: TargetReport) {
         let entry = self.locks.get_mut(&report.key);
         if let Some(task) = entry.and_then(|entry| entry.phase.task_mut()) {
@@ -106,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Nothing is switched from here on.
+    /// Ends all target tasks: nothing is switched from here on.
     pub(in crate::controller) fn dismiss_target_tasks(&mut self) {
         self.locks.dismiss_target_tasks();
     }

@@ -1,4 +1,4 @@
-//! The core's questions to the other replicas, while this one cannot see the masters, and when it ends.
+//! Asks the other replicas about locks, while this one cannot see the masters, and at its end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,33 +17,33 @@ use crate::{
     lease::{BootInstant, FencingToken, LockName},
 };
 
-/// Between two questions to a sibling, while they are needed.
+/// Interval of the questions to a sibling, while they are needed.
 const EVERY: Duration = Duration::from_millis(400);
-/// A sibling that takes longer has not answered.
+/// Timeout of an answer.
 pub(in crate::controller) const PATIENCE: Duration = Duration::from_millis(500);
-/// The same of the last question: what no sibling takes is stopped.
+/// Timeout of the last answer. Targets that no sibling takes over are stopped.
 pub(in crate::controller) const LAST_PATIENCE: Duration = Duration::from_secs(1);
-/// An answer is good for so long where it says nothing of its end.
+/// The validity of an answer without a time of its own.
 const FRESH: Duration = Duration::from_secs(2);
-/// Locks without targets in one question: more of them than statuses are written until the next.
+/// The number of locks without targets in one question: more than statuses are written until the next one.
 const AT_ONCE: usize = 512;
 
 /// The rounds of questions.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// The last one that ended.
+    /// The last completed round.
     pub(super) said: Round,
     under_way: bool,
-    /// Locks whose statuses may be this replica's to write once the siblings have answered.
+    /// Locks whose statuses this replica may have to write once the siblings have answered.
     waiting: BTreeMap<ObjectKey, (String, LockName)>,
-    /// When the last one began.
+    /// When the last round began.
     at: Option<BootInstant>,
-    /// Why this replica is not ready was reported, or it was ready.
+    /// The reason why this replica is not ready was reported, or the replica was ready.
     pub(super) told_not_ready: bool,
 }
 
 impl Index {
-    /// Asks about the locks with targets whose holder this replica cannot see.
+    /// Asks about the locks whose holder this replica cannot see.
     pub(super) fn ask_siblings(&mut self, at: &World<'_>) {
         let now = at.now;
         if self.asking.under_way || self.asking.at.is_some_and(|asked| now < asked + EVERY) {
@@ -62,7 +62,7 @@ impl Index {
         let before = std::mem::replace(&mut self.asking.said, round);
         let seen = self.asking.said.seen_by_siblings();
         for quorum in before.seen_by_siblings().difference(&seen) {
-            // What a sibling wrote until now may be this replica's to write.
+            // This replica may have to write the statuses that a sibling has written so far.
             self.write_locks_of(quorum);
             self.writer.push(Item::Quorum(quorum.clone()));
         }
@@ -76,7 +76,8 @@ impl Index {
         }
     }
 
-    /// Who can write of a lock whose holder this replica cannot see, or of a quorum, by what was asked after `since`.
+    /// Returns which sibling can write the status of a quorum, or of a lock whose holder this replica cannot see, from
+    /// the answers to questions sent after `since`.
     pub(super) fn witness(
         &self,
         quorum: &str,
@@ -95,13 +96,13 @@ impl Index {
         }
     }
 
-    /// Has the status of this lock looked at again when the siblings have answered about it.
+    /// Has the status of this lock checked again when the siblings have answered about it.
     pub(super) fn await_siblings(&mut self, key: &ObjectKey, quorum: &str, lock: &LockName) {
         let name = (quorum.to_owned(), lock.clone());
         self.asking.waiting.insert(key.clone(), name);
     }
 
-    /// What the siblings are asked last: about every quorum, and the locks with targets.
+    /// Returns the last question to the siblings: every quorum, and the locks with targets.
     pub(in crate::controller) fn last_question(&self) -> Asked {
         let all = self.quorums.names().into_iter();
         let mut quorums: Asked = all.map(|name| (name, BTreeSet::new())).collect();
@@ -141,13 +142,13 @@ impl Index {
         quorums
     }
 
-    /// This replica sees by itself who holds the lock.
+    /// Reports whether this replica sees for itself which process holds the lock.
     fn is_seen(&self, entry: &LockEntry, at: &World<'_>) -> bool {
         let plan = entry.phase.active_plan();
         plan.is_some_and(|plan| self.open.get(&plan.quorum).is_some() && at.views.has_majority(&plan.quorum))
     }
 
-    /// What the last round says of a lock that this replica cannot see.
+    /// Evaluates the last round for a lock that this replica cannot see.
     fn said_of<T>(
         &self,
         key: &ObjectKey,
@@ -159,7 +160,7 @@ impl Index {
         Some(of(&self.asking.said, &quorum, &lock))
     }
 
-    /// A sibling with a majority has the lock in hand, which this replica cannot see.
+    /// Reports whether a sibling with a majority is responsible for the lock, which this replica cannot see.
     pub(super) fn sibling_is_responsible(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
         let fresh = |round: &Round| round.sent.is_some_and(|sent| now < sent + FRESH);
@@ -171,7 +172,7 @@ impl Index {
         .unwrap_or(false)
     }
 
-    /// A sibling proves that this cluster holds the lock, which this replica cannot see.
+    /// Reports whether a sibling proves that this cluster holds the lock, which this replica cannot see.
     pub(super) fn is_proven_held(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let now = at.now;
         let word = self
@@ -180,7 +181,7 @@ impl Index {
         matches!(word, Some(Word::Held(until, _)) if now < until)
     }
 
-    /// The siblings had time to answer since then.
+    /// Reports whether the siblings have had time to answer since then.
     pub(super) fn asked_since(&self, since: BootInstant, at: &World<'_>) -> bool {
         let now = at.now;
         let sent = self.asking.said.sent;
@@ -188,7 +189,7 @@ impl Index {
     }
 }
 
-/// Of the lock on the masters.
+/// Returns the quorum of a lock and its name on the masters.
 pub(super) fn name(entry: &LockEntry) -> Option<(String, LockName)> {
     if let Some(plan) = entry.phase.plan() {
         return Some((plan.quorum.clone(), plan.lock_name.clone()));

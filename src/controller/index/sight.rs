@@ -1,17 +1,17 @@
-//! What this replica sees of the masters of a quorum.
+//! Tracks this replica's view of the masters of a quorum.
 
 use crate::{controller::status::Health, lease::BootInstant};
 
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     health: Option<Health>,
-    /// Since when this replica sees no majority of the masters.
+    /// Since when this replica has seen no majority of the masters.
     blind_since: Option<BootInstant>,
-    /// When there was no majority last, after there was one; until the return of the majority is reported.
+    /// When a majority was last missing after there had been one; reset when its return is reported.
     lost: Option<BootInstant>,
 }
 
-/// What a look showed that was not so before.
+/// The changes found by one observation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SightChange {
     pub(super) anything: bool,
@@ -19,14 +19,14 @@ pub(super) struct SightChange {
     pub(super) crossed: bool,
     /// There was a majority, and it is lost.
     pub(super) lost: bool,
-    /// Why there is no majority.
+    /// The reason why there is no majority.
     pub(super) why: Option<String>,
     /// Masters that lost their memory.
     pub(super) quarantined: Vec<String>,
 }
 
 impl Sight {
-    /// Notes since when there is no majority. Without `health` while the quorum is not open.
+    /// Records since when there is no majority. `health` is `None` while the quorum is not open.
     pub(super) fn note(&mut self, health: Option<&Health>, now: BootInstant) {
         if health.is_some_and(Health::has_majority) {
             self.blind_since = None;
@@ -35,7 +35,7 @@ impl Sight {
         }
     }
 
-    /// Takes what the masters show now.
+    /// Records the present health of the masters.
     pub(super) fn take(&mut self, health: Health, now: BootInstant) -> SightChange {
         let before = self.health.as_ref();
         let had = before.map(Health::has_majority);
@@ -57,7 +57,7 @@ impl Sight {
         change
     }
 
-    /// Returns when there was no majority last, if there is one and that was not reported yet.
+    /// Returns when a majority was last missing, if there is one now and its return was not reported yet.
     pub(super) fn regained(&mut self) -> Option<BootInstant> {
         if self.has_majority() {
             self.lost.take()

@@ -1,9 +1,9 @@
-//! Randomised test of the index: random sequences of inputs, and invariants after each of them.
+//! Tests the index with random sequences of inputs, and checks invariants after each input.
 //!
 //! Faults: the replica loses the masters or the API server, definitions are not served, watches restart, requests fail,
-//! conflict or get no answer, the wall clock steps. Users edit, delete and re-create objects meanwhile. `outside` simulates
-//! the surroundings, `rules` holds the invariants. `REDLOCK_SEED=7` replays one sequence and prints each step;
-//! `REDLOCK_SEQUENCES=100000` sets the number of sequences.
+//! conflict or get no answer, the wall clock steps. Users edit, delete and re-create objects during the faults.
+//! `outside` simulates the surroundings, `rules` holds the invariants. `REDLOCK_SEED=7` replays one sequence and prints
+//! each step; `REDLOCK_SEQUENCES=100000` sets the number of sequences.
 
 mod end;
 mod outside;
@@ -17,7 +17,7 @@ use crate::{api::in_use::InUseFinalizer, controller::index::Scope, lease::BootIn
 use outside::{Focus, Outside};
 use rules::{DRAINS, Rules};
 
-/// Each mistake, and a part of the message of the rule that finds it.
+/// Each planted mistake, and a part of the message of the rule that finds it.
 const ALL: [(Planted, &str); 28] = [
     (
         Planted::StartsWithoutFinalizer,
@@ -76,20 +76,22 @@ const ALL: [(Planted, &str); 28] = [
     (Planted::ReportsLeaseAfterEnd, "its last status reports a lease"),
 ];
 
-/// Sequences of a build without the optimiser: 4 ms each. `make test` runs 100,000 in a build with it, at a third.
+/// The number of sequences in an unoptimised build, at 4 ms each. `make test` runs 100,000 in an optimised build, at a
+/// third of that.
 const SEQUENCES: u64 = 3_000;
-/// One sequence in so many is followed until everything is at rest.
+/// One sequence in this number is followed until everything is at rest.
 const TO_REST: u64 = 25;
 const STEPS: usize = 12;
-/// One step in so many is the end of the process, and the start of the next one.
+/// One step in this number ends the process and starts the next one.
 const ENDS: u8 = 60;
-/// Fewer steps than this go well at first.
+/// A sequence begins with fewer calm steps than this.
 const WARM: u8 = 4;
-/// A planted mistake is found within so many sequences.
+/// A planted mistake is found within this number of sequences.
 const FOUND_WITHIN: u64 = 30_000;
-/// After the last fault, everything is at rest within this time: the longest back-off is a minute.
+/// After the last fault, everything is at rest within this time: the longest backoff is a minute.
 const REST: Duration = Duration::from_secs(400);
-/// The rest is watched for so many ticks of a second; the statuses of quorums may still settle in the first of them.
+/// The number of ticks of a second for which the state of rest is watched; in the first ones, statuses of quorums may
+/// still settle.
 const WATCHED: u32 = 70;
 const SETTLING: u32 = 30;
 
@@ -112,7 +114,7 @@ impl Simulation {
         }
     }
 
-    /// Gives one input to the index, and carries out what it decides.
+    /// Gives one input to the index, and performs its effects.
     fn input(&mut self, input: Input) -> Result<(), String> {
         let tick = matches!(input, Input::Tick);
         let mut inputs = vec![input];
@@ -121,7 +123,7 @@ impl Simulation {
             self.rules.see(&input, &self.index, &self.outside)?;
             self.index.handle(input, &world(&self.outside));
             self.index.settle(&world(&self.outside));
-            // As the executor does: a status is decided after what was decided before is carried out.
+            // As in the executor, a status is decided after the earlier effects are performed.
             inputs.extend(self.perform()?);
             while self.outside.may_write() && self.index.write_next(&world(&self.outside)) {}
             inputs.extend(self.perform()?);
@@ -129,7 +131,7 @@ impl Simulation {
         self.rules.have_taken(tick, &self.index, &self.outside)
     }
 
-    /// Carries out what was decided. Returns what ends at once.
+    /// Performs the effects. Returns the results of those that end at once.
     fn perform(&mut self) -> Result<Vec<Input>, String> {
         let mut inputs = Vec::new();
         for effect in self.index.take_effects() {
@@ -150,7 +152,7 @@ impl Simulation {
         self.rules.between_steps(&self.index, &self.outside)
     }
 
-    /// Most sequences begin with locks that are held, and targets that run.
+    /// Runs calm steps, so that most sequences begin with locks that are held and targets that run.
     fn warm_up(&mut self) -> Result<(), String> {
         let drains = self.outside.focus == Focus::Drains;
         let most = if drains { 2 * WARM } else { WARM };
@@ -170,8 +172,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// All faults end, but that this replica may see no majority. What is deleted goes, and then nothing is written any
-    /// more.
+    /// Ends all faults, except that this replica may stay blind. Deleted objects disappear, and afterwards nothing is
+    /// written.
     fn come_to_rest(&mut self, blind: bool) -> Result<(), String> {
         self.rules.resting = true;
         let healed = self.outside.heal(blind);
@@ -196,7 +198,7 @@ impl Simulation {
     }
 }
 
-/// Of a process that starts.
+/// Returns the index of a process that starts.
 fn index(outside: &Outside, seed: u64, planted: Option<Planted>) -> Index {
     let scopes = [String::new()];
     let me = Replica {
@@ -239,7 +241,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// A seed that breaks a rule whose message has this part, and the message.
+/// Returns a seed that breaks a rule whose message contains `part`, and the message.
 fn failure(seeds: std::ops::Range<u64>, planted: Option<Planted>, part: &str) -> Option<(u64, String)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let found = std::sync::Mutex::new(None::<(u64, String)>);
@@ -320,7 +322,7 @@ fn the_same_seed_is_the_same_sequence() {
     }
 }
 
-/// The API server fails one request; the object must not keep its finalizer for that.
+/// The API server fails one request; the object must not keep its finalizer because of that.
 #[test]
 fn deleted_object_is_let_go_although_the_first_removal_of_its_finalizer_failed() {
     let outside = Outside::with_lock("a", server::ORPHANED);
@@ -333,7 +335,7 @@ fn deleted_object_is_let_go_although_the_first_removal_of_its_finalizer_failed()
     assert_eq!(simulation.outside.failing, 0);
 }
 
-/// A refusal of the client library is reported in the status and retried.
+/// An error of the client library is reported in the status, and the quorum is opened by a retry.
 #[test]
 fn quorum_that_could_not_be_opened_is_reported_and_opened_later() {
     let mut outside = Outside::with_lock("a", server::WITH_TARGET);

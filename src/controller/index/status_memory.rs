@@ -1,4 +1,4 @@
-//! What this replica remembers of the statuses of one lock.
+//! Keeps the memory of this replica about the statuses of one lock.
 
 use super::Settled;
 use crate::{
@@ -12,25 +12,25 @@ pub(super) struct StatusMemory {
     pub(super) last_held: Option<FencingToken>,
     /// The token in a status about which the masters were asked last.
     pub(super) checked: Option<CheckedToken>,
-    /// The status is as this replica wrote it: nothing is known.
+    /// The status is the one that this replica wrote, and reports an unknown state.
     pub(super) unknown: bool,
-    /// The last status that this replica wrote without seeing a majority.
+    /// The last status that this replica wrote without a majority.
     pub(super) blind: Option<BlindStatus>,
     pub(super) settled: Settled,
-    /// Events that are emitted when the status that is being written has been.
+    /// Events to emit once the status is written.
     pub(super) events: Vec<(EventReason, String)>,
 }
 
-/// A token in a status that is larger than what this replica saw.
+/// A token in a status that is larger than any that this replica saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckedToken {
     pub(super) token: i64,
-    /// A master may have given it.
+    /// A master may have issued it.
     pub(super) plausible: bool,
 }
 
 impl StatusMemory {
-    /// Whether a master may have given this token; `None` if no master was asked about it.
+    /// Reports whether a master may have issued this token; `None` if no master was asked about it.
     pub(super) fn is_plausible(&self, token: i64) -> Option<bool> {
         let checked = self.checked.filter(|checked| checked.token == token)?;
         Some(checked.plausible)

@@ -1,4 +1,4 @@
-//! What a lock switches, as far as two of them must not switch the same.
+//! Identifies the objects that a lock switches, so that no two locks switch the same one.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::api::plan::{LockPlan, TargetWork};
 
-/// An object, in whatever version of its group, or the pods of a selector.
+/// An object, in any version of its group, or the pods of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::controller) enum TargetKey {
     Object {
@@ -50,7 +50,7 @@ impl fmt::Display for TargetKey {
     }
 }
 
-/// All of a lock. One that only says what it would do is in nobody's way.
+/// Returns all targets of a lock. A lock that only observes conflicts with no other.
 pub(in crate::controller) fn target_keys(plan: &LockPlan) -> BTreeSet<TargetKey> {
     let all = plan.targets.iter().filter(|_| plan.switches());
     all.map(|target| TargetKey::of(&plan.namespace, &target.work))
@@ -61,7 +61,7 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whoever writes the same in another order selects the same pods.
+/// Returns the selector in a canonical order: the order does not affect the selected pods.
 fn in_one_order(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten();
     let mut parts: Vec<String> = labels.map(|(name, value)| format!("{name}={value}")).collect();
@@ -70,7 +70,7 @@ fn in_one_order(selector: &LabelSelector) -> String {
         values.sort();
         let (name, operator) = (&expression.key, &expression.operator);
         parts.push(match (operator.as_str(), &values[..]) {
-            // What a label alone says.
+            // Equivalent to a label.
             ("In", [value]) => format!("{name}={value}"),
             _ => format!("{name} {operator} ({})", values.join(", ")),
         });

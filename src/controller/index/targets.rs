@@ -1,4 +1,4 @@
-//! The core's work on locks with targets: their target tasks, and the finalizer that keeps an object until what runs is
+//! Handles locks with targets: their target tasks, and the finalizer that keeps an object until its targets are
 //! stopped.
 
 use super::{
@@ -18,18 +18,18 @@ use crate::{
     lease::Holder,
 };
 
-/// The annotation that takes the operator's hands off a lock's targets.
+/// The annotation that suspends the switching of a lock's targets.
 const PAUSED: &str = "redlock.dev/paused";
 
 impl Index {
-    /// Starts, changes or dismisses the target task of a lock that is contended for.
+    /// Starts, updates or ends the target task of an active lock.
     pub(super) fn apply_targets(&mut self, key: &ObjectKey, at: &World<'_>) {
         let unreadable = self.locks.unreadable.contains_key(key);
         let starts_anyway = self.plants(Planted::StartsWithoutFinalizer);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
         };
-        // The target task of a lock whose last target was taken out of its spec stays until that is stopped.
+        // The target task of a lock whose last target was removed from the spec stays until that target is stopped.
         let runs = entry.phase.task().is_some_and(TargetTask::runs);
         let plan = entry.phase.plan().cloned();
         let plan = plan.filter(|plan| runs || !plan.targets.is_empty());
@@ -54,7 +54,7 @@ impl Index {
                 return;
             }
             if at.views.lock(&plan.quorum, &plan.lock_name, at.now).is_none() {
-                // Contended for since a moment ago; the elector shows it with the next look.
+                // The lock has just become active; the elector shows it at the next read.
                 self.due.tasks.insert(key);
                 return;
             }
@@ -70,7 +70,7 @@ impl Index {
             })));
     }
 
-    /// Nothing is switched for this lock from here on.
+    /// Ends the target task: nothing is switched for this lock from here on.
     pub(super) fn end_target_task(&mut self, key: &ObjectKey) {
         let entry = self.locks.get_mut(key);
         if entry.is_some_and(|entry| entry.phase.take_task().is_some()) {
@@ -86,7 +86,7 @@ impl Index {
         }
     }
 
-    /// How the targets of a lock are now.
+    /// Handles a report on the targets of a lock.
     pub(super) fn on_report(&mut self, mut report: TargetReport, at: &World<'_>) {
         let key = report.key.clone();
         let now = at.now;
@@ -111,11 +111,11 @@ impl Index {
         if unwritten && off.is_none() {
             happened.extend(entry.status.settled.stopped_unwritten(&report));
         }
-        // Each note is emitted once: the report is kept, and looked at again, without them.
+        // Each note is emitted once: the report is stored, and read again, without its notes.
         let notes = std::mem::take(&mut report.notes).into_iter();
         happened.extend(notes.map(|note| (note.reason, note.text)));
         if last.is_none_or(|last| last.has != report.has) {
-            // Others may wait for what it has no more.
+            // Other locks may wait for targets that this one no longer has.
             self.due.locks.insert(key.clone());
         }
         if let Some(task) = entry.phase.task_mut() {
@@ -127,7 +127,7 @@ impl Index {
         self.writer.push(Item::Lock(key));
     }
 
-    /// Adds or removes the finalizer, as the last report on the targets of a lock asks.
+    /// Adds or removes the finalizer, according to the last report on the targets of a lock.
     fn adjust_finalizer(&mut self, key: &ObjectKey, held: bool, at: &World<'_>) {
         let Some(entry) = self.locks.get(key) else { return };
         let Some(report) = entry.phase.report() else {
@@ -142,18 +142,18 @@ impl Index {
         if report.wants_guard && !guarded {
             self.set_finalizer(key, true, at);
         } else if guarded && !report.runs && (!held || none) && !self.sibling_is_responsible(key, at) {
-            // Else the sibling that sees who holds the lock may be about to start it.
+            // Otherwise, the sibling that sees the holder of the lock may be about to start the targets.
             self.set_finalizer(key, false, at);
         }
     }
 
-    /// This replica holds the lock.
+    /// Reports whether this replica holds the lock.
     pub(super) fn holds(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let snapshot = self.snapshot(key, at);
         snapshot.is_some_and(|snapshot| snapshot.authority.is_some())
     }
 
-    /// A replica of this cluster holds the lock, as far as this one sees, or a sibling proves.
+    /// Reports whether a replica of this cluster holds the lock, as far as this one sees or a sibling proves.
     pub(super) fn held_by_us(&self, key: &ObjectKey, at: &World<'_>) -> bool {
         let seen = self.snapshot(key, at).is_some_and(|snapshot| {
             let own = |holder: &Holder| holder.cluster.uid() == self.me.cluster.uid();
@@ -170,7 +170,7 @@ impl Index {
             return;
         };
         if !entry.finalizer.may_start(at.now) {
-            // What is wanted then is looked at again.
+            // The finalizer is checked again once a write may start.
             return;
         }
         entry.finalizer.start();
@@ -192,7 +192,7 @@ impl Index {
         let any = self.plants(Planted::TakesAnswerOfPredecessor);
         let entry = self.locks.get_mut(key);
         let entry = entry.filter(|entry| any || entry.object.metadata.uid.as_deref() == uid);
-        // The answer is about an object that was there before under this name, or is gone.
+        // An answer about a predecessor of the object, or about an object that is gone, is ignored.
         let Some(entry) = entry else { return };
         entry.finalizer.end();
         match &end {
@@ -205,10 +205,10 @@ impl Index {
             Ok(FinalizerEnd::Written(mut object)) => {
                 crate::controller::object::trim(&mut object.metadata);
                 self.see_answer(object, at);
-                // What was wanted meanwhile had to wait.
+                // A change that was requested during the write had to wait.
                 self.due.finalizers.insert(key.clone());
             }
-            // The object is gone, and the watch reports that; or its definition is not served for a while.
+            // Either the object is gone, and the watch reports that, or its definition is not served for a while.
             Ok(FinalizerEnd::Gone) => {
                 self.due.finalizers.insert(key.clone());
             }
@@ -220,10 +220,10 @@ impl Index {
         }
     }
 
-    /// What could not be done before.
+    /// Handles the locks that had to wait.
     pub(super) fn look_at_targets(&mut self, at: &World<'_>) {
         self.due.locks.append(&mut self.due.tasks);
-        // For the end of it.
+        // Their abstention may have ended.
         self.due.locks.append(&mut self.due.abstaining);
         self.look_at_unready(at);
         self.look_at_finalizers(at);
@@ -231,7 +231,7 @@ impl Index {
 }
 
 impl Index {
-    /// Tries again what failed, once its back-off is over, and does what was wanted while a write was under way.
+    /// Retries failed writes once their backoff is over, and starts those that waited for a write under way.
     fn look_at_finalizers(&mut self, at: &World<'_>) {
         let now = at.now;
         for key in std::mem::take(&mut self.due.finalizers) {
@@ -252,13 +252,13 @@ impl Index {
     }
 }
 
-/// What the paused annotation says.
+/// Returns the value of the paused annotation.
 pub(super) fn paused(object: &LeaderLock) -> Option<&str> {
     let annotations = object.metadata.annotations.as_ref()?;
     annotations.get(PAUSED).map(String::as_str)
 }
 
-/// Why nothing of it is switched, if so.
+/// Returns the reason why no target of the lock is switched; `None` if they are.
 pub(super) fn off(object: &LeaderLock, plan: Option<&LockPlan>) -> Option<Off> {
     if paused(object).is_some() {
         return Some(Off::Paused);

@@ -1,10 +1,10 @@
-//! What pod templates say: a lock is judged again when one was read.
+//! Follows pod templates: a lock is judged again when one of them was read.
 
 use super::{Effect, Index};
 use crate::controller::{object::ObjectKey, problem::Reason, templates::Read};
 
 impl Index {
-    /// Has the templates read that stop times of this lock come from.
+    /// Follows the templates that the stop times of this lock depend on.
     pub(super) fn follow_templates(&mut self, key: &ObjectKey) {
         let Some(entry) = self.locks.get_mut(key) else {
             return;
@@ -19,7 +19,7 @@ impl Index {
         self.effects.extend(ended.chain(begun));
     }
 
-    /// A lock that cannot be used before its templates are read does not wait for its turn.
+    /// Reads templates without delay if the lock cannot be used before.
     pub(super) fn hurry_templates(&mut self, key: &ObjectKey) {
         let Some(entry) = self.locks.get(key) else { return };
         if entry

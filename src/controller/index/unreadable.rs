@@ -1,4 +1,4 @@
-//! Objects that this version cannot read. They are left alone, except that one that is being deleted is let go: its
+//! Handles objects that this version cannot read. They stay as they are, except that a deleted object is let go: its
 //! finalizer would keep it, and its namespace, forever.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{
     targets::Origin,
 };
 
-/// Between two tries to read what is being deleted.
+/// Interval of the attempts to read an object that is being deleted.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Index {
@@ -34,8 +34,8 @@ impl Index {
         }
     }
 
-    /// What an earlier version of the object declared is stopped and released as of every object that is deleted. Without
-    /// one, the object is read as far as it can be.
+    /// Lets a deleted object go. The targets of its last readable version are stopped and the lock is released, as for
+    /// every deleted object. Without such a version, the readable parts of the object are used.
     fn let_go(&mut self, key: ObjectKey, metadata: &ObjectMeta) {
         let guarded = metadata
             .finalizers
@@ -64,13 +64,13 @@ impl Index {
         at: &World<'_>,
     ) {
         if !self.locks.unreadable.contains_key(key) {
-            // It is gone, or can be read again.
+            // The object is gone, or can be read again.
             self.in_flight.salvaging.remove(key);
             return;
         }
         let object = match end {
             Ok(object) => object,
-            // Nothing else would read it again: the watch reports only changes.
+            // Without this, the object would not be read again: the watch reports only changes.
             Err(metadata) => return self.read_deleted(key.clone(), metadata, AGAIN),
         };
         self.in_flight.salvaging.remove(key);
@@ -78,7 +78,7 @@ impl Index {
             return;
         };
         if salvaged.object.metadata.deletion_timestamp.is_none() {
-            // Made anew since.
+            // The object was created again since.
             return;
         }
         trim(&mut salvaged.object.metadata);
@@ -97,7 +97,7 @@ impl Index {
                 note,
             });
         }
-        // It stays unreadable: no status is written of it.
+        // The object stays unreadable: its status is not written.
         if self.locks.see(key, salvaged.object, Origin::Watch, at.now) {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }

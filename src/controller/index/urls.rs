@@ -1,6 +1,7 @@
-//! The url of a master changes: the old server loses its vote before the new one may have it.
+//! Changes the URL of a master: the old server loses its vote before the new one may vote.
 //!
-//! What is in use is in the status, so that a restarted operator begins with the old url, too. One master at a time.
+//! The status records the URL in use, so that a restarted operator begins with the old URL, too. One master changes at
+//! a time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,22 +17,22 @@ use crate::{
     operator::quorum::check,
 };
 
-/// `NAME=OLD URL`, separated by commas: the server of this master behind this url is stopped for good. With the url, so
-/// that a statement that is forgotten says nothing about the next change.
+/// `NAME=OLD URL`, separated by commas: the server of this master behind this URL is stopped for good. The URL is part
+/// of it so that a forgotten annotation does not apply to the next change.
 const STOPPED: &str = "redlock.dev/old-master-stopped";
-/// Between two tries to reach what could not be reached.
+/// Interval of the attempts to reach a server.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A change of a url that is under way.
+/// A change of a URL under way.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct UrlChange {
     asking: bool,
     again_at: Option<BootInstant>,
-    /// What the last try said.
+    /// The problem found by the last attempt.
     problem: Option<Problem>,
 }
 
-/// The old and the new url of a master. The server behind the old one has to give up its vote first.
+/// The old and the new URL of a master. The server behind the old one has to give up its vote first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::controller) struct RetiredUrl {
     pub(in crate::controller) quorum: String,
@@ -41,14 +42,14 @@ pub(in crate::controller) struct RetiredUrl {
 }
 
 impl UrlChange {
-    /// It is time for another try.
+    /// Reports whether the next attempt is due.
     pub(super) fn is_due(&self, now: BootInstant) -> bool {
         !self.asking && self.again_at.is_some_and(|at| at <= now)
     }
 }
 
 impl Index {
-    /// The plan with the urls that are in use: those of the running masters, or else those that the status remembers.
+    /// Returns the plan with the URLs in use: those of the running masters, or else those recorded in the status.
     pub(super) fn with_urls_in_use(&self, name: &str, plan: &QuorumPlan) -> QuorumPlan {
         let mut plan = plan.clone();
         let running = self.open.get(name).map(|running| &running.plan);
@@ -76,7 +77,7 @@ impl Index {
         plan
     }
 
-    /// Takes the next step towards these urls, if they are others. Returns why they are not in use yet.
+    /// Takes the next step of a change to these URLs. Returns why they are not in use yet.
     pub(super) fn change_urls(&mut self, name: &str, wanted: &QuorumPlan, at: &World<'_>) -> Option<Problem> {
         let now = at.now;
         let running = self.open.get(name)?;
@@ -145,7 +146,7 @@ impl Index {
         entry.url_change.asking = false;
         entry.url_change.again_at = Some(now + AGAIN);
         let allowed = anyway || outcome.as_ref().is_ok_and(RetireOutcome::allows_new_url);
-        // The object may ask for another url by now.
+        // The object may have another URL by now.
         let wanted = entry
             .object
             .spec
@@ -154,7 +155,7 @@ impl Index {
             .any(|m| m.name == master && m.url == url);
         if allowed && wanted {
             tracing::info!(quorum, master, url, ?outcome, "url of a master changes");
-            // Not at once: a refusal of the new url comes first, and the status must not show the change until then.
+            // Deferred: a refusal of the new URL arrives first, and the status must not show the change before.
             self.due.later.insert(quorum.to_owned());
             let problem = self.replace_url(retired, at);
             if let Some(entry) = self.quorums.get_mut(quorum) {
@@ -169,7 +170,7 @@ impl Index {
         self.due.quorums.insert(quorum.to_owned());
     }
 
-    /// Returns why it cannot be used.
+    /// Starts to use the new URL. Returns why it cannot be used.
     fn replace_url(&mut self, retired: &RetiredUrl, at: &World<'_>) -> Option<Problem> {
         let open = self.open.get_mut(&retired.quorum)?;
         let mut plan = open.plan.clone();
@@ -190,7 +191,7 @@ impl Index {
         None
     }
 
-    /// The old url stays in use until a retry succeeds.
+    /// Reverts to the old URL, which stays in use until a retry succeeds.
     pub(super) fn on_not_replaced(&mut self, retired: &RetiredUrl, error: String, at: &World<'_>) {
         if self.plants(Planted::ReplacesUrlOnce) {
             return;

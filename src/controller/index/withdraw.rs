@@ -1,4 +1,4 @@
-//! A lock is taken away: what runs is stopped first, then the lock is given up.
+//! Withdraws a lock: its targets are stopped first, then the lock is given up.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl Index {
-    /// The targets are stopped, then the lock is released. That takes no longer than stop + lease, whatever the masters
-    /// say; after that the lease is left to run out.
+    /// Stops the targets, then releases the lock. This takes stop + lease at most, whatever the state of the masters;
+    /// after that the lease is left to expire.
     pub(super) fn withdraw(&mut self, key: &ObjectKey, at: &World<'_>) {
         let now = at.now;
         let Some(departing) = self.departing(key, at) else {
@@ -38,7 +38,7 @@ impl Index {
         }
         let unbounded = self.plants(Planted::StopsWithoutBound);
         let more = Duration::from_secs(if unbounded { 3_600 } else { 0 });
-        // The target task must know whether it may call the end clean before it is ordered to stop.
+        // The target task must know whether the end may count as clean before it is ordered to stop.
         self.apply_targets(key, at);
         let Some(entry) = self.locks.get_mut(key) else {
             return;
@@ -64,14 +64,15 @@ impl Index {
         }
     }
 
-    /// What is known of a lock that is to be taken away; `None` if it is not contended for.
+    /// Returns the facts about a lock that is to be withdrawn; `None` if no plan is applied.
     fn departing(&self, key: &ObjectKey, at: &World<'_>) -> Option<Departing> {
         let now = at.now;
         let entry = self.locks.get(key)?;
         let plan = entry.phase.plan()?;
         let deleted = entry.object.metadata.deletion_timestamp.is_some();
         let guarded = super::targets::has_finalizer(&entry.object);
-        // The first look at the masters, and the first answers of the siblings, come a moment after the first plan.
+        // The first observation of the masters, and the first answers of the siblings, arrive shortly after the first
+        // plan.
         let looked = entry.phase.contention().is_none_or(|contention| {
             now.since(contention.since) >= UNCONFIRMED && self.asked_since(contention.since, at)
         });
@@ -114,19 +115,19 @@ impl Index {
         if task.is_some() {
             self.effects.push(Effect::EndTargetTask(key.clone()));
         }
-        // Also for others that wait for its targets.
+        // Other locks that wait for its targets are judged again, too.
         self.due.locks.insert(key.clone());
         if let Some(plan) = active {
             self.remove_from_quorum(key, &plan, release_mode);
         }
-        // An object that stays guards what was not stopped; one that is deleted does not wait for longer.
+        // An object that stays guards the targets that were not stopped; one that is deleted does not wait for longer.
         let done = |entry: &LockEntry| (stopped || deleted) && super::targets::has_finalizer(&entry.object);
         if self.locks.get(key).is_some_and(done) {
             self.set_finalizer(key, false, at);
         }
     }
 
-    /// The object is gone, whatever kept it.
+    /// Forgets a lock whose object is gone.
     pub(super) fn forget_lock(&mut self, key: &ObjectKey) {
         // A name or quorum that another object waits for may be free now.
         self.due.locks.insert(key.clone());
@@ -134,8 +135,8 @@ impl Index {
         let Some(entry) = self.locks.forget(key) else {
             return;
         };
-        // Another client removed the finalizer while targets run, or may run: no other cluster may begin before the lease has
-        // run out.
+        // Another client removed the finalizer while targets run, or may run: no other cluster may begin before the
+        // lease has expired.
         let release_mode = if unreadable || entry.phase.may_run() {
             ReleaseMode::Abandon
         } else {
@@ -153,7 +154,7 @@ impl Index {
         }
     }
 
-    /// Gives up what was contended for on behalf of an object; unless another one has the name by now.
+    /// Gives up the lock of an object, unless another object owns its name now.
     fn remove_from_quorum(&mut self, key: &ObjectKey, plan: &LockPlan, release_mode: ReleaseMode) {
         let Some(quorum) = self.open.get_mut(&plan.quorum) else {
             return;

@@ -1,4 +1,4 @@
-//! The arguments of the index beside an input: the time, and read-only views of the handles that the executor owns.
+//! Defines the arguments of the index in addition to an input: the time, and read-only views of the executor's handles.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     masters::{MasterStatus, QuorumId},
 };
 
-/// The index reads clocks and handles only through this type, so tests can replace them.
+/// The index reads clocks and handles only through this type, so that tests can replace them.
 pub(in crate::controller) struct World<'a> {
     pub(in crate::controller) now: BootInstant,
     /// Time since 1970, by the wall clock.
@@ -21,43 +21,43 @@ pub(in crate::controller) struct World<'a> {
 }
 
 impl World<'_> {
-    /// The wall clock, for people.
+    /// Returns the wall clock time, for people.
     pub(super) fn stamp(&self) -> Timestamp {
         timestamp_at(self.unix)
     }
 }
 
-/// No method blocks, and none changes anything.
+/// Read-only views of the handles. No method blocks.
 pub(in crate::controller) trait Views {
-    /// How a lock stands on a quorum; `None` where this replica neither contends for it nor watches it.
+    /// Returns the state of a lock on a quorum; `None` if this replica neither contends for it nor watches it.
     fn lock(&self, quorum: &str, lock: &LockName, now: BootInstant) -> Option<LockSnapshot>;
-    /// `None` where the quorum is not open.
+    /// Returns the states of the masters; `None` if the quorum is not open.
     fn masters(&self, quorum: &str) -> Option<Vec<MasterStatus>>;
-    /// A majority of the masters votes.
+    /// Reports whether a majority of the masters votes.
     fn has_majority(&self, quorum: &str) -> bool;
     fn quorum_id(&self, quorum: &str) -> Option<QuorumId>;
-    /// What keeps this replica from being ready, unless it is or was.
+    /// Returns why this replica is not ready; `None` if it is or was.
     fn unready(&self) -> Option<Unready>;
-    /// The target task of this lock has panicked, whether the index was told or not.
+    /// Reports whether the target task of this lock has panicked, even if the index has not been notified.
     fn target_task_ended(&self, key: &ObjectKey) -> bool;
-    /// What the Secrets hold that this plan names.
+    /// Returns the content of the Secrets that this plan names.
     fn access(&self, plan: &QuorumPlan) -> Found;
 }
 
-/// Why this replica is not ready.
+/// The reason why this replica is not ready.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Unready {
     pub(in crate::controller) message: String,
-    /// The quorums of which the first majority is still awaited.
+    /// The quorums whose first majority is still awaited.
     pub(in crate::controller) unseen: Vec<String>,
 }
 
-/// How a lock stands at one moment.
+/// The state of a lock at one moment.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct LockSnapshot {
-    /// Of this process.
+    /// The authority of this process.
     pub(in crate::controller) authority: Option<Authority>,
-    /// Who else holds it.
+    /// The other process that holds the lock.
     pub(in crate::controller) holder: Option<Holder>,
     pub(in crate::controller) last_token: Option<FencingToken>,
     /// Time since 1970 of the last acquisition by this process.

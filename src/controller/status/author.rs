@@ -1,60 +1,62 @@
-//! Whether the status of a lock is for this replica to write. Pure.
+//! Decides whether this replica writes the status of a lock. Pure.
 
 use std::time::Duration;
 
 use crate::controller::sibling_answers::Witness;
 
-/// Why this replica may write.
+/// The reason for which this replica may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Author {
-    /// It holds the lock.
+    /// The replica holds the lock.
     Holder,
-    /// It reports for its cluster, of which no replica holds the lock.
+    /// The replica reports for its cluster, of which no replica holds the lock.
     Reporter,
-    /// It held the lock last, by the status. It sees no majority of the masters, and knows how its lease ended.
+    /// According to the status, the replica was the last holder. It sees no majority of the masters, but knows how its
+    /// lease ended.
     Former,
-    /// No replica can report: the one thing that any of them may write is that nothing is known.
+    /// No replica can report: any of them may write, and only that the state is unknown.
     Anybody,
 }
 
 impl Author {
-    /// Who holds the lock is unknown to it.
+    /// Reports whether the author does not know the holder of the lock.
     pub(super) const fn is_blind(self) -> bool {
         matches!(self, Self::Former | Self::Anybody)
     }
 }
 
-/// What this replica sees of the masters.
+/// This replica's view of the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Visibility {
     Majority,
-    /// No majority of them, and this of its siblings. `former` if the status names the lease that this replica had last.
+    /// Less than a majority of the masters; `witness` is the result of asking the siblings. `former` if the status
+    /// names the last lease of this replica.
     Blind {
         former: bool,
         witness: Witness,
     },
 }
 
-/// Who may write, out of what this replica knows.
+/// The facts that decide which replica may write.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::controller) struct AuthorFacts {
     pub(in crate::controller) held_here: bool,
-    /// A sibling holds it, and writes.
+    /// A sibling holds the lock, and writes.
     pub(in crate::controller) held_by_sibling: bool,
     pub(in crate::controller) visibility: Visibility,
     pub(in crate::controller) reporter: bool,
-    /// A replica that knows more has written since this one wrote that nothing is known.
+    /// A replica with more knowledge has written since this one wrote that the state is unknown.
     pub(in crate::controller) contradicted: bool,
-    /// For how long no replica of this cluster reports; `None` while one does.
+    /// How long no replica of this cluster has reported; `None` while one does.
     pub(in crate::controller) unreported: Option<Duration>,
-    /// After this long without a reporter no replica can be one.
+    /// After this time without a reporter, no replica can become one.
     pub(in crate::controller) long: Duration,
-    /// For how long this replica knows an object that no replica has visited.
+    /// How long this replica has known an object without a status.
     pub(in crate::controller) unvisited: Option<Duration>,
 }
 
-/// A new object without a reporter gets its first status after this long: a reporter is elected much faster where one
-/// can be.
+/// The time after which a new object gets its first status without a reporter. Where a reporter can be elected, its
+/// election is much faster.
 const FIRST_VISIT: Duration = Duration::from_secs(1);
 
 pub(in crate::controller) fn author(facts: &AuthorFacts) -> Option<Author> {
@@ -75,7 +77,7 @@ pub(in crate::controller) fn author(facts: &AuthorFacts) -> Option<Author> {
         Visibility::Blind { former, witness } => match witness {
             Witness::Absent | Witness::Silent if former => return Some(Author::Former),
             Witness::Absent => return Some(Author::Anybody),
-            // The others are not known, and none of them can report before this lease of the reporter has ended.
+            // The siblings are not known, and none of them can report before this reporter's lease has ended.
             Witness::Silent if facts.reporter => return Some(Author::Anybody),
             // A sibling that does not answer may see the masters, and write.
             Witness::Awaited | Witness::Silent | Witness::Responsible => {}

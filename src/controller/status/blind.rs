@@ -1,5 +1,5 @@
-//! What is written of a lock by a replica that sees no majority of the masters: of the lock that it is unknown, of the
-//! targets what the replica sees itself.
+//! Computes the status that a replica without a majority of the masters writes: the lock is unknown, and the targets
+//! are as the replica itself sees them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 const REASON: Reason = Reason::NoMajority;
-/// Between two texts of a replica without a majority, where another one wrote in between.
+/// The minimum time between two statuses of a replica without a majority if another replica wrote in between.
 const REST: Duration = Duration::from_secs(5);
 
 pub(super) fn unseen(
@@ -69,7 +69,7 @@ fn held(facts: &LockFacts<'_>) -> String {
         (Some(cluster), Some(identity)) if facts.author == Author::Former => {
             format!("the lease of {} ended; {unknown}", called(cluster, identity))
         }
-        // Its own text, of the write before.
+        // The message of this replica's previous write.
         _ => {
             let kept = condition(facts.before, ConditionType::Held).filter(|held| {
                 facts.author == Author::Former && held.status == "Unknown" && held.reason == REASON.name()
@@ -87,7 +87,7 @@ fn is_stopping(report: &TargetReport) -> bool {
     !report.settled && targets.any(|target| target.desired == TargetState::Standby)
 }
 
-/// The replica stopped them, or found them stopped, and starts none.
+/// Reports whether the replica stopped the targets, or found them stopped, and starts none.
 pub(super) fn is_stopped(report: &TargetReport) -> bool {
     let standby = |target: &TargetStatus| {
         target.desired == TargetState::Standby && target.observed == TargetState::Standby
@@ -95,15 +95,15 @@ pub(super) fn is_stopped(report: &TargetReport) -> bool {
     report.settled && report.trouble.is_none() && report.targets.iter().all(standby)
 }
 
-/// A status that this replica wrote without seeing a majority.
+/// A status that this replica wrote without a majority.
 #[derive(Debug)]
 pub(in crate::controller) struct BlindStatus {
     pub(in crate::controller) written: BootInstant,
     pub(in crate::controller) status: LeaderLockStatus,
 }
 
-/// Until when a replica that sees no majority leaves the text of another one: two of them may see targets differently, and
-/// would replace each other's texts for ever. `last` is what this replica wrote.
+/// Returns until when a replica without a majority keeps the status of another one: two of them may see targets
+/// differently, and would overwrite each other forever. `last` is the last status that this replica wrote.
 pub(in crate::controller) fn rests_until(
     last: Option<&BlindStatus>,
     before: &LeaderLockStatus,
@@ -115,9 +115,9 @@ pub(in crate::controller) fn rests_until(
     (!is_own && !claims(before) && now < until).then_some(until)
 }
 
-/// Whether a status without sight of the masters adds something to the one that is there: what that one claims is not
-/// known, or it shows the targets otherwise than they are. Of two that only differ in their words the first stays, or
-/// two replicas would replace each other's for ever.
+/// Reports whether a status without sight of the masters adds information to the present one: the present one claims
+/// facts that are not known, or shows the targets in another state. Of two statuses that differ only in their wording
+/// the first stays, or two replicas would overwrite each other forever.
 pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLockStatus) -> bool {
     let observed = |status: &LeaderLockStatus| -> Vec<(String, TargetState)> {
         let targets = status.targets.iter();
@@ -131,7 +131,7 @@ pub(in crate::controller) fn adds(before: &LeaderLockStatus, status: &LeaderLock
         || observed(before) != observed(status)
 }
 
-/// Whether a status says something of who holds the lock, or what this cluster is for it.
+/// Reports whether a status claims to know the holder of the lock, or the role of this cluster.
 pub(in crate::controller) fn claims(status: &LeaderLockStatus) -> bool {
     condition(status, ConditionType::Held).is_none_or(|held| held.status != "Unknown")
         || matches!(status.role, Some(Role::Active | Role::Activating | Role::Standby))
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(rests_until(last.as_ref(), &own, at(101)), None, "its own");
         assert_eq!(rests_until(last.as_ref(), &others, at(101)), Some(at(105)));
         assert_eq!(rests_until(last.as_ref(), &others, at(105)), None);
-        // A claim is ended at once.
+        // A claim is replaced at once.
         let claim = status(Role::Active, TargetState::Active);
         assert_eq!(rests_until(last.as_ref(), &claim, at(101)), None);
     }

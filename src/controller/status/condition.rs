@@ -1,4 +1,4 @@
-//! Conditions, as the conventions of the API want them.
+//! Builds conditions according to the conventions of the API.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -6,17 +6,18 @@ use k8s_openapi::jiff::Timestamp;
 pub(super) use crate::api::vocabulary::ConditionType;
 use crate::controller::problem::Reason;
 
-/// Of a message, in bytes. The API server accepts 32,768 characters, and a status is written for each lock.
+/// The maximum length of a message, in bytes. The API server accepts 32,768 characters, but a status is written for
+/// each lock.
 const MESSAGE: usize = 1_024;
 
-/// Gathers the conditions of one object.
+/// A builder for the conditions of one object.
 #[derive(Debug)]
 pub(super) struct Conditions<'a> {
     before: &'a [Condition],
     generation: i64,
     now: Timestamp,
     list: Vec<Condition>,
-    /// Types that the object is to have no more.
+    /// Types that are removed from the object.
     withdrawn: Vec<ConditionType>,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// The time of the transition stays where the status stays.
+    /// Sets a condition. The transition time changes only with the status.
     pub(super) fn set(
         &mut self,
         kind: ConditionType,
@@ -82,7 +83,7 @@ impl<'a> Conditions<'a> {
             .find(|condition| condition.type_ == kind.name())
     }
 
-    /// What was before, with those that were set in their places.
+    /// Returns the previous conditions, with those that were set in their places.
     pub(super) fn into_list_before(self) -> Vec<Condition> {
         let mut list = self.before.to_vec();
         for own in self.list {
@@ -94,13 +95,13 @@ impl<'a> Conditions<'a> {
         list
     }
 
-    /// One that the operator set before, and that says nothing of the object any more.
+    /// Removes a condition that the operator set before and that no longer applies.
     pub(super) fn withdraw(&mut self, kind: ConditionType) {
         self.withdrawn.push(kind);
     }
 
-    /// All that were set. A condition of a type that the operator does not set is another controller's and stays: the list
-    /// is a map by type, and a merge patch replaces it as a whole.
+    /// Returns all conditions that were set. A condition of any other type belongs to another controller and stays: the
+    /// list is a map by type, and a merge patch replaces it as a whole.
     pub(super) fn into_list(self) -> Vec<Condition> {
         let mut list = self.list;
         let foreign = |other: &&Condition| {

@@ -1,4 +1,5 @@
-//! What the last replica of a cluster writes when it ends: nothing is contended for, observed or enforced from there on.
+//! Computes the statuses that the last replica of a cluster writes at its end: from then on its locks are not contended
+//! for, observed or enforced.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,17 +18,17 @@ use crate::{
 
 const REASON: Reason = Reason::OperatorStopped;
 
-/// How the replica had a lock, and what became of its lease.
+/// Whether the replica held a lock, and how its lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum HeldUntilEnd {
     Released,
-    /// Not given back: only this cluster may enter until the lease runs out.
+    /// Not released: only this cluster may acquire the lock until the lease expires.
     LeftToRunOut,
-    /// It did not hold the lock.
+    /// The replica did not hold the lock.
     No,
 }
 
-/// What the last status of a lock is made of.
+/// The facts of the last status of a lock.
 #[derive(Debug)]
 pub(in crate::controller) struct EndedFacts<'a> {
     pub(in crate::controller) before: &'a LeaderLockStatus,
@@ -37,7 +38,7 @@ pub(in crate::controller) struct EndedFacts<'a> {
     pub(in crate::controller) held: HeldUntilEnd,
     /// Agents of this cluster may hold the lock.
     pub(in crate::controller) agents: bool,
-    /// How the targets are, where there are some.
+    /// The state of the targets, if the lock has some.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) now: Timestamp,
 }
@@ -98,7 +99,7 @@ fn stopped_by(replica: &str) -> Progress {
     Progress::in_progress(REASON, text)
 }
 
-/// The url under which a master was used is remembered; how it is, no replica sees.
+/// Keeps the last used URL of a master. No replica observes its state.
 fn unseen_master(master: &MasterStatus) -> MasterStatus {
     MasterStatus {
         name: master.name.clone(),
@@ -108,13 +109,13 @@ fn unseen_master(master: &MasterStatus) -> MasterStatus {
     }
 }
 
-/// The last replica of a cluster, which does not report on a quorum any more.
+/// The last replica of a cluster, which stops reporting on a quorum.
 pub(in crate::controller) struct EndedReporter<'a> {
     pub(in crate::controller) replica: &'a str,
     pub(in crate::controller) cluster: &'a str,
 }
 
-/// The same of a quorum, in this generation of its object.
+/// Returns the last status of a quorum, for this generation of its object.
 pub(in crate::controller) fn ended_quorum(
     before: &RedisQuorumStatus,
     generation: i64,

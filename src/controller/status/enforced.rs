@@ -1,4 +1,4 @@
-//! The condition `Enforced` of a lock, and the facts that its status is made of.
+//! Sets the condition `Enforced` of a lock, and defines the facts that the status of a lock is computed from.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,31 +17,31 @@ use crate::{
     },
 };
 
-/// What a status is made of.
+/// The facts of a status.
 #[derive(Debug)]
 pub(in crate::controller) struct LockFacts<'a> {
     pub(in crate::controller) before: &'a LeaderLockStatus,
     pub(in crate::controller) generation: i64,
     pub(in crate::controller) plan: Result<&'a LockPlan, &'a Problem>,
     pub(in crate::controller) author: Author,
-    /// No master gave the token that the status has.
+    /// No master issued the token in the status.
     pub(in crate::controller) implausible: bool,
     pub(in crate::controller) holder: Option<HolderFacts>,
-    /// Masters of the quorum; 0 before they were first looked at. How many of them vote is in the status of the
-    /// RedisQuorum only: here, one master that comes and goes would cost a write for every lock.
+    /// The number of masters of the quorum; 0 before their first observation. The number of voting masters is only in
+    /// the status of the RedisQuorum: here, a flapping master would cost a write for every lock.
     pub(in crate::controller) masters: usize,
-    /// Why there is no majority.
+    /// The reason why there is no majority.
     pub(in crate::controller) no_majority: Option<String>,
     pub(in crate::controller) paused: Option<&'a str>,
-    /// This cluster leaves it to the others until then.
+    /// This cluster leaves the lock to the other clusters until this time.
     pub(in crate::controller) abstains: Option<Timestamp>,
-    /// How the targets are, where there are some.
+    /// The state of the targets, if the lock has some.
     pub(in crate::controller) targets: Option<&'a TargetReport>,
     pub(in crate::controller) surges: &'a Surges,
     pub(in crate::controller) now: Timestamp,
 }
 
-/// There are targets, and they are to be switched now.
+/// Reports whether the lock has targets, and they are to be switched now.
 pub(super) fn switches(facts: &LockFacts<'_>, plan: &LockPlan) -> bool {
     plan.switches() && facts.paused.is_none()
 }

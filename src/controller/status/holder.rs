@@ -1,4 +1,4 @@
-//! The holder in a status.
+//! Writes the holder into a status.
 
 use std::time::Duration;
 
@@ -6,24 +6,25 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp}
 
 use crate::api::lock_status::LeaderLockStatus;
 
-/// Who holds the lock now.
+/// The present holder of the lock.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct HolderFacts {
     pub(in crate::controller) identity: String,
     pub(in crate::controller) cluster: String,
-    /// Of this cluster.
+    /// The holder belongs to this cluster.
     pub(in crate::controller) own_cluster: bool,
     pub(in crate::controller) token: Option<u64>,
-    /// Known of an own lease only.
+    /// Known for this replica's own lease only.
     pub(in crate::controller) acquired: Option<Timestamp>,
-    /// From the end of the lease before to this one, and whether it was given back.
+    /// The time from the end of the previous lease to this one, and whether that lease was released.
     pub(in crate::controller) takeover: Option<(Duration, bool)>,
 }
 
-/// Writes the holder into `status`, which otherwise has none, and returns whether it is the one of `before`.
+/// Writes the holder into `status`, which has none before, and returns whether it is the holder of `before`.
 ///
-/// A grant is known by its token. Names alone do not tell: a status in between may have had no holder, because nobody
-/// could see one. `holds` where this replica is the holder, which knows its own token; others know a token that they saw.
+/// The token identifies a grant. Names alone do not: a status in between may have had no holder, because no replica
+/// could see one. `holds` is true where this replica is the holder and knows its own token; other replicas know the
+/// tokens they observed.
 pub(super) fn show(
     holder: &HolderFacts,
     holds: bool,
@@ -51,12 +52,12 @@ pub(super) fn show(
         status.acquire_time = acquired;
         status.renew_time = Some(MicroTime(now));
     }
-    // The first holder of all changes nothing over.
+    // The first holder of a lock is not a transition.
     status.lease_transitions = Some(before.lease_transitions.map_or(0, |n| n + i64::from(!same)));
     same
 }
 
-/// Keeps the holder that `before` has: this replica does not look at the lock.
+/// Keeps the holder of `before`: this replica does not observe the lock.
 pub(super) fn keep(before: &LeaderLockStatus, status: &mut LeaderLockStatus) {
     status.holder.clone_from(&before.holder);
     status.holder_identity.clone_from(&before.holder_identity);
@@ -69,7 +70,8 @@ pub(super) fn called(cluster: &str, identity: &str) -> String {
     format!("{cluster}/{identity}")
 }
 
-/// As in "eu-1/redlock-7c9f took the lock from eu-2/redlock-1 4 ms after its lease ended, token 1763719203551".
+/// Returns a text such as "eu-1/redlock-7c9f took the lock from eu-2/redlock-1 4 ms after its lease ended, token
+/// 1763719203551".
 pub(in crate::controller) fn taken(holder: &HolderFacts, before: &LeaderLockStatus) -> String {
     let name = called(&holder.cluster, &holder.identity);
     let token = holder

@@ -1,4 +1,4 @@
-//! What is written of a lock.
+//! Computes the status of a lock.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     controller::problem::{Problem, Reason},
 };
 
-/// The whole status.
+/// Returns the complete status.
 pub(in crate::controller) fn lock_status(facts: &LockFacts<'_>) -> LeaderLockStatus {
     let before = facts.before;
     let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
@@ -78,8 +78,8 @@ fn refused(
     progress.abnormal(conditions);
 }
 
-/// What was valid before is still contended for, by the replicas that knew it then. Only these see who holds the lock;
-/// one that was started since leaves in the status what they wrote.
+/// Handles a spec that became invalid: replicas that know the last valid one still contend for the lock, and only they
+/// see its holder. A replica started since keeps the holder that they wrote.
 fn in_force(facts: &LockFacts<'_>, status: &mut LeaderLockStatus) {
     let before = facts.before;
     match &facts.holder {
@@ -138,11 +138,11 @@ fn known(
     }
     enforced(facts, plan, conditions);
     progress.abnormal(conditions);
-    // Last, where it stays while it is not known: another order would be another status.
+    // Last, since the condition keeps its place at the end while it is unknown: another order would be another status.
     surges::set(facts.surges, conditions);
 }
 
-/// Of a lock that is contended for, or looked at.
+/// Returns the progress of a lock that is contended for or observed.
 fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> Progress {
     if let Some(why) = &facts.no_majority {
         return Progress::in_progress(Reason::NoMajority, why);
@@ -173,7 +173,7 @@ fn progress(facts: &LockFacts<'_>, plan: &LockPlan, here: bool, role: Role) -> P
 }
 
 fn role(facts: &LockFacts<'_>, here: bool) -> Role {
-    // Where nothing is switched, nothing is on its way.
+    // If nothing is switched, no change is in progress.
     let switched = facts.plan.is_ok_and(|plan| switches(facts, plan));
     let active = facts
         .targets
@@ -185,7 +185,7 @@ fn role(facts: &LockFacts<'_>, here: bool) -> Role {
         _ if stopping && switched => Role::Stopping,
         true if active || !switched => Role::Active,
         true => Role::Activating,
-        // Left running without the lock: onQuorumLoss: KeepRunning.
+        // `onQuorumLoss: KeepRunning` left the targets running without the lock.
         false if facts.holder.is_none() && keeps_running(facts) => Role::Unknown,
         false => Role::Standby,
     }

@@ -1,5 +1,5 @@
-//! How far an object is from what it asks for, for clients that know nothing of its kind. kstatus (Flux, Argo CD, kpt)
-//! reads `Reconciling=True` as in progress, `Stalled=True` as failed, and `Ready=True` without either as current.
+//! Computes the progress of an object for clients that do not know its kind. kstatus (Flux, Argo CD, kpt) reads
+//! `Reconciling=True` as in progress, `Stalled=True` as failed, and `Ready=True` without either as current.
 
 use super::condition::{ConditionType, Conditions};
 use crate::controller::problem::{Problem, Reason};
@@ -7,9 +7,9 @@ use crate::controller::problem::{Problem, Reason};
 /// Exactly one of `Ready`, `Reconciling` and `Stalled` is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing is left to do.
+    /// The object is in its desired state.
     Current(Problem),
-    /// The operator works on it, or waits for what can still come without a change of this object.
+    /// The operator works on the object, or waits for a condition that may be met without a change of this object.
     Working(Problem),
     /// A person has to change something first.
     Stuck(Problem),
@@ -24,7 +24,7 @@ impl Progress {
         Self::Working(Problem::new(reason, message))
     }
 
-    /// By a problem of an object, which is `stuck` until a person changes it.
+    /// Returns the progress of an object with a problem, which is `stuck` until a person changes it.
     pub(super) fn problem(stuck: bool, reason: Reason, message: impl Into<String>) -> Self {
         let why = Problem::new(reason, message);
         if stuck {
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// By the trouble that a target reports.
+    /// Returns the progress of an object whose target reports this trouble.
     pub(super) fn trouble(trouble: &Problem) -> Self {
         Self::problem(trouble.reason.is_stuck(), trouble.reason, &trouble.message)
     }

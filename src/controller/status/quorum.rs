@@ -1,4 +1,4 @@
-//! What is written of a quorum.
+//! Computes the status of a quorum.
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
@@ -13,20 +13,20 @@ use crate::{
     masters::{Ineligible, MasterStatus, Unknown},
 };
 
-/// How the masters of a quorum are, as far as conditions tell: equal healths write nothing new.
+/// The health of a quorum's masters, as far as conditions show it: no status is written while it stays equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct Health {
     pub(in crate::controller) voting: usize,
     pub(in crate::controller) masters: usize,
-    /// Of each master without a vote, by name.
+    /// The masters without a vote, by name.
     missing: Vec<(String, Cause)>,
-    /// Of each master that votes and does not take the new credentials or certificates, or does not permit a script.
+    /// The masters that vote but refuse the new credentials or certificates, or do not permit a script.
     hindered: Vec<(String, Cause)>,
-    /// Of each master that is set up to lose leases.
+    /// The masters whose configuration may lose leases.
     unsafe_masters: Vec<(String, String)>,
 }
 
-/// Why a master has no vote.
+/// The reason why a master has no vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cause {
     reason: Reason,
@@ -74,7 +74,7 @@ impl Health {
         self.masters > 0 && self.voting > self.masters / 2
     }
 
-    /// Why there is no majority, if there is none.
+    /// Returns the reason why there is no majority; `None` if there is one.
     pub(in crate::controller) fn no_majority(&self) -> Option<String> {
         (!self.has_majority()).then(|| {
             let needed = self.masters / 2 + 1;
@@ -87,8 +87,8 @@ impl Health {
         })
     }
 
-    /// The same for the status of a lock. It names no number of votes and no cause: each of them would be written once
-    /// for every lock whenever it changes.
+    /// Returns the same reason for the status of a lock. It contains no number of votes and no cause: every change of
+    /// them would cost a write for every lock.
     pub(in crate::controller) fn no_majority_of(&self, quorum: &str) -> Option<String> {
         (!self.has_majority()).then(|| {
             let (masters, needed) = (self.masters, self.masters / 2 + 1);
@@ -108,7 +108,7 @@ impl Health {
         texts.join(", ")
     }
 
-    /// The names of masters that are in quarantine: they answer and are not sealed.
+    /// Returns the names of the masters in quarantine: they answer but are not sealed.
     pub(in crate::controller) fn quarantined(&self) -> impl Iterator<Item = &str> {
         let sealing = self
             .missing
@@ -117,7 +117,7 @@ impl Health {
         sealing.map(|(name, _)| name.as_str())
     }
 
-    /// The cause that most masters without a vote have; or else those of which the connection is an old one.
+    /// Returns the most frequent cause among the masters without a vote, or else among the hindered masters.
     fn reason(&self) -> Reason {
         let troubled = if self.missing.is_empty() {
             &self.hindered
@@ -131,7 +131,7 @@ impl Health {
     }
 }
 
-/// What is wrong with a master that votes.
+/// Returns the problem of a master that votes.
 fn hindrance(master: &MasterStatus) -> Option<Cause> {
     let refused = master.not_permitted.as_ref().map(|refusal| Cause {
         reason: Reason::CredentialsRefused,
@@ -195,7 +195,7 @@ fn cause(master: &MasterStatus) -> Cause {
         };
         return cause(reason, unfit.to_string());
     }
-    // Before the seal, which may wait for just this permission.
+    // Checked before the seal, which may wait for this very permission.
     if let Some(refusal) = &master.not_permitted {
         return cause(Reason::CredentialsRefused, refusal.to_string());
     }
@@ -212,14 +212,14 @@ fn cause(master: &MasterStatus) -> Cause {
     }
 }
 
-/// What a status is made of.
+/// The facts of a status.
 #[derive(Debug)]
 pub(in crate::controller) struct QuorumFacts<'a> {
     pub(in crate::controller) before: &'a RedisQuorumStatus,
     pub(in crate::controller) generation: i64,
-    /// Why the object as it is now is not in use.
+    /// The reason why the present spec is not in use.
     pub(in crate::controller) problem: Option<&'a Problem>,
-    /// Of a quorum that runs.
+    /// The health of a running quorum.
     pub(in crate::controller) health: Option<&'a Health>,
     pub(in crate::controller) masters: &'a [MasterStatus],
     /// The id of the quorum, once this process knows it.
@@ -227,12 +227,12 @@ pub(in crate::controller) struct QuorumFacts<'a> {
     pub(in crate::controller) reporters: Vec<ReporterStatus>,
     pub(in crate::controller) not_ready: Vec<NotReadyReplica>,
     pub(in crate::controller) initialized: Option<Time>,
-    /// Why it is still there, while it is being deleted.
+    /// The reason why the object still exists although it is being deleted.
     pub(in crate::controller) kept_by: Option<String>,
     pub(in crate::controller) now: Timestamp,
 }
 
-/// The whole status.
+/// Returns the complete status.
 pub(in crate::controller) fn quorum_status(facts: &QuorumFacts<'_>) -> RedisQuorumStatus {
     let before = facts.before;
     let mut conditions = Conditions::new(&before.conditions, facts.generation, facts.now);
@@ -302,10 +302,10 @@ fn running(health: &Health, conditions: &mut Conditions<'_>) {
     }
 }
 
-/// How far the object is from what it asks for.
+/// Returns the progress of the object.
 fn progress(facts: &QuorumFacts<'_>) -> Progress {
     match (facts.problem, facts.health) {
-        // What was there stays in force: it works, and is not what the object asks for.
+        // The previous spec stays in force: it works, but is not the desired one.
         (Some(problem), health) => {
             let lost = health.and_then(Health::no_majority);
             let messages: Vec<String> = [problem.message.clone()].into_iter().chain(lost).collect();

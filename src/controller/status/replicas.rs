@@ -1,7 +1,8 @@
-//! Which replicas of the operator are not ready because of a quorum.
+//! Maintains the list of operator replicas that are not ready because of a quorum.
 //!
-//! Each replica owns the entry with its name, and writes it although another one reports. The reporter removes those that
-//! are not written again. `ReplicasReady` follows from the list alone, so that every writer sets it alike.
+//! Each replica owns the entry with its name, and writes it even if another replica reports. The reporter removes the
+//! entries that are no longer refreshed. `ReplicasReady` is computed from the list alone, so that every writer sets the
+//! same value.
 
 use std::time::Duration;
 
@@ -14,26 +15,26 @@ use crate::{
     lease::BootInstant,
 };
 
-/// As often as a cluster reports that it is alive.
+/// The refresh interval of an entry, equal to the heartbeat of a cluster.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Between two writes, however often the reason changes, and whatever becomes of the entry.
+/// The minimum time between two writes, however often the reason changes, and even if the entry was removed.
 const REST: Duration = Duration::from_secs(10);
-/// One write missed, and half of the next.
+/// The age at which an entry is outdated: one missed refresh, and half of the next interval.
 const SILENT: i64 = 45;
-/// What the definition accepts.
+/// The maximum length that the CRD accepts.
 const MOST: usize = 32;
 
-/// What a replica knows about itself and a quorum.
+/// The readiness of a replica with regard to a quorum, as the replica itself knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum OwnReadiness {
-    /// It has just started: what an earlier process of its pod reported may still be so.
+    /// The replica has just started: the report of an earlier process of its pod may still be true.
     TooEarly,
     Ready,
     NotReady(String),
 }
 
 impl OwnReadiness {
-    /// Whether the entry of this replica has to be written, where its last write began at `written`.
+    /// Reports whether this replica's entry has to be written, given that its last write began at `written`.
     pub(in crate::controller) fn is_due(
         &self,
         list: &[NotReadyReplica],
@@ -54,7 +55,7 @@ impl OwnReadiness {
     }
 }
 
-/// The list after this replica wrote its entry.
+/// Returns the list with the new entry of this replica.
 pub(in crate::controller) fn reported(
     list: &[NotReadyReplica],
     own: &str,
@@ -79,12 +80,12 @@ pub(in crate::controller) fn reported(
     list
 }
 
-/// A replica in the list reports no more: its pod may be gone.
+/// Reports whether the list has an outdated entry: the pod of its replica may be gone.
 pub(in crate::controller) fn has_silent(list: &[NotReadyReplica], now: Timestamp) -> bool {
     list.iter().any(|replica| is_silent(replica, now))
 }
 
-/// What the reporter keeps.
+/// Returns the entries that the reporter keeps.
 pub(in crate::controller) fn heard(list: &[NotReadyReplica], now: Timestamp) -> Vec<NotReadyReplica> {
     let heard = list.iter().filter(|replica| !is_silent(replica, now));
     heard.cloned().collect()
@@ -109,7 +110,7 @@ pub(super) fn ready(list: &[NotReadyReplica], conditions: &mut Conditions<'_>) {
     }
 }
 
-/// The status after a replica that does not report wrote its entry: all else stays.
+/// Returns the status in which a replica other than the reporter writes its entry: all other fields stay.
 pub(in crate::controller) fn replicas_status(
     before: &RedisQuorumStatus,
     list: Vec<NotReadyReplica>,
@@ -168,7 +169,7 @@ mod tests {
         assert!(!due(blind("refused"), &list, Some(100), 109));
         assert!(due(blind("refused"), &list, Some(100), 110));
         assert!(!due(blind("WRONGPASS"), &[], Some(100), 109));
-        // Ready: at once. Just started: what is there stays.
+        // A ready replica writes at once. One that has just started keeps the entry.
         assert!(due(OwnReadiness::Ready, &list, Some(100), 100));
         assert!(!due(OwnReadiness::Ready, &[not_ready("other", 0)], None, 100));
         assert!(!due(OwnReadiness::TooEarly, &list, None, 100));

@@ -1,5 +1,4 @@
-//! The condition of a lock whose single pod is doubled by a rollout. It is no trouble of the lock: `Ready` does not depend
-//! on it.
+//! Sets the condition of a lock whose single pod is doubled by a rollout. `Ready` does not depend on it.
 
 use super::condition::{ConditionType, Conditions};
 use crate::{
@@ -9,7 +8,8 @@ use crate::{
 
 const KIND: ConditionType = ConditionType::SurgesOnRollout;
 
-/// Set while it is so, and False once it was put right: an object that was never seen to surge has no such condition.
+/// Sets the condition to true while it applies, and to false once it is fixed: an object that never surged has no such
+/// condition.
 pub(super) fn set(surges: &Surges, conditions: &mut Conditions<'_>) {
     match surges {
         Surges::Of(objects) => conditions.set(KIND, true, Reason::SurgingStrategy, advice(objects)),
@@ -18,7 +18,7 @@ pub(super) fn set(surges: &Surges, conditions: &mut Conditions<'_>) {
             conditions.set(KIND, false, Reason::NoSurge, text.to_owned());
         }
         Surges::NotJudged => conditions.withdraw(KIND),
-        // What was said before is still the best that is known.
+        // The previous condition is still the best knowledge.
         Surges::Never | Surges::Unknown => {}
     }
 }
@@ -32,7 +32,7 @@ fn advice(objects: &[String]) -> String {
     )
 }
 
-/// What this status is the first to say of it.
+/// Returns the event for a surge that this status is the first to report.
 pub(in crate::controller) fn surge_news(
     before: &LeaderLockStatus,
     now: &LeaderLockStatus,

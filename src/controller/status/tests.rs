@@ -1,4 +1,4 @@
-//! Statuses as clients compute them: kstatus (sigs.k8s.io/cli-utils), as Flux and Argo CD use it.
+//! Tests statuses by the rules of clients: kstatus (sigs.k8s.io/cli-utils), as used by Flux and Argo CD.
 
 mod blind;
 mod holders;
@@ -31,8 +31,8 @@ enum Kstatus {
     Current,
 }
 
-/// `status.Compute` for a kind that kstatus has no rule for: the generation, then the first of `Reconciling` and
-/// `Stalled` that is true, then `Ready`.
+/// Computes `status.Compute` for a kind without a specific rule in kstatus: the generation, then the first of
+/// `Reconciling` and `Stalled` that is true, then `Ready`.
 fn kstatus(generation: i64, observed: Option<i64>, conditions: &[Condition]) -> Kstatus {
     if observed.is_some_and(|observed| observed != generation) {
         return Kstatus::InProgress;
@@ -55,7 +55,7 @@ fn status_of<'a>(conditions: &'a [Condition], kind: &str) -> (&'a str, &'a str) 
     found.map_or(("", ""), |condition| (&condition.status, &condition.reason))
 }
 
-/// Asserts that the CRD accepts the conditions, and the rule that clients rely on.
+/// Asserts that the CRD accepts the conditions, and that exactly one of `Ready`, `Reconciling` and `Stalled` is true.
 fn assert_valid(conditions: &[Condition], what: &str) {
     let is_true = |kind: &str| status_of(conditions, kind).0 == "True";
     let said = ["Ready", "Reconciling", "Stalled"].map(is_true);

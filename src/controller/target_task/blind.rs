@@ -1,4 +1,4 @@
-//! What the siblings say, where this replica has no majority of the masters.
+//! Judges the answers of the siblings while this replica has no majority of the masters.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,35 +12,36 @@ use crate::{
     masters::Masters,
 };
 
-/// A round of questions takes half a second at most, and one follows the other.
+/// The time to wait for an answer: a round of questions takes half a second at most, and rounds follow each other.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-/// What no newer round confirms is not said any more, but for the end of a lease.
+/// An answer that no newer round confirms expires after this time, except for the end of a lease.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// What this replica does not know by itself.
+/// The memory of a replica that cannot see for itself which replica holds the lock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blind {
-    /// Since when it has no majority.
+    /// Since when this replica has had no majority.
     since: Option<BootInstant>,
-    /// The first change of a target that no round was asked after. Who holds the lock may have made it.
+    /// The first change of a target that no later round covers. The holder of the lock may have made it.
     changed: Option<BootInstant>,
-    /// When a target that this replica had stopped was found running, and is to be stopped again: the same.
+    /// When a target that this replica had stopped was found running, and is to be stopped again; handled as a change.
     found: Arc<Mutex<Option<BootInstant>>>,
-    /// Another cluster was said to hold the lock, and none of this cluster since.
+    /// Whether another cluster was reported to hold the lock, and no replica of this cluster since.
     pub(super) passed_on: bool,
 }
 
-/// What was said in the last round of questions.
+/// The answers of the last round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     /// When the questions were sent.
     pub(super) sent: Option<BootInstant>,
-    /// Of the lock.
+    /// The answer about the lock.
     pub(super) word: Option<Word>,
 }
 
 impl Said {
-    /// This replica may have seen a later lease of another cluster than its sibling did.
+    /// Returns the answer about the lock, unless this replica has seen a later lease of another cluster than its
+    /// sibling did.
     pub(super) fn of(round: &Round, quorum: &str, lock: &LockName, seen: &LeaseView) -> Self {
         let word = round.word(quorum, lock);
         Self {
@@ -51,23 +52,23 @@ impl Said {
     }
 }
 
-/// Whether this replica sees for itself who holds the lock.
+/// Reports whether this replica sees for itself which process holds the lock.
 pub(super) fn has_majority(masters: Option<&Masters>) -> bool {
     masters.is_some_and(|masters| masters.voters() >= masters.size().majority())
 }
 
 impl Blind {
-    /// Something about a target changed.
+    /// Records a change of a target.
     pub(super) fn note_change(&mut self, now: BootInstant) {
         self.changed.get_or_insert(now);
     }
 
-    /// The same, found by a step.
+    /// Records that a step found a stopped target running.
     pub(super) fn note_started(&self, now: BootInstant) {
         self.found().get_or_insert(now);
     }
 
-    /// It is stopped now, or left to the sibling that holds the lock.
+    /// Forgets that finding: the target is stopped, or left to the sibling that holds the lock.
     pub(super) fn forget_started(&self) {
         *self.found() = None;
     }
@@ -76,7 +77,7 @@ impl Blind {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the siblings say of the lock, which counts where this replica has no majority.
+    /// Returns the judgement of the siblings' answers, which counts while this replica has no majority.
     pub(super) fn siblings(&mut self, majority: bool, said: Said, now: BootInstant) -> Siblings {
         let found = *self.found();
         if let Some(found) = found {
@@ -99,7 +100,7 @@ impl Blind {
             Some(Word::Elsewhere(_)) | None => false,
         };
         if leaves && answered.is_some_and(|sent| found.is_some_and(|found| found <= sent)) {
-            // What is found later is asked after anew. Under any other word the stop is still to be carried out.
+            // A later finding needs a new round. Under any other answer the stop is still to be carried out.
             self.forget_started();
         }
         let awaited = self.changed.unwrap_or(since).max(since) + PATIENCE;
@@ -144,7 +145,7 @@ mod tests {
 
     const ELSEWHERE: Word = Word::Elsewhere(FencingToken(8));
 
-    /// Blind for a while, and it has found at 1000 ms that what it had stopped runs again.
+    /// Returns the state of a replica that is blind, and that found at 1000 ms that a stopped target runs again.
     fn found() -> Blind {
         let mut blind = Blind::default();
         let siblings = blind.siblings(false, said(at(10), ELSEWHERE), at(0));
@@ -160,7 +161,7 @@ mod tests {
         let mut blind = found();
         let asked = said(at(1_100), ELSEWHERE);
         assert_eq!(blind.siblings(false, asked, at(1_200)), Siblings::Elsewhere);
-        // The step that is to stop it finds it, too.
+        // The step that is to stop the target finds it, too.
         blind.note_started(at(1_300));
         assert_eq!(blind.siblings(false, asked, at(1_300)), Siblings::Elsewhere);
         blind.forget_started();

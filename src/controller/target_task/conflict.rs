@@ -1,29 +1,29 @@
-//! Another writer undoes what the lock asks for, again and again: starts what is stopped here, or stops what is started.
-//! Pure.
+//! Detects another writer that repeatedly undoes the state a lock requires: starts a stopped target, or stops a started
+//! one. Pure.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::turns::Lane;
 use crate::lease::BootInstant;
 
-/// So often may it happen within [`WINDOW`] before it is a conflict: a person who tries a few times, or one rollout of
-/// a tool that applies a manifest with another number, is none.
+/// The number of times that this may happen within [`WINDOW`] before it is a conflict: a person who tries a few times,
+/// or one rollout of a tool that applies a manifest with another number of replicas, is not a conflict.
 const LIMIT: usize = 5;
-/// A conflict is over when it has been quiet for so long that fewer are left of it.
+/// A conflict ends when the window contains no more than [`LIMIT`] occurrences.
 const WINDOW: Duration = Duration::from_secs(600);
-/// The first pause of a conflict, doubled with each further time. Nothing is stopped or started meanwhile: short, for the
-/// sake of the work that must not run here; and not none, for the API server's.
+/// The first pause of a conflict, doubled with each further occurrence. During a pause nothing is stopped or started:
+/// it is short because the work must not run here, and not zero because of the load on the API server.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What another writer did to one target lately.
+/// The recent writes of another writer to one target.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
-    /// It stopped what runs here.
+    /// The other writer stopped a target that runs here.
     starts: ConflictBackoff,
-    /// It started what is stopped here.
+    /// The other writer started a target that is stopped here.
     stops: ConflictBackoff,
-    /// Its last write.
+    /// The last write of the other writer.
     last: String,
 }
 
@@ -37,7 +37,7 @@ impl Conflicts {
         self.backoff(lane).is_conflict(now)
     }
 
-    /// Whether the next stop or start waits still.
+    /// Reports whether the next stop or start still has to wait.
     pub(super) fn rests(&mut self, lane: Lane, now: BootInstant) -> bool {
         self.backoff(lane).rests_until(now).is_some()
     }
@@ -49,7 +49,7 @@ impl Conflicts {
         }
     }
 
-    /// The message of the conflict over the target of this name.
+    /// Returns the message about the conflict over the target of this name.
     pub(super) fn message(&self, lane: Lane, name: &str) -> String {
         let last = &self.last;
         match lane {
@@ -66,7 +66,7 @@ impl Conflicts {
     }
 }
 
-/// When it happened lately.
+/// The recent occurrences.
 #[derive(Debug, Default)]
 struct ConflictBackoff(VecDeque<BootInstant>);
 
@@ -81,7 +81,7 @@ impl ConflictBackoff {
         self.0.len() > LIMIT
     }
 
-    /// Until when the next stop or start waits.
+    /// Returns until when the next stop or start waits.
     fn rests_until(&mut self, now: BootInstant) -> Option<BootInstant> {
         self.forget(now);
         let doublings = u32::try_from(self.0.len().checked_sub(LIMIT + 1)?).unwrap_or(u32::MAX);

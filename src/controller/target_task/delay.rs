@@ -1,4 +1,5 @@
-//! How long other clusters wait after the end of a lease: what a holder declares, and what a replica may rely upon. Pure.
+//! Tracks how long other clusters wait after the end of a lease: the delay that a holder declares, and the delay that a
+//! replica may rely upon. Pure.
 
 use std::time::Duration;
 
@@ -8,20 +9,20 @@ use crate::lease::FencingToken;
 pub(super) struct Delays {
     /// The token under which this replica wrote `held`, and the delay that it declared with it.
     marked: Option<(FencingToken, Duration)>,
-    /// What the holder before had declared, whose targets this replica took over as they run.
+    /// The delay declared by the previous holder, whose running targets this replica adopted.
     adopted: Duration,
-    /// The least that a sibling may have declared since its lease was seen.
+    /// The shortest delay that a sibling may have declared since its lease was seen.
     sibling: Option<Duration>,
 }
 
 impl Delays {
-    /// A lease was won: under it runs what was declared to need so long, unless the lease before ended cleanly.
+    /// Records a new lease and the delay declared for the targets it adopts; `None` if it adopts none.
     pub(super) fn won(&mut self, adopted: Option<Duration>) {
         self.adopted = adopted.unwrap_or_default();
     }
 
-    /// What has to be declared. A lower delay than that of what was adopted needs a clean end first: pods that began under
-    /// it may take as long as it says.
+    /// Returns the delay to declare. A delay below that of the adopted targets requires a clean end first: pods started
+    /// under the longer one may take that long to stop.
     pub(super) fn needed(&self, planned: Duration, removed: Duration) -> Duration {
         planned.max(removed).max(self.adopted)
     }
@@ -39,18 +40,18 @@ impl Delays {
         self.marked.map(|(token, _)| token)
     }
 
-    /// Everything has stopped.
+    /// Forgets the declared delays: everything has stopped.
     pub(super) fn clear(&mut self) {
         (self.marked, self.adopted) = (None, Duration::ZERO);
     }
 
-    /// What is planned now, and whether a sibling has held the lock since this replica did.
+    /// Records the planned delay, and whether a sibling has held the lock since this replica did.
     pub(super) fn see(&mut self, planned: Duration, sibling_held: bool) {
         self.sibling = sibling_held.then(|| self.sibling.map_or(planned, |least| least.min(planned)));
     }
 
-    /// How long other clusters wait at least after the end of the lease that this cluster has or had, whose token is `own`
-    /// where it was this replica's. Where several may count, it is the shortest.
+    /// Returns the minimum time that other clusters wait after the end of the present or last lease of this cluster.
+    /// `own` is its token if this replica holds or held it. Of several candidates, the shortest counts.
     pub(super) fn bound(&self, own: Option<FencingToken>, planned: Duration) -> Duration {
         let sibling = self.sibling.unwrap_or(planned).min(planned);
         match self.marked {
@@ -79,7 +80,7 @@ mod tests {
         delays.declared(ONE, s(8));
         assert!(delays.is_declared(ONE, delays.needed(s(8), s(0))));
         assert!(!delays.is_declared(ONE, delays.needed(s(9), s(0))));
-        // The last target was taken out of the spec: nothing is planned, and it may run still.
+        // The last target was removed from the spec: no delay is planned, but the target may still run.
         assert!(!delays.is_declared(ONE, delays.needed(s(0), s(35))));
         assert!(!delays.is_declared(TWO, s(8)), "a new lease");
     }
@@ -99,10 +100,10 @@ mod tests {
         delays.declared(ONE, s(125));
         delays.see(s(125), false);
         assert_eq!(delays.bound(Some(ONE), s(125)), s(125));
-        // Lowered while the lease goes on: under its token the masters have the longer one.
+        // Lowered under the same lease: the masters still have the longer delay for its token.
         delays.see(s(8), false);
         assert_eq!(delays.bound(Some(ONE), s(8)), s(125));
-        // A sibling held it since, and declared what was planned then.
+        // A sibling has held the lock since, and declared the delay planned at that time.
         delays.see(s(8), true);
         assert_eq!(delays.bound(Some(ONE), s(8)), s(8));
     }

@@ -1,4 +1,4 @@
-//! What is to become of a lock's targets in this cluster. Pure.
+//! Decides the goal of a lock's targets in this cluster. Pure.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use crate::{
     lease::{BootInstant, FencingToken},
 };
 
-/// What is known when it is decided.
+/// The facts that the decision is based on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetFacts {
-    /// End of the own authority, if held now.
+    /// The end of this process's authority, if it holds the lock now.
     pub(super) held_until: Option<BootInstant>,
-    /// Nothing may start before: the takeover delay after an unclean end.
+    /// No target may start before this time: the takeover delay after an unclean end.
     pub(super) start_after: BootInstant,
-    /// The lease before it was seen to be another cluster's.
+    /// The lease before this process's belonged to another cluster.
     pub(super) from_elsewhere: bool,
-    /// Whose lease is seen, if it has not ended: of this cluster or of another.
+    /// The observed lease of another process, if it has not ended: of this cluster or of another.
     pub(super) other: Option<Other>,
-    /// The last holder that was seen, after any of this cluster, was another cluster's.
+    /// The last holder observed, after any of this cluster, belonged to another cluster.
     pub(super) passed_on: bool,
-    /// This replica held the lock last, until then.
+    /// The end of this replica's lease, if it was the last holder.
     pub(super) lost: Option<BootInstant>,
-    /// The end of the last lease of a sibling that was seen.
+    /// The end of the last observed lease of a sibling.
     pub(super) sibling_until: Option<BootInstant>,
-    /// What the siblings say, where this replica cannot see the masters itself.
+    /// The answers of the siblings, where this replica cannot see the masters itself.
     pub(super) siblings: Siblings,
-    /// Others contend, and this replica only watches who holds the lock.
+    /// Other processes contend, and this replica only observes which one holds the lock.
     pub(super) observes: bool,
     /// When this replica began to watch the lock.
     pub(super) began: BootInstant,
-    /// A stop was requested by then, whoever holds the lock.
+    /// The deadline of a requested stop, which applies whatever process holds the lock.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) takeover_delay: Duration,
     pub(super) stop: Duration,
@@ -43,18 +43,19 @@ pub(super) enum Other {
     Elsewhere,
 }
 
-/// What the siblings say of the lock.
+/// The judgement of the siblings' answers about the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Siblings {
-    /// This replica has a majority of the masters: what it sees itself counts.
+    /// This replica has a majority of the masters: its own view counts.
     Unasked,
-    /// It has none, and nothing that cannot be undone is done before the siblings have answered, or until then.
+    /// This replica has no majority, and takes no irreversible step until the siblings have answered, or until this
+    /// time.
     Awaited(BootInstant),
-    /// None of them has a majority, or none answers.
+    /// No sibling has a majority, or none answers.
     Silent,
-    /// A replica of this cluster holds the lock until then, or longer, by a lease with this token.
+    /// A replica of this cluster holds the lock until this time, or longer, by a lease with this token.
     Held(BootInstant, FencingToken),
-    /// Nobody held it when they were asked, and one of them contends for it.
+    /// At the time of the question the lock was free, and a sibling contended for it.
     Free(BootInstant),
     Elsewhere,
 }
@@ -62,24 +63,24 @@ pub(super) enum Siblings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     Run,
-    /// Everything must be gone by then, where there is a bound.
+    /// Everything must be stopped by the given time, if there is a deadline.
     Stop(Option<BootInstant>),
-    /// Leave things as they are; decided again then, or when something changes.
+    /// Leave the targets unchanged; decide again at the given time, or when something changes.
     Keep(Option<BootInstant>),
 }
 
-/// After a restart: as long as one acquire round may take to show who holds the lock.
+/// The time after a restart within which one acquire round shows the holder of the lock.
 const FIRST_ROUND: Duration = Duration::from_secs(1);
-/// Kept free before another cluster may begin.
+/// A safety margin before another cluster may begin.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// So long after the question a sibling that contends for a free lock is relied upon to do what there is to do. Another
-/// cluster that wins the lock in the moment of the question begins after the takeover delay, which is by default 5 s longer
-/// than a stop takes: 2 s for this, 1 s for the margin, and up to 2 s for what the sibling saw before.
+/// For this time after the question, a sibling that contends for a free lock is trusted to act. Another cluster that
+/// wins the lock at the moment of the question begins after the takeover delay, which is by default 5 s longer than a
+/// stop takes: 2 s for this trust, 1 s for the margin, and up to 2 s for the age of the sibling's view.
 const RELIED_UPON: Duration = Duration::from_secs(2);
 
-/// Whether there is time for a stop between the end of a lease and the start of another cluster. Without it the holder
-/// cannot leave its targets to a sibling, which may fail, too.
+/// Reports whether there is time for a stop between the end of a lease and the start of another cluster. Without that
+/// time the holder cannot leave its targets to a sibling, which may fail, too.
 pub(super) fn has_room(takeover_delay: Duration, stop: Duration) -> bool {
     takeover_delay >= stop + MARGIN
 }
@@ -110,7 +111,7 @@ pub(super) fn goal(facts: &TargetFacts, now: BootInstant) -> Goal {
     }
 }
 
-/// Until the siblings have answered: what has to be stopped by a certain time is not held up.
+/// Decides before the siblings have answered: a stop with a deadline is not delayed.
 fn awaiting(facts: &TargetFacts, until: BootInstant, now: BootInstant) -> Goal {
     let until = match facts.lost {
         Some(lost) => until.min(lost - (facts.stop + MARGIN / 2)),
@@ -122,7 +123,7 @@ fn awaiting(facts: &TargetFacts, until: BootInstant, now: BootInstant) -> Goal {
     }
 }
 
-/// By what this replica sees itself, or saw last.
+/// Decides from this replica's own observations.
 fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
     if facts.observes {
         return match facts.other {
@@ -130,7 +131,7 @@ fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
             None if facts.sibling_until.is_none() && now < facts.began + FIRST_ROUND => {
                 Goal::Keep(Some(facts.began + FIRST_ROUND))
             }
-            // Nobody here can lengthen what was seen, nor adopt what the holder has.
+            // This replica can neither extend an observed lease nor adopt the targets of its holder.
             Some(Other::Elsewhere) | None => Goal::Stop(None),
         };
     }
@@ -139,23 +140,24 @@ fn alone(facts: &TargetFacts, now: BootInstant) -> Goal {
         return if now >= facts.start_after {
             Goal::Run
         } else if keeps || !facts.from_elsewhere {
-            // What runs here may be this cluster's own.
+            // The running targets may be this cluster's own.
             Goal::Keep(Some(facts.start_after))
         } else {
-            // Another cluster's targets may run still: whatever runs here is not this cluster's turn.
+            // Another cluster's targets may still run: a target that runs here does so out of turn.
             Goal::Stop(None)
         };
     }
     match facts.other {
-        // It adopts what runs, and starts the rest. That its lease ends is not always told: not without a majority.
+        // The sibling adopts the running targets and starts the others. Without a majority the end of its lease is not
+        // always reported.
         Some(Other::Sibling) => return Goal::Keep(facts.sibling_until),
         Some(Other::Elsewhere) if !keeps => return Goal::Stop(facts.lost),
-        // The lease ran out long ago: there is no end to keep, and two run already.
+        // The lease ended long ago: no deadline is left to keep, and targets already run in two clusters.
         Some(Other::Elsewhere) => return Goal::Stop(None),
         None => {}
     }
     if keeps {
-        // Also when nobody can be seen any more: whoever had the lock keeps it running, too.
+        // Applies without any observed holder, too: the last holder also keeps its targets running.
         return if facts.passed_on {
             Goal::Stop(None)
         } else {

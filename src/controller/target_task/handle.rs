@@ -1,4 +1,4 @@
-//! A target task as the core knows it: what it is started with, its commands and its events.
+//! Defines the core's interface to a target task: configuration, commands and reports.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What the core asks of a target task.
+/// A command to a target task.
 #[derive(Debug)]
 pub(in crate::controller) enum Command {
-    /// The lock as it is declared now, and the permissions to act on it.
+    /// The declared lock, and the permissions to act on it.
     Plan(Arc<LockPlan>, Permissions),
-    /// Stop everything, and answer when it is done: true if that is written down as clean, where the lock is held. The end
-    /// of the channel means that it was not done.
+    /// Stop everything, then answer: true if the end is recorded as clean, where the lock is held. A closed channel
+    /// means that the stop was not carried out.
     Stop(StopRequest, oneshot::Sender<bool>),
-    /// What was to be stopped under the present lease runs again, unless it is stopped already.
+    /// Revoke a stop under the present lease, so that its targets run again, unless it is already carried out.
     Resume,
 }
 
@@ -40,59 +40,59 @@ pub(in crate::controller) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct StopRequest {
     pub(in crate::controller) by: BootInstant,
-    /// Only while this lease is held, and given up when it is not done in time; without one for good, whichever replica holds
-    /// the lock.
+    /// With a lease, the request applies only while that lease is held, and is given up after its deadline. Without one
+    /// it is permanent, whichever replica holds the lock.
     pub(in crate::controller) lease: Option<FencingToken>,
 }
 
-/// What a target task may do.
+/// The permissions of a target task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct Permissions {
     /// `enforcement: Observe` or the paused annotation: nothing is switched.
     pub(in crate::controller) off: bool,
-    /// The object cannot vanish before what runs is stopped: its finalizer is there.
+    /// The finalizer is set: the object cannot disappear before its targets are stopped.
     pub(in crate::controller) guarded: bool,
-    /// The present spec cannot be read, and may declare more targets than the plan: no end may be called clean.
+    /// The present spec cannot be read, and may declare more targets than the plan: no end counts as clean.
     pub(in crate::controller) unreadable: bool,
 }
 
-/// How the targets are: the event of a target task.
+/// The state of the targets, reported by a target task.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::controller) struct TargetReport {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) targets: Vec<TargetStatus>,
-    /// All that it switches, also what is not declared any more and not stopped yet.
+    /// All targets that the task switches, including removed ones that are not stopped yet.
     pub(in crate::controller) has: Vec<TargetWork>,
-    /// Something was found running, or may be.
+    /// Whether a target was found running, or may run.
     pub(in crate::controller) runs: bool,
-    /// Wants to start, and waits for the finalizer.
+    /// A start waits for the finalizer.
     pub(in crate::controller) wants_guard: bool,
-    /// Everything is as it should be.
+    /// All targets are in the desired state.
     pub(in crate::controller) settled: bool,
-    /// What keeps it from that, such as the owner of a field.
+    /// The obstacle to the desired state, such as the owner of a field.
     pub(in crate::controller) trouble: Option<Problem>,
-    /// What runs has not been ready for longer than the lock lets it be.
+    /// The running targets have been unready for longer than the lock allows.
     pub(in crate::controller) unready: bool,
-    /// What people want to know, each in one report.
+    /// Events for people, each contained in one report.
     pub(in crate::controller) notes: Vec<Note>,
 }
 
-/// The core's side of a target task.
+/// The core's handle of a target task.
 #[derive(Debug)]
 pub(in crate::controller) struct Handle {
     pub(super) commands: mpsc::UnboundedSender<Command>,
     pub(super) task: JoinHandle<()>,
-    /// Where no masters can be asked how the lock stands.
+    /// The view of the lock, where no masters can be asked for it.
     pub(in crate::controller) detached: Option<watch::Sender<LockView>>,
 }
 
 impl Handle {
     pub(in crate::controller) fn send(&self, command: Command) {
-        // A task ends only when this handle is dropped, or broken: then it is started anew.
+        // A task ends only after a panic, or when this handle is dropped; after a panic it is started again.
         let _ = self.commands.send(command);
     }
 
-    /// It panicked: nothing switches the targets any more.
+    /// Reports whether the task has panicked, so that no task switches the targets.
     pub(in crate::controller) fn is_broken(&self) -> bool {
         self.task.is_finished()
     }
@@ -104,7 +104,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a target task is started with.
+/// The configuration of a target task.
 pub(in crate::controller) struct Config {
     pub(in crate::controller) key: ObjectKey,
     pub(in crate::controller) plan: Arc<LockPlan>,
@@ -116,12 +116,12 @@ pub(in crate::controller) struct Config {
     pub(in crate::controller) elector: Elector,
     pub(in crate::controller) telemetry: Arc<Telemetry>,
     pub(in crate::controller) view: watch::Receiver<LockView>,
-    /// Of its quorum; none where no masters can be asked.
+    /// The masters of the quorum; `None` where no masters can be asked.
     pub(in crate::controller) masters: Option<Masters>,
-    /// What the siblings said last.
+    /// The latest answers of the siblings.
     pub(in crate::controller) said: watch::Receiver<Arc<Round>>,
     /// The API server does not answer.
     pub(in crate::controller) lost: watch::Receiver<bool>,
-    /// Of this cluster's holders: by the object's statuses, then by what this task marked.
+    /// The tokens of this cluster's holders, from the statuses of the object and from this task's own marks.
     pub(in crate::controller) own_tokens: OwnTokens,
 }

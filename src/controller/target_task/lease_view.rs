@@ -1,4 +1,4 @@
-//! A lock as the elector shows it at one moment. Pure.
+//! Captures a lock's state as the elector shows it at one moment. Pure.
 
 use super::goal::Other;
 use crate::{
@@ -6,17 +6,17 @@ use crate::{
     lease::{BootInstant, ClusterId, FencingToken, Holder, Marks},
 };
 
-/// A lock as the elector shows it at one moment.
+/// The state of a lock at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeaseView {
-    /// The lease of this process, and its end.
+    /// The token and the end of this process's lease.
     pub(super) held: Option<(FencingToken, BootInstant)>,
-    /// The lease of another process. The own one, lost and left to run out, is no sibling's: what it guarded must be gone
-    /// by its end.
+    /// The lease of another process. A lost lease of this process that is running out does not count as a sibling's:
+    /// the targets it guarded must be stopped by its end.
     pub(super) other: Option<OtherLease>,
-    /// The last other holder that was seen, also after its end.
+    /// The last other holder observed, also after the end of its lease.
     pub(super) last: Option<(Other, FencingToken)>,
-    /// The registers when this process acquired the lock last.
+    /// The registers at this process's last acquisition of the lock.
     pub(super) marks: Marks,
 }
 
@@ -52,7 +52,7 @@ impl LeaseView {
         }
     }
 
-    /// The token under which this process holds the lock.
+    /// Returns the token under which this process holds the lock.
     pub(super) fn token(&self) -> Option<FencingToken> {
         self.held.map(|(token, _)| token)
     }
@@ -61,7 +61,7 @@ impl LeaseView {
         self.other.map(|lease| lease.of)
     }
 
-    /// The token of the lease that another cluster has.
+    /// Returns the token of another cluster's lease.
     pub(super) fn elsewhere(&self) -> Option<FencingToken> {
         let other = self.other.filter(|lease| lease.of == Other::Elsewhere);
         other.map(|lease| lease.token)

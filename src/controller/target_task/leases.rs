@@ -1,4 +1,4 @@
-//! What the elector shows of a lock, what is remembered of its leases, and what is known when it is decided. Pure.
+//! Remembers the leases of a lock and derives the facts that decisions are based on. Pure.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::{
     lease::{BootInstant, FencingToken},
 };
 
-/// All that is seen at one moment.
+/// The inputs observed at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     pub(super) lease: LeaseView,
-    /// This replica has a majority of the masters.
+    /// Whether this replica has a majority of the masters.
     pub(super) majority: bool,
-    /// What the siblings said last.
+    /// The latest answers of the siblings.
     pub(super) said: Said,
-    /// By when a stop was requested.
+    /// The deadline of a requested stop.
     pub(super) stop_by: Option<BootInstant>,
     pub(super) now: BootInstant,
 }
 
-/// The end of the own lease by which all must be gone still, by what the siblings say: none where a sibling took over,
-/// or where there is time to leave it to the sibling.
+/// Returns the end of this process's lost lease if all targets must still stop by it, given the siblings' answers:
+/// `None` if a sibling took over, or if there is time to leave the stop to the sibling.
 pub(super) fn still_owed(
     lost: Option<BootInstant>,
     siblings: Siblings,
@@ -41,17 +41,17 @@ pub(super) fn still_owed(
     lost.filter(|_| !matches!(siblings, Siblings::Held(_, proven) if Some(proven) > last || has_room))
 }
 
-/// What is remembered of the leases of a lock.
+/// The memory of a lock's leases.
 #[derive(Debug)]
 pub(super) struct Leases {
     /// When this replica began to watch the lock.
     began: BootInstant,
     start_after: BootInstant,
-    /// The lease before it was seen to be another cluster's.
+    /// The lease before this process's belonged to another cluster.
     from_elsewhere: bool,
     /// The last lease of this process.
     pub(super) own: Option<FencingToken>,
-    /// The end of the lease that this process has, and of the one that it lost.
+    /// The end of this process's present lease, and of the one that it lost.
     own_until: Option<BootInstant>,
     lost: Option<BootInstant>,
     sibling_until: Option<BootInstant>,
@@ -74,7 +74,7 @@ impl Leases {
         }
     }
 
-    /// What is known now, also of leases that have ended since.
+    /// Returns the facts at this moment, including those about leases that have ended.
     pub(super) fn observe(
         &mut self,
         seen: &Observation,
@@ -97,7 +97,7 @@ impl Leases {
             self.sibling_until = Some(sibling.ends);
         }
         let siblings = self.blind.siblings(seen.majority, seen.said, now);
-        // The lease that a sibling proves counts as one that this replica has seen.
+        // A lease that a sibling proves counts like one that this replica has observed.
         if let Siblings::Held(until, _) = siblings {
             self.sibling_until = self.sibling_until.max(Some(until));
         }
@@ -119,7 +119,7 @@ impl Leases {
             stop_by: seen.stop_by,
             takeover_delay,
             stop: plan.timings.stop,
-            // A cluster that stepped down leaves nothing running.
+            // A cluster that stepped down keeps nothing running.
             on_quorum_loss: match plan.state {
                 LockState::SteppedDown => OnQuorumLoss::Stop,
                 LockState::Enabled | LockState::Frozen => plan.on_quorum_loss,
@@ -127,7 +127,7 @@ impl Leases {
         }
     }
 
-    /// A lease of this process is seen for the first time.
+    /// Records a new lease of this process.
     fn win(
         &mut self,
         token: FencingToken,
@@ -143,28 +143,29 @@ impl Leases {
         self.from_elsewhere = lease.last.is_some_and(|(of, _)| of == Other::Elsewhere);
     }
 
-    /// How long other clusters wait at least after the end of the lease that this cluster has or had.
+    /// Returns the minimum time that other clusters wait after the end of this cluster's present or last lease.
     fn takeover_delay(&mut self, plan: &LockPlan) -> Duration {
         let planned = plan.takeover_delay;
         self.delays.see(planned, self.sibling_until.is_some());
         self.delays.bound(self.own, planned)
     }
 
-    /// All targets have stopped.
+    /// Records that all targets have stopped.
     pub(super) fn stopped(&mut self) {
         self.lost = None;
-        // Another replica may have stopped what was found running.
+        // Another replica may have stopped the target that was found running.
         self.blind.forget_started();
     }
 }
 
-/// `candidates: Agents`: the holder is a process of its own.
+/// Reports whether the replica only observes: with `candidates: Agents` the holder is a separate process.
 pub(super) fn observes(plan: &LockPlan) -> bool {
     plan.candidates == Candidates::Agents
 }
 
-/// How long a lease that was just won waits: after an unclean end in another cluster, until what ran there is gone. After
-/// one in this cluster, what was declared for what is adopted.
+/// Returns how long a new lease waits before it starts targets, and the delay declared for the targets it adopts. After
+/// an unclean end in another cluster, it waits until the targets there are gone; after one in this cluster, it adopts
+/// the targets.
 fn delay(lease: &LeaseView, plan: &LockPlan, own_tokens: &OwnTokens) -> (Duration, Option<Duration>) {
     let marks = lease.marks;
     if !marks.ended_uncleanly() {

@@ -1,4 +1,4 @@
-//! What a target task writes into the registers of its lock.
+//! Writes the marks of a target task into the registers of its lock.
 
 use super::TargetTask;
 use crate::{
@@ -12,11 +12,11 @@ impl TargetTask {
         self.config.elector.mark(lock, token, mark).await
     }
 
-    /// Writes that targets run under this lease, and how long other clusters have to wait after it: before the first
-    /// target starts, and before anything starts that needs longer. False if a majority did not write it.
+    /// Writes that targets run under this lease, and how long other clusters have to wait after it. Called before the
+    /// first target starts, and before a target starts that needs longer. Returns false if a majority did not write it.
     pub(super) async fn declare(&mut self, token: FencingToken) -> bool {
         let removed = self.removed.iter().filter(|target| target.is_undone());
-        // What is not declared any more may run still.
+        // A removed target may still run.
         let longest = removed
             .map(|target| target.stop_time + TAKEOVER_BESIDE_STOP)
             .max();

@@ -1,4 +1,4 @@
-//! The sum of one step of each target. Pure.
+//! Sums up one step of all targets. Pure.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use crate::{
     targets::Step,
 };
 
-/// Between two steps of a target that cannot be as it should be.
+/// Interval of the steps of a target that cannot reach the desired state.
 pub(super) const RETRY_TROUBLE: Duration = RETRY.saturating_mul(8);
 
 pub(super) struct Outcome {
-    /// Everything is as it should be, or nothing waits for the rest.
+    /// All targets are in the desired state, except those that no other target waits for.
     pub(super) settled: bool,
     /// A start waits for the finalizer.
     pub(super) wants_guard: bool,
     pub(super) trouble: Option<Problem>,
-    /// Until the next step of one that has something to do although it is as it should be.
+    /// The time until the next step of a target that has pending work in its desired state.
     wait: Option<Duration>,
 }
 
 impl Outcome {
-    /// Before a step of a target.
+    /// The initial value, before the first target's step.
     pub(super) const SETTLED: Self = Self {
         settled: true,
         wants_guard: false,
@@ -43,7 +43,7 @@ impl Outcome {
         wait: None,
     };
 
-    /// No target took a step for this reason.
+    /// Returns the outcome of a step that no target could take, for this reason.
     pub(super) fn failed(reason: Reason, text: &str) -> Self {
         Self {
             settled: false,
@@ -53,7 +53,7 @@ impl Outcome {
         }
     }
 
-    /// Trouble with a target that nothing waits for is reported only.
+    /// Adds the step of a target. Trouble is only reported if the target is not awaited.
     pub(super) fn add(&mut self, step: Step, awaited: bool) {
         match step {
             Step::Done => {}
@@ -67,7 +67,7 @@ impl Outcome {
         }
     }
 
-    /// Until the next step, when targets that are not settled take one after so long.
+    /// Returns the time until the next step, given the interval for targets that are not settled.
     pub(super) fn pause(&self, unsettled: Duration) -> Option<Duration> {
         let unsettled = (!self.settled).then_some(unsettled);
         self.wait.into_iter().chain(unsettled).min()

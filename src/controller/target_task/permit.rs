@@ -1,7 +1,7 @@
-//! The permit to stop what was found running: the decision, made again with all that is known by then.
+//! Decides again, right before the write, whether a target that was found running may be stopped.
 //!
-//! A step reads the API server before it writes. Meanwhile another replica of this cluster may win the lock and start what
-//! is about to be stopped.
+//! A step reads the API server before it writes. Between the two, another replica of this cluster may win the lock and
+//! start the target that is about to be stopped.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ use crate::{
     targets::{Found, StopPermit},
 };
 
-/// What a stop was decided by.
+/// The basis of the decision to stop.
 #[derive(Clone, Copy, Debug)]
 struct Decided {
     facts: TargetFacts,
-    /// The lease of this process.
+    /// The present lease of this process.
     held: Option<FencingToken>,
     /// The last lease of this process.
     last: Option<FencingToken>,
     request: Option<ActiveStop>,
 }
 
-/// What is known when the write is about to be sent.
+/// The state at the time of the write.
 #[derive(Clone, Copy, Debug)]
 struct Now {
     lease: LeaseView,
@@ -44,12 +44,12 @@ struct Now {
 }
 
 impl Decided {
-    /// Whether the same would be decided now. Pure.
+    /// Reports whether the decision would be the same now. Pure.
     fn stands(&self, seen: Now, now: BootInstant) -> bool {
         let held = seen.lease.token();
         let request = self.request.filter(|request| request.holds(held, now));
         if request.is_none() && held.is_some() && held != self.held {
-            // Won since then: what runs is adopted.
+            // The lease was won since: running targets are adopted.
             return false;
         }
         let other = seen.lease.holder();
@@ -66,7 +66,7 @@ impl Decided {
     }
 }
 
-/// A decision, and where to see whether it still stands.
+/// A decision, and the sources to check it again.
 struct Watched {
     decided: Decided,
     blind: Blind,
@@ -81,7 +81,7 @@ impl Watched {
     fn holds(&self, found: Found, now: BootInstant) -> bool {
         let lease = LeaseView::of(&self.view.borrow(), &self.cluster, now);
         if found == Found::StartedAgain {
-            // The last word of the siblings may be older.
+            // The latest answers of the siblings may be older than this finding.
             self.blind.note_started(now);
         }
         let said = Said::of(

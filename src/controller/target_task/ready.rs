@@ -1,19 +1,19 @@
-//! For how long what runs is not ready.
+//! Measures how long running targets have been unready.
 
 use std::time::Duration;
 
 use crate::lease::{BootInstant, FencingToken};
 
-/// Pods are polled this often at most, and at least.
+/// The shortest and the longest interval of polls of pods.
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// Whether what runs of a target is ready.
+/// The readiness of a target's running pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodsReady {
     Ready,
     Unready,
-    /// Nothing of it could be ready or unready.
+    /// The target has no pods that could be ready.
     NotApplicable,
     /// The API server does not answer.
     Unknown,
@@ -22,17 +22,17 @@ pub(super) enum PodsReady {
 #[derive(Debug, Default)]
 pub(super) struct Readiness {
     since: Option<(FencingToken, BootInstant)>,
-    /// As long as the lock lets it be, and still.
+    /// The targets have been unready for longer than the lock allows, and still are.
     pub(super) too_long: bool,
 }
 
 impl Readiness {
-    /// Nothing is to run.
+    /// Resets the measurement: nothing is to run.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes a poll of every target that runs under this lease. Returns when the next is due.
+    /// Records a poll of every target that runs under this lease. Returns when the next poll is due.
     pub(super) fn take(
         &mut self,
         found: &[PodsReady],
@@ -71,7 +71,7 @@ mod tests {
             (13, 1, Ready, false),
             (20, 1, Unready, false),
             (29, 1, Unknown, false),
-            // Another lease: it may just have been started.
+            // Under a new lease the targets may just have been started.
             (31, 2, Unready, false),
             (40, 2, NotApplicable, false),
             (50, 2, Unready, false),

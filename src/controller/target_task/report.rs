@@ -1,4 +1,4 @@
-//! The event of a step: how the targets are.
+//! Reports the state of the targets after a step.
 
 use super::{TargetReport, TargetTask, goal::Goal, outcome::Outcome, target::Target};
 use crate::api::{

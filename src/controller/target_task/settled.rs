@@ -1,5 +1,5 @@
-//! For how long targets that are as they should be are not read again: not at every renewal of the lease, nor at every
-//! poll for the holder. Pure.
+//! Decides how long targets in the desired state are not read again, since reads at every renewal of the lease or at
+//! every poll for the holder would be too many. Pure.
 
 use super::POLL_AT_REST;
 use crate::lease::{BootInstant, FencingToken};
@@ -12,25 +12,25 @@ pub(super) enum Aim {
     Observe,
 }
 
-/// Set while all targets are as they should be for one aim and nothing has changed since.
+/// Set while all targets are in the desired state for one aim and nothing has changed since.
 #[derive(Debug, Default)]
 pub(super) struct Settled(Option<(Aim, BootInstant)>);
 
 impl Settled {
-    /// Whether nothing changed since all targets were as they should be for this aim. Otherwise the targets are about to
-    /// be read: until that has ended, nothing is known of them, for this nor for any other aim.
+    /// Reports whether nothing has changed since all targets were in the desired state for this aim. Otherwise the
+    /// targets are about to be read, and until then their state is unknown for every aim.
     pub(super) fn holds(&mut self, aim: Aim, now: BootInstant) -> bool {
         self.0
             .take_if(|(settled, until)| *settled != aim || now >= *until);
         self.0.is_some()
     }
 
-    /// The targets were read at this time.
+    /// Records the result of a read of the targets at this time.
     pub(super) fn set(&mut self, aim: Aim, settled: bool, now: BootInstant) {
         self.0 = settled.then(|| (aim, now + POLL_AT_REST));
     }
 
-    /// Something changed.
+    /// Records a change.
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! One step of a lock's targets towards what is decided now.
+//! Takes one step of a lock's targets towards the present goal.
 
 use futures_util::future::{self, join_all};
 
@@ -22,7 +22,7 @@ use crate::{
     targets::{EventReason, Note, StartPermit, StopPermit},
 };
 
-/// What was done, and when the next step is due.
+/// The report of a step, and when the next step is due.
 type Stepped = (super::TargetReport, Option<BootInstant>);
 
 impl TargetTask {
@@ -31,7 +31,7 @@ impl TargetTask {
         let facts = self.facts(now);
         let goal = goal(&facts, now);
         if self.config.permissions.off {
-            // A request is refused, too: its requester sees by the end of the channel that nothing was stopped.
+            // Requests are refused, too: the closed channel shows each requester that nothing was stopped.
             self.stop_requests.refuse();
             let paused = self.config.plan.enforcement == Enforcement::Enforce;
             return self.observe(goal, None, paused.then_some(false)).await;
@@ -71,7 +71,7 @@ impl TargetTask {
         self.leases.observe(&seen, &config.plan, &config.own_tokens)
     }
 
-    /// The lease under which targets run, and its end where nothing reports it.
+    /// Returns the permit for the lease under which targets run, and its end if no event reports it.
     fn permit(&self) -> Option<(StartPermit, Option<BootInstant>)> {
         let config = &self.config;
         let view = config.view.clone();
@@ -84,7 +84,7 @@ impl TargetTask {
         Some((StartPermit::observed(view, holder), Some(until)))
     }
 
-    /// Reads the targets only.
+    /// Reads the targets without switching them.
     async fn observe(&mut self, goal: Goal, again: Option<BootInstant>, enforced: Option<bool>) -> Stepped {
         self.readiness.forget();
         if !self.settled.holds(Aim::Observe, clock::now()) {
@@ -97,13 +97,13 @@ impl TargetTask {
         (self.report(goal, Outcome::SETTLED), again)
     }
 
-    /// The targets were read, or took a step, just now.
+    /// Records the state of the targets, which were read or took a step just now.
     fn settle(&mut self, aim: Aim, settled: bool) {
         let settled = settled && self.due().is_none();
         self.settled.set(aim, settled, clock::now());
     }
 
-    /// A start that hangs must not take the time that stopping needs.
+    /// Starts targets until the lease ends: a start that hangs must not use up the time for the stop.
     async fn run_while_held(&mut self) -> Stepped {
         let permit = self.permit().map(|(permit, _)| permit);
         let ended = async {
@@ -116,7 +116,7 @@ impl TargetTask {
             biased;
             stepped = self.run_targets() => stepped,
             () = ended => {
-                // What was being started may run.
+                // Targets whose start was interrupted may run.
                 for target in &mut self.targets {
                     target.observed = TargetState::Unknown;
                 }
@@ -138,7 +138,7 @@ impl TargetTask {
         if guards && !self.config.permissions.guarded {
             return (self.report(Goal::Run, Outcome::WANTS_GUARD), None);
         }
-        // The registers are about those who contend, not about what an observer does.
+        // The registers concern candidates, not an observer.
         if guards && !observes(&self.config.plan) && !self.declare(token).await {
             return self.not_marked(&permit).await;
         }
@@ -168,7 +168,7 @@ impl TargetTask {
         if !self.settled.holds(aim, clock::now()) {
             let to_stop = StopPermit::of(permit);
             outcome.settled = stop_all(&mut self.removed, Deadline::None, &to_stop).await;
-            // Together: one whose API hangs must not take the time of the others.
+            // Concurrent: a target whose API hangs must not use up the time of the others.
             for step in join_all(self.targets.iter_mut().map(|target| target.start(permit))).await {
                 outcome.add(step, true);
             }
@@ -177,7 +177,7 @@ impl TargetTask {
         outcome
     }
 
-    /// A stop needs no mark.
+    /// Handles a failed mark. Removed targets are stopped nonetheless, since a stop needs no mark.
     async fn not_marked(&mut self, permit: &StartPermit) -> Stepped {
         stop_all(&mut self.removed, Deadline::None, &StopPermit::of(permit)).await;
         let text = "a majority of the masters did not write down that targets start, or need longer to stop";
@@ -185,14 +185,14 @@ impl TargetTask {
         (report, Some(clock::now() + RETRY))
     }
 
-    /// Reports each target once whose pods may take longer than the lock has room for.
+    /// Reports once each target whose pods may take longer to stop than the lock allows.
     fn check_stop_times(&mut self) {
         if std::mem::replace(&mut self.stop_times_checked, true) {
             return;
         }
         for text in self.config.plan.targets.iter().filter_map(too_short) {
             let reason = EventReason::StopTooShort;
-            // The other end is this task's.
+            // This task owns the receiver.
             let _ = self.notes.0.send(Note { reason, text });
         }
     }
@@ -208,7 +208,7 @@ impl TargetTask {
         let mut outcome = Outcome::SETTLED;
         if !self.settled.holds(Aim::Stop, clock::now()) || deadline.is_promised() {
             self.settled.clear();
-            // Together: one whose API hangs must not take the time of the others.
+            // Concurrent: a target whose API hangs must not use up the time of the others.
             let removed = stop_all(&mut self.removed, deadline, permit);
             let declared = self
                 .targets
@@ -236,7 +236,7 @@ impl TargetTask {
         (self.report(Goal::Stop(deadline.at()), outcome), again)
     }
 
-    /// Everything has stopped: a requester may wait for that.
+    /// Handles the end of a stop, which a requester may wait for.
     async fn on_stopped(&mut self) {
         self.stopping.finish();
         self.leases.stopped();

@@ -1,20 +1,21 @@
-//! Requests to stop, and those who wait for the end of it.
+//! Keeps requests to stop, and the requesters that wait for an answer.
 
 use tokio::sync::oneshot;
 
 use super::handle::StopRequest;
 use crate::lease::{BootInstant, FencingToken};
 
-/// A request as it was made.
+/// A request that is in force.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::controller) struct ActiveStop {
     pub(in crate::controller) request: StopRequest,
-    /// It was carried out: it cannot be taken back.
+    /// Whether it was carried out, so that it can no longer be revoked.
     pub(in crate::controller) marked: bool,
 }
 
 impl ActiveStop {
-    /// One that is about a lease ends with it, and with its time. Pure.
+    /// Reports whether the request is in force. A request for a lease ends with the lease, and with its deadline unless
+    /// it was carried out. Pure.
     pub(in crate::controller) fn holds(self, held: Option<FencingToken>, now: BootInstant) -> bool {
         self.request
             .lease
@@ -22,12 +23,12 @@ impl ActiveStop {
     }
 }
 
-/// While there is one, nothing is started: the lock is still held until the requester gives it up.
+/// The requests to stop. While one is in force nothing is started: the lock is held until the requester gives it up.
 #[derive(Debug, Default)]
 pub(in crate::controller) struct StopRequests {
     request: Option<StopRequest>,
     waiting: Vec<oneshot::Sender<bool>>,
-    /// That all is stopped was written down, or may have been: under this lease nothing may be started again.
+    /// The clean end was recorded, or may have been: nothing may start again under this lease.
     marked: bool,
 }
 
@@ -39,37 +40,38 @@ impl StopRequests {
         }
     }
 
-    /// Everything must be gone by then.
+    /// Returns the deadline of the stop.
     pub(in crate::controller) fn by(&self) -> Option<BootInstant> {
         self.request.map(|request| request.by)
     }
 
-    /// The request that holds now.
+    /// Returns the request, and whether it was carried out.
     pub(in crate::controller) fn active(&self) -> Option<ActiveStop> {
         let marked = self.marked;
         self.request.map(|request| ActiveStop { request, marked })
     }
 
-    /// The request is taken back, unless it is for good or carried out.
+    /// Revokes the request, unless it is permanent or carried out.
     pub(in crate::controller) fn lift(&mut self) {
         if self.request.is_some_and(|request| request.lease.is_some()) && !self.marked {
             *self = Self::default();
         }
     }
 
-    /// Forgets a request that does not hold any more.
+    /// Forgets a request that is no longer in force.
     pub(in crate::controller) fn expire(&mut self, held: Option<FencingToken>, now: BootInstant) {
         if self.active().is_some_and(|stop| !stop.holds(held, now)) {
             *self = Self::default();
         }
     }
 
-    /// No requester is answered: each sees by the end of its channel that nothing was stopped.
+    /// Refuses all requests: the closed channel shows each requester that nothing was stopped.
     pub(in crate::controller) fn refuse(&mut self) {
         self.waiting.clear();
     }
 
-    /// Whether a requester waits for what is written down now. From here on it cannot be taken back.
+    /// Reports whether a requester waits for the record that is now written. From here on the request cannot be
+    /// revoked.
     pub(in crate::controller) fn begin_answer(&mut self) -> bool {
         self.marked |= !self.waiting.is_empty();
         !self.waiting.is_empty()

@@ -1,9 +1,9 @@
-//! Whether the pods of a target get the time that they ask for. Pure.
+//! Checks whether the pods of a target get the time they need to stop. Pure.
 
 use crate::{api::plan::TargetPlan, lease::Timings};
 
-/// The advice where the pods of a target may take longer than the lock has room for: near the end of the lease they are
-/// deleted with what is left. What is written down as stopSeconds was meant.
+/// Returns the advice for a target whose pods may take longer to stop than the lock allows: near the end of the lease
+/// they are deleted with the remaining grace period. An explicit stopSeconds counts as intended.
 pub(super) fn too_short(target: &TargetPlan) -> Option<String> {
     let wanted = target.too_short?;
     let (name, stop) = (&target.name, target.stop.as_secs());

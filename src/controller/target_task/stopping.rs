@@ -1,20 +1,21 @@
-//! Since when a lock's targets are being stopped, and by when they must be. Pure.
+//! Tracks since when a lock's targets are being stopped, and the deadline. Pure.
 
 use std::time::Duration;
 
 use super::{RETRY, goal::Goal};
 use crate::lease::BootInstant;
 
-/// Between two polls of pods that take their time: a thousand of them must not be a thousand polls every [`RETRY`].
+/// The longest interval of polls of slowly ending pods: a thousand of them must not cause a thousand polls every
+/// [`RETRY`].
 const SELDOM: Duration = Duration::from_secs(1);
 
-/// By when a stop must be done.
+/// The deadline of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deadline {
     None,
-    /// The stop time of the targets ends then.
+    /// The end of the targets' stop time.
     StopTime(BootInstant),
-    /// Another cluster may begin after it.
+    /// The time after which another cluster may begin.
     Promised(BootInstant),
 }
 
@@ -33,14 +34,14 @@ impl Deadline {
 
 #[derive(Debug, Default)]
 pub(super) struct Stopping {
-    /// Since when the targets are stopped.
+    /// Since when the targets have been stopping.
     since: Option<BootInstant>,
-    /// Since when they are stopped without a bound.
+    /// Since when they have been stopping without a deadline.
     unbounded_since: Option<BootInstant>,
 }
 
 impl Stopping {
-    /// What is decided now.
+    /// Follows the present goal.
     pub(super) fn follow(&mut self, goal: Goal) {
         if goal != Goal::Stop(None) {
             self.unbounded_since = None;
@@ -50,8 +51,8 @@ impl Stopping {
         }
     }
 
-    /// Where nothing says when another cluster begins, a target gets the time that it was declared to need, from the
-    /// first try on: the grace period of its pods may be any length.
+    /// Returns the deadline of a stop. If the start of another cluster is not known, a target gets its declared stop
+    /// time, counted from the first attempt: the grace period of its pods may have any length.
     pub(super) fn deadline(&mut self, by: Option<BootInstant>, stop: Duration, now: BootInstant) -> Deadline {
         self.since.get_or_insert(now);
         by.map_or_else(
@@ -60,13 +61,13 @@ impl Stopping {
         )
     }
 
-    /// How long targets that are stopping are left alone: an eighth of the time that it takes, and less towards its end.
+    /// Returns how long stopping targets are left alone: an eighth of the elapsed time, and less towards the deadline.
     pub(super) fn pause(&self, by: BootInstant, now: BootInstant) -> Duration {
         let since = self.since.unwrap_or(now);
         (now.since(since).min(by.left(now)) / 8).clamp(RETRY, SELDOM)
     }
 
-    /// All targets have stopped.
+    /// Records that all targets have stopped.
     pub(super) fn finish(&mut self) {
         *self = Self::default();
     }

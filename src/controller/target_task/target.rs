@@ -1,4 +1,4 @@
-//! One target, and how far it is from where it should be.
+//! Brings one target to its desired state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,26 +26,27 @@ use crate::{
     telemetry::TargetSeries,
 };
 
-/// An API server that takes longer is not waited for: the next step reads again, and a lease may end meanwhile.
+/// Timeout of a step, so that a slow API server does not delay the reaction to the end of a lease: the next step reads
+/// again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of the last steps before an end.
+/// Timeout of the last steps before a deadline.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// What is not stopped so shortly before its end is reported.
+/// A target that is not stopped at this distance from its deadline is reported.
 const LATE: Duration = Duration::from_secs(1);
 
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) observed: TargetState,
     pub(super) work: TargetWork,
-    /// How long it takes to stop.
+    /// The time that it takes to stop.
     pub(super) stop_time: Duration,
     action: Action,
     context: TargetContext,
     turns: Turns,
     conflicts: Conflicts,
-    /// It was found stopped, and not started since.
+    /// Whether it was found stopped, and not started since.
     stopped: bool,
-    /// What is known of it is old: it counts for nothing until it was read.
+    /// Whether the known state is outdated: it does not count until the target is read.
     distrusted: bool,
     series: Option<TargetSeries>,
 }
@@ -69,18 +70,18 @@ impl Target {
         target
     }
 
-    /// Whether this is about the same object, switched in the same way; its numbers may be others, and its name, too,
-    /// unless nothing is lost by beginning anew.
+    /// Reports whether the declaration is about the same object, switched in the same way. Its numbers may differ. Its
+    /// name may differ, too, for a target that must be undone, whose known state would otherwise be lost.
     pub(super) fn does(&self, target: &TargetPlan) -> bool {
         is_same(&self.work, &target.work) && (self.is_undone() || self.name == target.name)
     }
 
-    /// Whether it must be undone before another cluster may begin.
+    /// Reports whether the target must be undone before another cluster may begin.
     pub(super) fn is_undone(&self) -> bool {
         self.work.is_undone()
     }
 
-    /// As it is declared now.
+    /// Returns the target with the present declaration.
     pub(super) fn declared(mut self, target: &TargetPlan) -> Self {
         self.work.clone_from(&target.work);
         self.stop_time = target.stop;
@@ -98,7 +99,7 @@ impl Target {
         }
     }
 
-    /// Not declared any more: another may have its name.
+    /// Returns the target as removed from the spec: another target may have its name.
     pub(super) fn undeclared(mut self) -> Self {
         self.series = None;
         self
@@ -108,12 +109,13 @@ impl Target {
         self.action.changes()
     }
 
-    /// When it may take the step that it waits for.
+    /// Returns when the target may take its pending step.
     pub(super) fn due(&self) -> Option<BootInstant> {
         self.turns.due()
     }
 
-    /// Reads the target only. Whether it is as it should be is reported as given: none, where another replica switches it.
+    /// Reads the target without switching it. `enforced` is reported as given; `None` where another replica switches
+    /// the target.
     pub(super) async fn observe(&mut self, enforced: Option<bool>) {
         self.set_enforced(enforced);
         if !self.turns.wait(Lane::Start, clock::now()) {
@@ -130,14 +132,14 @@ impl Target {
         };
     }
 
-    /// How it is now is unknown.
+    /// Marks the state of the target as unknown.
     pub(super) fn distrust(&mut self) {
         self.distrusted = true;
         self.observed = TargetState::Unknown;
         self.set_enforced(None);
     }
 
-    /// Whether what runs of it is ready.
+    /// Returns whether the running pods of the target are ready.
     pub(super) async fn ready(&mut self) -> PodsReady {
         self.turns.count(Lane::Start, clock::now());
         match time::timeout(PATIENCE, self.action.ready()).await {
@@ -195,7 +197,7 @@ impl Target {
         step
     }
 
-    /// The step of a stop that is not tried now.
+    /// Returns the result of a stop that is not attempted now; `None` if it is.
     async fn wait_to_stop(&mut self, deadline: Deadline) -> Option<Step> {
         let contested = self.conflicts.rests(Lane::Stop, clock::now());
         if is_urgent(deadline, self.observed, contested) {
@@ -215,8 +217,9 @@ impl Target {
         None
     }
 
-    /// What takes no time to stop has no end, unless another cluster waits for the stop. A label that is given an end is
-    /// taken off for sure; else one of a holder that only this replica does not see is left to the replica that gave it.
+    /// Returns the deadline of the stop for the action. A target without a stop time has none, unless another cluster
+    /// waits for the stop. With a deadline, a label is removed in any case; without one, the label of a holder that
+    /// only this replica does not see is left to the replica that set it.
     fn bound(&self, deadline: Deadline) -> Option<BootInstant> {
         let bounded = deadline.is_promised() || self.work.takes_time_to_stop();
         deadline.at().filter(|_| bounded)
@@ -246,7 +249,7 @@ impl Target {
         }
     }
 
-    /// What the result of a step means for the target.
+    /// Applies the result of a step to the state of the target.
     fn finish(&mut self, end: StepResult, lane: Lane, now: BootInstant) -> Step {
         self.distrusted &= !matches!(end, Ok(Ok(_)));
         let step = match end {
@@ -257,7 +260,7 @@ impl Target {
                 Step::trouble(TargetState::Unknown, ConditionReason::TargetUnreachable, text)
             }
         };
-        // While the API server does not answer, how the target is is unknown: neither enforced nor not.
+        // While the API server does not answer, the state of the target is unknown: neither enforced nor not.
         let known = !self.distrusted;
         self.set_enforced(known.then_some(matches!(step, Step::Done | Step::Waiting(_))));
         self.observed = match &step {
@@ -279,7 +282,7 @@ impl Target {
         }
     }
 
-    /// Another writer did this.
+    /// Warns of this write of another writer.
     fn warn_of(&self, lane: Lane, write: &str) {
         let name = &self.name;
         let (reason, text) = match lane {
@@ -298,18 +301,19 @@ impl Target {
 
 type StepResult = Result<Result<Step, TargetError>, time::error::Elapsed>;
 
-/// What is known to run must not wait for others, unless another writer starts it again and again.
+/// Reports whether a stop bypasses the rate limit: a target known to run must not wait, unless another writer
+/// repeatedly starts it.
 fn is_urgent(deadline: Deadline, observed: TargetState, contested: bool) -> bool {
     let runs = matches!(observed, TargetState::Active | TargetState::Changing);
     deadline.is_promised() || (runs && !contested)
 }
 
-/// How long a step of a stop may take. The last steps are short: what hangs is tried again while there is time.
+/// Returns the timeout of a step of a stop. The last steps are short, so that a hanging step is retried in time.
 fn step_limit(until: Option<BootInstant>, now: BootInstant) -> Duration {
     until.map_or(PATIENCE, |by| (by.left(now) / 2).clamp(SHORTEST, PATIENCE))
 }
 
-/// Stops what is not declared any more. True if nothing of it is left.
+/// Stops the removed targets. Returns true if all of them are stopped.
 pub(super) async fn stop_all(removed: &mut Vec<Target>, deadline: Deadline, permit: &StopPermit) -> bool {
     let stop = |target| Target::stop(target, deadline, permit);
     let steps = join_all(removed.iter_mut().map(stop)).await;

@@ -1,10 +1,10 @@
-//! When a target may take its next step, at the rate of the requests to the API server. Pure.
+//! Schedules the steps of a target within the rate limit of requests to the API server. Pure.
 
 use std::sync::Arc;
 
 use crate::{api::lock_status::TargetState, controller::rate_limiter::RateLimiter, lease::BootInstant};
 
-/// What the next step is for: one that waits for its turn must not have it for another.
+/// The purpose of a step: the turn of a start must not be used for a stop, nor the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Start,
@@ -12,7 +12,7 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    /// The state that its steps bring about.
+    /// Returns the state that its steps lead to.
     pub(super) const fn goal(self) -> TargetState {
         match self {
             Self::Start => TargetState::Active,
@@ -20,7 +20,7 @@ impl Lane {
         }
     }
 
-    /// Requests of a step, as a rule.
+    /// Returns the usual number of requests of a step.
     const fn requests(self) -> u32 {
         match self {
             Self::Start => 2,
@@ -43,12 +43,12 @@ impl Turns {
         }
     }
 
-    /// When the step may be taken that waits for its turn.
+    /// Returns when the pending step may be taken.
     pub(super) fn due(&self) -> Option<BootInstant> {
         self.turn.map(|(_, at)| at)
     }
 
-    /// Whether the step has to wait for its turn. Otherwise its requests are counted.
+    /// Reports whether the step has to wait for its turn. Otherwise counts its requests.
     pub(super) fn wait(&mut self, lane: Lane, now: BootInstant) -> bool {
         let requests = lane.requests();
         let at = match (self.turn, lane) {
@@ -70,7 +70,7 @@ impl Turns {
         self.rate_limiter.count(lane.requests(), now);
     }
 
-    /// No step waits any more.
+    /// Drops the pending turn.
     pub(super) fn forgo(&mut self) {
         self.turn = None;
     }

@@ -1,4 +1,4 @@
-//! One test a rule.
+//! Tests the rules of the decision, one per test.
 
 use super::*;
 use crate::api::plan::tests::plan_of;
@@ -59,7 +59,7 @@ fn what_an_operator_before_left_running_sibling_is_responsible_without_a_majorit
     assert!(looked_at(decided(None, &wanted, |facts| {
         (facts.deleted, facts.guarded) = (true, true);
     })));
-    // Contended for as soon as our name is ours.
+    // The lock is contended for as soon as the cluster name is confirmed.
     let minded = observe_only(&plan(TARGET));
     assert_eq!(
         decided(Some(&minded), &wanted, |_| {}),
@@ -102,7 +102,7 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
         let goes = found(|facts| (facts.guarded, facts.deleted, facts.stops_leftovers) = (true, true, true));
         assert_eq!(goes, Decision::Withdraw, "{reason:?}: the object may go");
     }
-    // It can be put by now.
+    // The lock can be activated now.
     let wanted = Ok(plan(TARGET));
     let put = decided(None, &wanted, |facts| {
         (facts.guarded, facts.stops_leftovers) = (true, true)
@@ -114,7 +114,7 @@ fn what_is_left_of_a_lock_that_cannot_be_put_is_stopped_by_whoever_is_in_charge(
 fn what_an_older_lock_has_by_now_is_given_up() {
     let wrong = Err(Problem::new(Reason::TargetTaken, ""));
     let put = plan(TARGET);
-    // It asks for more than it has: what it has stays.
+    // The invalid spec adds a target: the active plan stays.
     assert_eq!(decided(Some(&put), &wrong, |_| {}), Decision::Keep);
     assert_eq!(
         decided(Some(&put), &wrong, |facts| facts.overtaken = true),
@@ -134,7 +134,7 @@ fn a_lock_that_is_held_survives_a_slip_of_the_pen() {
         decided(Some(&put), &wrong(Reason::QuorumNotUsable), |_| {}),
         Decision::Keep
     );
-    // A majority that is lost says nothing about our name.
+    // The loss of a majority is no evidence against the cluster name.
     assert_eq!(
         decided(Some(&put), &Ok(plan("")), |facts| facts.confirmed = false),
         Decision::Keep

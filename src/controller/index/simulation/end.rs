@@ -1,4 +1,4 @@
-//! The end of a process, as the executor performs it, and the start of the next one.
+//! Ends a process, as the executor does, and starts the next one.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ impl Simulation {
         self.start()
     }
 
-    /// Stops what no sibling can take. Returns what could not be stopped.
+    /// Stops the targets that no sibling can take over. Returns the locks whose targets could not be stopped.
     fn stop_last(&mut self, handed: &mut Handed) -> Result<HashSet<ObjectKey>, String> {
         let (mut stopped, mut kept) = (Vec::new(), HashSet::new());
         for stop in std::mem::take(&mut handed.stops) {
@@ -82,7 +82,7 @@ impl Simulation {
         }
     }
 
-    /// Locks that this process held and gives up, and whose statuses it can write.
+    /// Returns the locks that this process held and gives up, and whose statuses it can write.
     fn given_up(
         &self,
         held: &HashSet<ObjectKey>,
@@ -96,7 +96,7 @@ impl Simulation {
             known.zip(there).is_some_and(|(known, there)| {
                 known.metadata.resource_version == there.metadata.resource_version
                     && there.metadata.deletion_timestamp.is_none()
-                    // A status that claims nothing is left as it is.
+                    // A status without claims stays as it is.
                     && there.status.as_ref().is_some_and(claims)
                     && !seen.contains(&there.spec.quorum_ref.name)
             })
@@ -106,7 +106,7 @@ impl Simulation {
         given_up.cloned().collect()
     }
 
-    /// The last status of a lock that was released names no holder, and no lease that runs out.
+    /// Checks that the last status of a released lock names no holder, and no lease that is running out.
     fn no_status_reports_a_lease(&self, given_up: &[ObjectKey]) -> Result<(), String> {
         let reports = |key: &&ObjectKey| {
             let object = self.outside.server.locks.get(key);
@@ -125,7 +125,7 @@ impl Simulation {
         }
     }
 
-    /// The next process knows nothing.
+    /// Starts the next process, which has no memory of the previous one.
     fn start(&mut self) -> Result<(), String> {
         self.outside.start();
         let seed = self.outside.random.u64(..);

@@ -1,4 +1,4 @@
-//! The surroundings of a replica: the API server, the masters, the siblings, and the target tasks.
+//! Simulates the surroundings of a replica: the API server, the masters, the siblings, and the target tasks.
 
 mod end;
 mod faults;
@@ -35,7 +35,7 @@ const QUORUMS: [&str; 2] = ["q", "r"];
 const LEASE: Duration = Duration::from_secs(15);
 const SIBLING: &str = "sibling";
 
-/// Who holds a lock in truth.
+/// The actual holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Me,
@@ -47,19 +47,19 @@ pub(super) enum Owner {
 pub(super) struct Stand {
     pub(super) owner: Option<(Owner, u64, BootInstant)>,
     token: u64,
-    /// Who else holds it, as this replica saw it last.
+    /// The other holder that this replica saw last.
     seen: Option<Holder>,
     last: Option<Holder>,
-    /// This replica takes it when it is free; none where it was not put.
+    /// Whether this replica acquires the lock when it is free; `None` if it does not participate.
     pub(super) contends: Option<bool>,
-    /// It is left to the other clusters while one of them lives.
+    /// The lock is left to the other clusters while one of them is alive.
     abstains: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct OpenQuorum {
     pub(super) voting: usize,
-    /// Names and urls of the masters.
+    /// Names and URLs of the masters.
     pub(super) masters: Vec<(String, String)>,
     pub(super) locks: BTreeMap<LockName, Stand>,
 }
@@ -70,12 +70,12 @@ pub(super) struct Task {
     pub(super) hands: Permissions,
     pub(super) stops: Stops,
     last: Option<TargetReport>,
-    /// It panicked.
+    /// The task has panicked.
     pub(super) broken: bool,
 }
 
 impl Task {
-    /// It waits for the finalizer.
+    /// Reports whether the task waits for the finalizer.
     pub(super) fn waits(&self) -> bool {
         !self.broken && self.last.as_ref().is_some_and(|report| report.wants_guard)
     }
@@ -91,31 +91,31 @@ pub(super) struct Outside {
     pub(super) server: Server,
     pub(super) quorums: BTreeMap<String, OpenQuorum>,
     pub(super) tasks: BTreeMap<ObjectKey, Task>,
-    /// Locks whose targets run in truth.
+    /// Locks whose targets actually run.
     pub(super) running: BTreeSet<ObjectKey>,
-    /// Siblings are there, and one of them sees a majority of the masters.
+    /// Siblings exist, and one of them sees a majority of the masters.
     pub(super) sibling_sees: bool,
     pub(super) sibling_answers: bool,
     /// The operator of another cluster reports.
     pub(super) other_lives: bool,
     faults: Faults,
     pub(super) focus: Focus,
-    /// What the masters know of locks of quorums that are not open.
+    /// The masters' memory of locks on quorums that are not open.
     past: BTreeMap<String, BTreeMap<LockName, Stand>>,
     processes: u32,
-    /// No majority is ever seen any more.
+    /// A majority is never seen from now on.
     pub(super) blind: bool,
-    /// Changes of urls for which the old server has lost its vote.
+    /// Changes of URLs for which the old server has lost its vote.
     pub(super) retired: BTreeSet<RetiredUrl>,
     /// Templates that are followed.
     pub(super) templates: BTreeSet<(ObjectKey, TargetRef)>,
-    /// Ends of what was started.
+    /// Pending results of effects.
     due: Vec<(BootInstant, Input)>,
-    /// What was asked for, and has not reached the masters yet.
+    /// Hand-overs that have not reached the masters yet.
     hand_overs: Vec<(String, LockName)>,
-    /// No fault begins any more.
+    /// No new fault begins.
     calm: bool,
-    /// As many changes of finalizers fail nevertheless.
+    /// The number of finalizer changes that fail nevertheless.
     pub(super) failing: u32,
     verbose: bool,
     pub(super) executed: u64,
@@ -179,7 +179,7 @@ impl Outside {
         }
     }
 
-    /// Without faults and siblings, with one lock that has a finalizer.
+    /// Creates surroundings without faults and siblings, with one lock that has a finalizer.
     pub(super) fn with_lock(name: &str, spec: usize) -> Self {
         let mut outside = Self::new(0, false);
         let stamp = outside.stamp();
@@ -194,7 +194,7 @@ impl Outside {
         outside
     }
 
-    /// No quorum can be opened, and no url replaced.
+    /// Makes the opening of quorums and the replacement of URLs fail.
     pub(super) fn refuse(&mut self, refuses: bool) {
         self.faults.refuses = refuses;
     }
@@ -218,7 +218,7 @@ impl Outside {
         timestamp_at(self.unix)
     }
 
-    /// The rate limit.
+    /// Reports whether the rate limit allows a write.
     pub(super) fn may_write(&self) -> bool {
         self.calm || !self.faults.limited
     }
@@ -228,7 +228,7 @@ impl Outside {
         self.unix += time;
     }
 
-    /// What comes in next.
+    /// Performs a random step and returns the inputs that result.
     pub(super) fn step(&mut self) -> Vec<Input> {
         self.hand_over();
         match self.random.u8(..12) {
@@ -250,12 +250,12 @@ impl Outside {
         inputs
     }
 
-    /// Everything goes well for some steps, so that most sequences begin with locks that are held.
+    /// Suspends faults for some steps, so that most sequences begin with locks that are held.
     pub(super) fn set_calm(&mut self, calm: bool) {
         self.calm = calm;
     }
 
-    /// Everything goes well.
+    /// Performs a step without faults.
     pub(super) fn calm_step(&mut self) -> Vec<Input> {
         self.hand_over();
         let mut inputs = self.deliver(usize::MAX);
@@ -280,7 +280,7 @@ impl Outside {
         self.server.events.drain(..count).collect()
     }
 
-    /// Of what is over by now.
+    /// Returns the results that are due by now.
     fn ends(&mut self) -> Vec<Input> {
         let now = self.now;
         let (over, due) = std::mem::take(&mut self.due)
@@ -294,7 +294,7 @@ impl Outside {
         inputs
     }
 
-    /// Nothing that was started is under way, but for what never ends: heartbeats, and questions to the siblings.
+    /// Reports whether no effect is under way, apart from the periodic ones: heartbeats, and questions to the siblings.
     pub(super) fn is_settled(&self) -> bool {
         let goes_on = |input: &Input| {
             matches!(
@@ -309,7 +309,7 @@ impl Outside {
         self.server.events.iter().all(goes_on) && self.due.iter().all(|(_, input)| goes_on(input))
     }
 
-    /// Objects that are being deleted.
+    /// Returns the objects that are being deleted.
     pub(super) fn deleted(&self) -> impl Iterator<Item = &ObjectKey> {
         let deleted = self.server.locks.iter();
         let deleted = deleted.filter(|(_, object)| object.metadata.deletion_timestamp.is_some());

@@ -1,4 +1,4 @@
-//! The invariants.
+//! Checks the invariants.
 
 mod at_rest;
 mod drains;
@@ -26,34 +26,34 @@ use crate::{
     lease::{FencingToken, LockName, ReleaseMode},
 };
 
-/// A lock object, and not another one of its name.
+/// A lock object by its name and UID.
 type Identified = (ObjectKey, Option<String>);
 
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// But for those that never end: questions, and heartbeats.
+    /// The number of effects, except the periodic ones: questions, and heartbeats.
     pub(super) effects: u32,
-    /// The only writes in the steady state are heartbeats.
+    /// The number of writes of quorums. The only ones in the steady state are heartbeats.
     pub(super) quorum_writes: u32,
     pub(super) resting: bool,
     last_effect: String,
     /// The lock whose targets were not stopped, by the present input.
     unstopped: Option<LockName>,
-    /// The lock that was given up by the present input: what was decided with that was decided before.
+    /// The lock that was given up by the present input: effects decided together with that were decided before.
     given_up: Option<LockName>,
     /// The lock whose abstention is in its object, by the present input.
     abstains: Option<ObjectKey>,
-    /// Finalizers that are being written, and those that could not be.
+    /// Finalizers that are being written, and those whose write failed.
     finalizers: BTreeSet<Identified>,
     failed: BTreeSet<Identified>,
-    /// What became of drains.
+    /// The observed stages of drains.
     pub(super) drains: BTreeSet<DrainSeen>,
-    /// Objects whose targets waited for the finalizer at the last tick, and for which nothing was under way.
+    /// Objects whose targets waited for the finalizer at the last tick, without a write under way.
     waiting: BTreeSet<Identified>,
 }
 
 impl Rules {
-    /// The next process knows nothing of the requests of the one before.
+    /// Resets the rules: the next process does not know the requests of the previous one.
     pub(super) fn start(&mut self) {
         *self = Self {
             drains: std::mem::take(&mut self.drains),
@@ -61,7 +61,7 @@ impl Rules {
         };
     }
 
-    /// Before the index takes it.
+    /// Called before the index handles the input.
     pub(super) fn see(&mut self, input: &Input, index: &Index, outside: &Outside) -> Result<(), String> {
         self.unstopped = match input {
             Input::Stopped(key, false) => {
@@ -89,7 +89,8 @@ impl Rules {
         }
     }
 
-    /// After the index took it. Targets wait for a finalizer only while it is being written, or after a failure.
+    /// Called after the index handled the input. Targets wait for a finalizer only while it is being written, or after
+    /// a failure.
     pub(super) fn have_taken(&mut self, tick: bool, index: &Index, outside: &Outside) -> Result<(), String> {
         if index.ready.is_some() && index.synced() && !index.due.locks.is_empty() {
             return Err(format!("decisions do not settle: {:?}", index.due.locks));
@@ -117,7 +118,7 @@ impl Rules {
         }
     }
 
-    /// Of what there is no object any more, nothing is left.
+    /// Checks that nothing is left of objects that are gone.
     pub(super) fn between_steps(&self, index: &Index, outside: &Outside) -> Result<(), String> {
         for key in outside.tasks.keys() {
             if index
@@ -176,7 +177,7 @@ impl Rules {
             }
             Effect::StartTargetTask(start) => {
                 may_start(&start.key, start.hands.guarded, index)?;
-                // A task that has panicked is started again: it follows what the siblings report by itself.
+                // A task that has panicked is started again: it follows the answers of the siblings on its own.
                 let again = outside.tasks.contains_key(&start.key);
                 if start.detached && !again && sibling_has(&start.key, index, outside) {
                     return Err(format!(
@@ -227,7 +228,7 @@ impl Rules {
     }
 }
 
-/// Only what its finalizer keeps may be started.
+/// Checks that only targets of an object with the finalizer may be started.
 fn may_start(key: &ObjectKey, guarded: bool, index: &Index) -> Result<(), String> {
     let entry = index.locks.get(key).ok_or("a target task without an object")?;
     if guarded && !has_finalizer(&entry.object) {
@@ -236,7 +237,8 @@ fn may_start(key: &ObjectKey, guarded: bool, index: &Index) -> Result<(), String
     Ok(())
 }
 
-/// By the last answer, which is fresh, a sibling with a majority has the lock in hand; this replica has none.
+/// Reports whether a sibling with a majority is responsible for the lock, by a fresh answer, while this replica has no
+/// majority.
 fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     let Some(entry) = index.locks.get(key) else {
         return false;
@@ -250,7 +252,7 @@ fn sibling_has(key: &ObjectKey, index: &Index, outside: &Outside) -> bool {
     !seen && index.sibling_is_responsible(key, &at)
 }
 
-/// Who is named as the holder holds the lock: this replica with authority now, another one as it was seen.
+/// Checks that the named holder holds the lock: this replica with present authority, another one as it was seen.
 fn claims_rightly(
     key: &ObjectKey,
     status: &serde_json::Value,
@@ -275,7 +277,8 @@ fn claims_rightly(
     ))
 }
 
-/// Nothing that is being deleted is contended for, nor left to the others, nor has the targets of another lock.
+/// Checks that a lock that becomes active is neither being deleted nor left to the others, and has no target of another
+/// lock.
 fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), String> {
     let key = ObjectKey {
         namespace: plan.namespace.clone(),
@@ -303,7 +306,8 @@ fn may_put(plan: &LockPlan, index: &Index, outside: &Outside) -> Result<(), Stri
     }
 }
 
-/// A stop has a bound. One for a hand-over is ordered under the lease; one of a deleted object not despite a sibling.
+/// Checks that a stop has a deadline, that a stop for a hand-over is ordered under the lease, and that a stop for a
+/// deletion is not ordered while a sibling is responsible.
 fn may_stop(
     key: &ObjectKey,
     halt: StopRequest,
@@ -337,7 +341,7 @@ fn may_stop(
     }
 }
 
-/// The elector compares the token: a lease that has ended since is left alone.
+/// Allows a hand-over of a lease that has ended since: the elector compares the token, and does nothing.
 fn may_hand_over(
     quorum: &str,
     lock: &LockName,

@@ -1,4 +1,4 @@
-//! The objects, as an API server keeps them.
+//! Simulates the objects of an API server.
 
 mod status;
 
@@ -24,12 +24,12 @@ use crate::{
     targets::Present,
 };
 
-/// The one of [`LOCKS`] that is orphaned when it is deleted.
+/// The index of the entry in [`LOCKS`] that is orphaned when it is deleted.
 pub(super) const ORPHANED: usize = 7;
 pub(super) const WITH_TARGET: usize = 1;
 pub(super) const FAILS_OVER: usize = 10;
 
-/// What users write. With and without targets; of a quorum that is there, another one, and none.
+/// Specs that users write: with and without targets; on an existing quorum, another one, and a missing one.
 static LOCKS: LazyLock<Vec<LeaderLock>> = LazyLock::new(|| {
     let target = "targets: [{name: t, action: Scale, stopSeconds: 5, ref: {apiVersion: apps/v1, kind: Deployment, name: t}}]";
     let other = "targets: [{name: t, action: Suspend, stopSeconds: 5, ref: {apiVersion: batch/v1, kind: CronJob, name: c}}]";
@@ -74,14 +74,14 @@ pub(super) struct Server {
     version: u64,
     pub(super) locks: BTreeMap<ObjectKey, LeaderLock>,
     pub(super) quorums: BTreeMap<String, RedisQuorum>,
-    /// Requests are answered.
+    /// Requests are not answered.
     pub(super) down: bool,
     /// The watches do not work.
     pub(super) unwatched: bool,
-    /// The definitions are not there: every request is answered with 404.
+    /// The definitions are missing: every request is answered with 404.
     pub(super) unserved: bool,
     pub(super) events: VecDeque<Input>,
-    /// What the watches have shown.
+    /// The objects that the watches have delivered.
     shown_locks: Present,
     shown_quorums: Present,
 }
@@ -98,7 +98,7 @@ fn readable<K: Clone>(object: &K) -> DeserializeGuard<K> {
 }
 
 impl Server {
-    /// Lists everything, as a watch that begins.
+    /// Lists all objects, like a watch that begins.
     pub(super) fn list(&mut self, now: BootInstant) {
         let locks: Vec<_> = self
             .locks
@@ -141,7 +141,7 @@ impl Server {
         self.events.push_back(Input::Quorum(Observation::Failed(trouble)));
     }
 
-    /// Another process watches.
+    /// Starts the watches of another process.
     pub(super) fn watch_anew(&mut self, now: BootInstant) {
         self.events.clear();
         (self.shown_locks, self.shown_quorums) = (Present::default(), Present::default());
@@ -191,11 +191,11 @@ impl Server {
         object
     }
 
-    /// Creates a lock, or changes the spec of the one that is there.
+    /// Creates a lock, or changes the spec of an existing one.
     pub(super) fn apply(&mut self, name: &str, random: &mut fastrand::Rng, now: Timestamp) {
         let spec = random.usize(..LOCKS.len());
         let Some(known) = self.locks.get(&key(name)) else {
-            // With a finalizer: of an operator before, or restored from a backup.
+            // A finalizer may be left by an earlier operator, or restored from a backup.
             return self.create_with(name, spec, now, random.bool());
         };
         let mut object = LOCKS[spec].clone();
@@ -220,7 +220,7 @@ impl Server {
         self.store(object);
     }
 
-    /// The object goes, whatever finalizer it has, and another one takes its name.
+    /// Deletes the object despite its finalizers, and creates another one with its name.
     pub(super) fn recreate(
         &mut self,
         name: &str,
@@ -230,7 +230,7 @@ impl Server {
         let Some(mut object) = self.locks.get(&key(name)).cloned() else {
             return;
         };
-        // The watch misses that: a list shows the new object alone.
+        // The watch misses the deletion: a list shows the new object alone.
         let missed = !self.unwatched && random.bool();
         self.unwatched |= missed;
         let same = random.bool().then(|| object.spec.clone());
@@ -247,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Another writer changes something.
+    /// Simulates a change by another writer.
     pub(super) fn touch(&mut self, name: &str) {
         if let Some(object) = self.locks.get(&key(name)).cloned() {
             self.store(object);
@@ -292,7 +292,7 @@ impl Server {
         if self.quorums.contains_key(name) {
             return;
         }
-        // With other masters than the other one, or the same.
+        // With the masters of the other quorum, or with different ones.
         let index = if name == "q" {
             0
         } else {
@@ -307,7 +307,7 @@ impl Server {
         self.store_quorum(object);
     }
 
-    /// Another url for one of its masters.
+    /// Changes the URL of one of its masters.
     pub(super) fn move_master(&mut self, name: &str, random: &mut fastrand::Rng) {
         let Some(mut object) = self.quorums.get(name).cloned() else {
             return;

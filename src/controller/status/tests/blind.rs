@@ -1,4 +1,4 @@
-//! Statuses of replicas that see no masters, and of the last one that ends.
+//! Tests the statuses of replicas without a majority, and of the last replica at its end.
 
 use super::*;
 use TargetState::{Active, Changing, Standby};

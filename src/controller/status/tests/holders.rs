@@ -1,4 +1,4 @@
-//! The holder in statuses that follow one another.
+//! Tests the holder in consecutive statuses.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_spec_that_is_wrong_for_a_while_keeps_the_holder_and_adds_no_transition() {
         ..first
     };
     let typo = Problem::new(Reason::InvalidSpec, "spec.retryPeriodSeconds: 99");
-    // The replica that holds it, and one that was started since and does not look at it.
+    // The replica that holds the lock, and a replica that was started since and does not observe it.
     for seen in [Some(holder("eu-1")), None] {
         let author = if seen.is_some() {
             Author::Holder

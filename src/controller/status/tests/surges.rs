@@ -1,4 +1,4 @@
-//! What a status says of a single pod that a rollout doubles.
+//! Tests the condition for a single pod that a rollout doubles.
 
 use super::*;
 use crate::controller::events::EventReason;
@@ -32,7 +32,7 @@ fn a_rollout_that_surges_is_said_and_takes_nothing_from_ready() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Once for each change.
+    // The event is emitted once for each change.
     let again = status(&found, &one);
     assert_eq!((&again, surge_news(&found, &again)), (&found, None));
     let two = Surges::Of(vec!["Deployment api".to_owned(), "Deployment web".to_owned()]);

@@ -45,7 +45,7 @@ fn what_the_holder_may_start_runs() {
         Goal::Keep(Some(at(140))),
         "perhaps its own"
     );
-    // The lease is renewed meanwhile: its end is no bound.
+    // The lease is being renewed, so its end is no deadline.
     let stop_by = TargetFacts {
         stop_by: Some(at(150)),
         ..held
@@ -65,7 +65,7 @@ fn a_lost_lock_is_stopped_before_its_lease_ends() {
         ..lost
     };
     assert_eq!(goal(&elsewhere, at(120)), Goal::Stop(Some(at(125))));
-    // It adopts what runs.
+    // The sibling adopts the running targets.
     let sibling = TargetFacts {
         other: Some(Other::Sibling),
         ..lost
@@ -142,7 +142,7 @@ fn what_is_quick_to_undo_is_undone_before_another_cluster_begins() {
     };
     assert_eq!(goal(&ended, at(120)), Goal::Keep(Some(at(124))));
     assert_eq!(goal(&ended, at(124)), Goal::Stop(Some(at(125))));
-    // Told that another cluster does not wait, this one does not either.
+    // If the other cluster does not wait, this one does not either.
     let at_once = TargetFacts {
         takeover_delay: Duration::ZERO,
         ..ended
@@ -162,7 +162,7 @@ fn who_observes_follows_what_is_seen_and_no_longer() {
     for (other, until, now, expected) in [
         (Some(Other::Sibling), Some(at(120)), 100, Goal::Run),
         (Some(Other::Elsewhere), None, 100, Goal::Stop(None)),
-        // Ended, or not seen any more: without any delay.
+        // The lease has ended or is no longer observed: the stop is immediate.
         (None, Some(at(120)), 120, Goal::Stop(None)),
         // Not polled yet.
         (None, None, 100, Goal::Keep(Some(at(101)))),
@@ -183,7 +183,7 @@ fn a_restarted_operator_stops_what_nobody_holds_after_one_round() {
     assert_eq!(goal(&facts(), at(101)), Goal::Stop(None));
 }
 
-/// Without a majority; the siblings were asked at 100.
+/// Returns facts without a majority; the siblings were asked at 100.
 fn blind(siblings: Siblings) -> TargetFacts {
     TargetFacts { siblings, ..facts() }
 }
@@ -192,7 +192,7 @@ fn blind(siblings: Siblings) -> TargetFacts {
 fn blind_replica_keeps_what_a_sibling_has_in_hand() {
     let held = blind(Siblings::Held(at(120), FencingToken(8)));
     assert_eq!(goal(&held, at(110)), Goal::Keep(Some(at(120))));
-    // Whatever it believed before: the sibling sees more.
+    // The sibling's answer outranks this replica's earlier observations.
     for (other, sibling_until, passed_on) in [
         (Some(Other::Elsewhere), None, true),
         (Some(Other::Sibling), Some(at(111)), false),
@@ -251,13 +251,13 @@ fn blind_replica_waits_for_answers_where_that_is_safe() {
     let waits = blind(Siblings::Awaited(at(112)));
     assert_eq!(goal(&waits, at(110)), Goal::Keep(Some(at(112))));
     assert_eq!(goal(&waits, at(112)), Goal::Stop(None));
-    // A bound is kept.
+    // A deadline is kept.
     let bound = TargetFacts {
         sibling_until: Some(at(80)),
         ..waits
     };
     assert_eq!(goal(&bound, at(110)), Goal::Stop(Some(at(120))));
-    // The stop of what was held must begin before its lease ends.
+    // The stop must begin before the lease ends.
     let lost = TargetFacts {
         lost: Some(at(147)),
         ..waits
@@ -284,7 +284,7 @@ fn holder_leaves_its_targets_to_a_sibling_if_there_is_time_for_a_stop_after_it()
         ..lost
     };
     assert_eq!(goal(&at_once, at(101)), Goal::Stop(Some(at(119))));
-    // Its own lease counts while it lasts, whatever it sees.
+    // The replica's own lease counts until its end, whatever the siblings answer.
     let held = TargetFacts {
         held_until: Some(at(130)),
         ..blind(Siblings::Silent)

@@ -14,7 +14,7 @@ fn at(seconds: u64) -> BootInstant {
     BootInstant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// Its targets stop within 5 s, and other clusters wait for 10 s.
+/// Returns a plan whose targets stop within 5 s, and for which other clusters wait 10 s.
 fn plan() -> LockPlan {
     let quorum: RedisQuorum = serde_yaml::from_str(
         "{apiVersion: redlock.dev/v1alpha1, kind: RedisQuorum, metadata: {name: q}, spec: {masters: [\
@@ -62,7 +62,7 @@ fn other(of: Other) -> LeaseView {
     }
 }
 
-/// Held at 100 s, and not any more at 105 s.
+/// Returns the state of a lease that was held at 100 s and is lost at 105 s.
 fn lost() -> (Leases, TargetFacts) {
     let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());
     leases.observe(&seen(held(), 100), &plan(), &tokens);
@@ -88,7 +88,7 @@ fn a_lease_waits_after_an_unclean_end_in_another_cluster_and_adopts_what_runs_in
         (unclean, None, None, 20, 10),
         (unclean, Some((sibling, 6)), None, 0, 20),
         (unclean, None, Some(6), 0, 20),
-        // An earlier lease of this cluster says nothing of the unclean one.
+        // An earlier lease of this cluster is no evidence about the unclean one.
         (unclean, Some((sibling, 5)), Some(5), 20, 10),
     ] {
         let (mut leases, tokens) = (Leases::new(at(90)), OwnTokens::default());

@@ -13,7 +13,7 @@ fn at(seconds: u64) -> BootInstant {
     BootInstant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// A standby that stops what runs, since another cluster holds the lock.
+/// Returns the decision of a standby that stops running targets because another cluster holds the lock.
 fn standby() -> Decided {
     Decided {
         facts: TargetFacts {
@@ -123,7 +123,7 @@ fn a_replica_without_a_majority_stops_by_what_its_siblings_say_now() {
     assert!(!stop.stands(said(Siblings::Held(at(110), FencingToken(8))), at(100)));
     assert!(!stop.stands(said(Siblings::Free(at(100))), at(100)));
     assert!(!stop.stands(said(Siblings::Awaited(at(101))), at(100)));
-    // What another cluster may begin after is stopped in time.
+    // Targets whose end another cluster waits for are stopped in time.
     stop.facts.sibling_until = Some(at(70));
     assert!(stop.stands(said(Siblings::Awaited(at(101))), at(100)));
 }

@@ -1,4 +1,4 @@
-//! What remains when a process ends, and how the next one starts.
+//! Simulates the end of a process and the start of the next one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Outside {
-    /// The target task of this lock is ordered to stop, and has the time for it.
+    /// Reports whether the target task of this lock receives an order to stop, and has the time for it.
     pub(super) fn stops_in_time(&self, key: &ObjectKey) -> bool {
         let works = self.tasks.get(key).is_some_and(|task| !task.broken);
         works && !self.server.down
@@ -35,7 +35,7 @@ impl Outside {
         self.server.set_finalizer(key, uid, present)
     }
 
-    /// Every lease is given up: those of these locks to this cluster, the others to all.
+    /// Gives up every lease: those of these locks to this cluster, the others to all clusters.
     pub(in crate::controller::index::simulation) fn end(
         &mut self,
         reserve: &HashMap<String, HashSet<LockName>>,
@@ -53,7 +53,7 @@ impl Outside {
         }
     }
 
-    /// Of this process nothing is left but what it wrote.
+    /// Starts the next process: only the written data of the previous one is left.
     pub(in crate::controller::index::simulation) fn start(&mut self) {
         self.processes += 1;
         self.identity = HolderIdentity::parse(&format!("me-{}", self.processes)).unwrap();
@@ -66,7 +66,7 @@ impl Outside {
         self.server.watch_anew(self.now);
     }
 
-    /// The masters remember who holds what.
+    /// Closes the connections to a quorum, whose masters remember the holders.
     pub(super) fn forget_connections(&mut self, name: &str) {
         let Some(mut quorum) = self.quorums.remove(name) else {
             return;

@@ -1,4 +1,4 @@
-//! Users and faults.
+//! Simulates users and faults.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use crate::{
     controller::index::Input,
 };
 
-/// Faults that last until they end.
+/// Faults that last until they are ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
-    /// The rate limit lets no status through.
+    /// The rate limit allows no status.
     pub(super) limited: bool,
-    /// No quorum can be opened, and no url of a master replaced.
+    /// No quorum can be opened, and no URL of a master replaced.
     pub(super) refuses: bool,
     /// Servers do not lose their votes.
     pub(super) keeps_votes: bool,
-    /// Targets that run do not get ready.
+    /// Running targets do not become ready.
     pub(super) unready: bool,
 }
 
-/// What most users and faults of a sequence are about.
+/// The subject of most user actions and faults of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller::index::simulation) enum Focus {
     All,
-    /// One lock is passed on, again and again.
+    /// One lock is handed over, again and again.
     Drains,
-    /// Quorums that are refused, and urls of masters.
+    /// Quorums that are refused, and URLs of masters.
     Masters,
     /// Locks are deleted while siblings see the masters, and this replica does not.
     Siblings,
@@ -84,7 +84,7 @@ impl Outside {
     }
 
     fn ask_for_hand_over(&mut self, name: &str) {
-        // Of the lease that is there, as a rule.
+        // Usually the token of an existing lease.
         let held = self.quorums.values().flat_map(|quorum| quorum.locks.values());
         let held: Vec<u64> = held.filter_map(|stand| Some(stand.owner?.1)).collect();
         let token = self.random.choice(held).unwrap_or(1);
@@ -111,7 +111,7 @@ impl Outside {
             }
             2 => {
                 self.server.unserved = true;
-                // A watch that is open stays open for a while.
+                // An open watch stays open for a while.
                 if self.random.bool() {
                     self.server.break_watch();
                 }
@@ -148,13 +148,13 @@ impl Outside {
         };
     }
 
-    /// All faults end, but that this replica may stay blind.
+    /// Ends all faults, except that this replica may stay blind.
     pub(in crate::controller::index::simulation) fn heal(&mut self, blind: bool) -> Vec<Input> {
         self.calm = true;
         self.faults = Faults::default();
         self.server.unwatched |= self.server.unserved;
         (self.server.down, self.server.unserved) = (false, false);
-        // A sibling that sees the masters would let the rest go.
+        // A sibling that sees the masters would be responsible for the remaining work.
         (self.sibling_sees, self.sibling_answers) = (false, true);
         self.blind = blind;
         for name in NAMES {
@@ -165,7 +165,7 @@ impl Outside {
         for quorum in self.quorums.values_mut() {
             quorum.voting = if blind { 1 } else { 3 };
             for (_, stand) in quorum.locks.iter_mut().filter(|(lock, _)| lock.is_internal()) {
-                // Our name is ours again.
+                // This cluster owns its name again.
                 stand.owner = None;
             }
         }
@@ -173,7 +173,7 @@ impl Outside {
         self.elect()
     }
 
-    /// While a request about the finalizer of an object is under way, another object takes its name.
+    /// Lets another object take the name while a request about the finalizer of its predecessor is under way.
     pub(super) fn may_recreate(&mut self, name: &str) {
         if !self.calm && self.random.u8(..8) == 0 {
             let stamp = self.stamp();

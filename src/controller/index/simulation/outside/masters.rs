@@ -1,4 +1,4 @@
-//! The masters: who holds each lock in truth, and what this replica sees of it.
+//! Simulates the masters: the actual holder of each lock, and this replica's view of it.
 
 use super::{LEASE, OpenQuorum, Outside, Owner, SIBLING};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Outside {
-    /// The lease of this replica on every lock is renewed, or has ended; so are those of the others.
+    /// Renews or ends the leases of this replica and of the others.
     pub(super) fn renew(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         let now = self.now;
@@ -42,7 +42,7 @@ impl Outside {
         inputs
     }
 
-    /// What this replica sees of the holders.
+    /// Updates this replica's view of the holders.
     pub(super) fn look(&mut self) {
         let cluster = self.cluster.clone();
         for quorum in self.quorums.values_mut().filter(|quorum| quorum.voting >= 2) {
@@ -68,7 +68,7 @@ impl Outside {
         }
     }
 
-    /// A lock that is free gets a holder; one that is held is given back now and then.
+    /// Gives free locks a holder, and occasionally releases a held one.
     pub(super) fn elect(&mut self) -> Vec<Input> {
         let mut inputs = Vec::new();
         let now = self.now;
@@ -90,7 +90,7 @@ impl Outside {
                 let owner = match self.random.u8(..4) {
                     0 | 1 if mine => Owner::Me,
                     2 if self.sibling_sees => Owner::Sibling,
-                    // Our name is ours, as a rule.
+                    // This cluster usually owns its name.
                     3 if !internal || (!self.calm && self.random.u8(..20) == 0) => Owner::Elsewhere,
                     _ if mine => Owner::Me,
                     _ => continue,
@@ -104,7 +104,7 @@ impl Outside {
         inputs
     }
 
-    /// The masters carry out what was handed over since the last step.
+    /// Performs the hand-overs that were ordered since the last step.
     pub(super) fn hand_over(&mut self) {
         let until = self.now + LEASE;
         for (quorum, lock) in std::mem::take(&mut self.hand_overs) {

@@ -1,4 +1,4 @@
-//! What becomes of the effects: requests are answered later, fail, or get lost.
+//! Performs the effects: requests are answered later, fail, or get lost.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::{
     operator::sibling::{Answer, LeaseAnswer, LockAnswer, QuorumAnswer},
 };
 
-/// The longest that a status is waited for, and anything else.
+/// The timeout of a status write, and of any other request.
 const WRITE: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(150);
 const ABSTAINS: Duration = Duration::from_secs(5);
 const OTHER: &str = "us-1/other";
 
 impl Outside {
-    /// How long an answer takes.
+    /// Returns when an answer arrives.
     pub(super) fn delay(&mut self) -> BootInstant {
         let milliseconds = if self.calm { 1 } else { self.random.u64(..2_000) };
         self.now + Duration::from_millis(milliseconds)
@@ -33,7 +33,8 @@ impl Outside {
         self.due.push((at, input));
     }
 
-    /// A request to the API server fails at once, or has no answer within its time, and may have been carried out.
+    /// Returns when a request to the API server fails, and whether it was carried out: it fails at once, or has no
+    /// answer within its timeout.
     pub(super) fn fails(&mut self, patience: Duration) -> Option<(BootInstant, bool)> {
         if self.failing > 0 && patience == READ {
             self.failing -= 1;
@@ -47,7 +48,7 @@ impl Outside {
         Some((at, late && !self.server.down))
     }
 
-    /// Carries one effect out. Returns what ends at once.
+    /// Performs one effect. Returns the results that are available at once.
     pub(in crate::controller::index::simulation) fn execute(&mut self, effect: Effect) -> Vec<Input> {
         self.executed += 1;
         match effect {
@@ -136,7 +137,7 @@ impl Outside {
         Vec::new()
     }
 
-    /// How a status is not written.
+    /// Returns a random failure of a status write.
     fn lost(&mut self) -> Written {
         match self.random.u8(..4) {
             0 if !self.server.down => Written::Conflict,
@@ -145,7 +146,7 @@ impl Outside {
         }
     }
 
-    /// Returns when a request ends, and how.
+    /// Returns the end of a request and its result.
     fn request<T>(
         &mut self,
         patience: Duration,
@@ -162,7 +163,7 @@ impl Outside {
         (at, lost)
     }
 
-    /// The masters are connected to, or refused.
+    /// Connects to the masters, or fails.
     fn open(&mut self, plan: QuorumPlan) -> Vec<Input> {
         if self.faults.refuses {
             return vec![Input::NotOpened(plan.name, "a test".to_owned())];
@@ -207,7 +208,7 @@ impl Outside {
         Vec::new()
     }
 
-    /// What concerns this process alone.
+    /// Performs the effects that concern this process alone.
     pub(super) fn execute_here(&mut self, effect: Effect) {
         match effect {
             Effect::CloseQuorum { name, .. } => {
@@ -262,7 +263,7 @@ impl Outside {
         }
     }
 
-    /// What the sibling answers.
+    /// Returns the answer of the sibling.
     pub(in crate::controller::index::simulation) fn round(&self, asked: Asked) -> Round {
         let identity = (self.cluster.uid(), "me");
         if !self.sibling_answers {

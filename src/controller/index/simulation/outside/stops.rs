@@ -1,4 +1,4 @@
-//! The requests to stop of a target task, as the task keeps them, and those who wait for the end.
+//! Keeps the requests to stop of a target task, as the task does, and the requesters that wait for an answer.
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
@@ -39,18 +39,18 @@ impl Stops {
         self.requests.lift();
     }
 
-    /// Everything is stopped.
+    /// Records that everything is stopped.
     pub(super) fn finish(&mut self) {
         self.requests.begin_answer();
         self.requests.answer(true);
     }
 
-    /// The task is no more.
+    /// Ends the task.
     pub(super) fn end(&mut self) {
         self.requests = StopRequests::default();
     }
 
-    /// What is passed on when it is stopped.
+    /// Returns the drains that wait for the stop.
     pub(in crate::controller::index::simulation) fn drains(&self) -> impl Iterator<Item = &Purpose> {
         self.waiting.iter().filter_map(|(after, _)| match after {
             AfterStop::Drained(purpose, _) => Some(purpose),
@@ -58,7 +58,7 @@ impl Stops {
         })
     }
 
-    /// Those whose wait is over, and whether everything was stopped.
+    /// Returns the requests whose wait is over, and whether everything was stopped.
     pub(super) fn ended(&mut self, now: BootInstant) -> Vec<(AfterStop, bool)> {
         let mut ended = Vec::new();
         self.waiting.retain_mut(|(after, end)| {

@@ -1,4 +1,4 @@
-//! The tasks that switch targets.
+//! Simulates the tasks that switch targets.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// The end of a task may be noticed seconds later.
+/// The delay after which the end of a task may be noticed.
 const LATE: Duration = Duration::from_secs(1);
 
 impl Outside {
-    /// The tasks that switch targets do their work.
+    /// Lets the tasks switch their targets.
     pub(super) fn switch(&mut self) -> Vec<Input> {
         let keys: Vec<ObjectKey> = self.tasks.keys().cloned().collect();
         let mut inputs = Vec::new();
@@ -77,7 +77,7 @@ impl Outside {
         inputs
     }
 
-    /// The task of one lock panics. Its targets stay as they are.
+    /// Makes the task of one lock panic. Its targets stay as they are.
     pub(super) fn break_task(&mut self) {
         let keys: Vec<ObjectKey> = self.tasks.keys().cloned().collect();
         let Some(key) = self.random.choice(keys) else {
@@ -89,7 +89,7 @@ impl Outside {
         }
     }
 
-    /// Those who waited for the end of a stop.
+    /// Returns the answers to the requesters of a stop.
     pub(super) fn stopped(&mut self, key: &ObjectKey) -> Vec<Input> {
         let now = self.now;
         let ended = self.tasks.get_mut(key).map(|task| task.stops.ended(now));
@@ -130,7 +130,7 @@ impl Outside {
         }
     }
 
-    /// The task ends, and those who wait for a stop see that nothing was stopped.
+    /// Ends the task; the requesters of a stop see that nothing was stopped.
     pub(super) fn end_task(&mut self, key: &ObjectKey) {
         if let Some(task) = self.tasks.get_mut(key) {
             task.stops.end();

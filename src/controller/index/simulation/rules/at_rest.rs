@@ -1,9 +1,9 @@
-//! The invariants of the steady state.
+//! Checks the invariants of the steady state.
 
 use super::Rules;
 use crate::controller::index::{Index, Views, simulation::outside::Outside};
 
-/// Of two quorums, one every 30 s, while the rest is watched.
+/// The heartbeats of two quorums, one every 30 s, while the state of rest is watched.
 const HEARTBEATS: u32 = 4;
 
 impl Rules {
@@ -12,7 +12,8 @@ impl Rules {
         format!("no rest; deleted: {deleted:?}, last effect: {}", self.last_effect)
     }
 
-    /// Nothing is decided any more: what is deleted must be gone, what is gone forgotten, and the rest as it was asked for.
+    /// Checks the state after the last decision: deleted objects are gone, objects that are gone are forgotten, and all
+    /// others are in their desired state.
     pub(in crate::controller::index::simulation) fn at_rest(
         &self,
         index: &Index,
@@ -59,7 +60,7 @@ fn quorums_are_guarded(index: &Index, outside: &Outside) -> Result<(), String> {
     Ok(())
 }
 
-/// A quorum is open, with the urls of its object, unless its servers belong to another one.
+/// Checks that a quorum is open, with the URLs of its object, unless its servers belong to another one.
 fn quorums_are_used(outside: &Outside) -> Result<(), String> {
     for (name, object) in &outside.server.quorums {
         let ready = outside.server.ready_of(name);
@@ -81,7 +82,7 @@ fn quorums_are_used(outside: &Outside) -> Result<(), String> {
     Ok(())
 }
 
-/// Every status is about the object as it is now.
+/// Checks that every status is about the present object.
 fn statuses_are_current(outside: &Outside) -> Result<(), String> {
     for (key, object) in &outside.server.locks {
         let status = object.status.as_ref();
@@ -93,7 +94,7 @@ fn statuses_are_current(outside: &Outside) -> Result<(), String> {
     Ok(())
 }
 
-/// Where this replica holds a lock, its targets run.
+/// Checks that the targets of a lock run while this replica holds it.
 fn targets_run(outside: &Outside) -> Result<(), String> {
     for (key, task) in &outside.tasks {
         let plan = &task.plan;

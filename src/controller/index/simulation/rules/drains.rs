@@ -1,4 +1,4 @@
-//! Drains: a lease is passed on when all that runs under it is stopped.
+//! Checks drains: a lease is handed over after its targets are stopped.
 
 use super::Rules;
 use crate::controller::{
@@ -6,7 +6,7 @@ use crate::controller::{
     object::ObjectKey,
 };
 
-/// What becomes of a drain.
+/// A stage of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::controller::index::simulation) enum DrainSeen {
     BegunByRequest,
@@ -14,7 +14,7 @@ pub(in crate::controller::index::simulation) enum DrainSeen {
     Stopped,
     NotStopped,
     LeaseEnded,
-    /// The lock was taken away meanwhile.
+    /// The lock was withdrawn during the drain.
     TakenAway,
 }
 
@@ -34,7 +34,7 @@ impl Rules {
         }
     }
 
-    /// The end of a drain, before the index takes it.
+    /// Records the end of a drain, before the index handles it.
     pub(super) fn see_drain(&mut self, input: &Input, index: &Index, outside: &Outside) {
         let Input::Drained(key, _, drained) = input else {
             return;
@@ -58,12 +58,12 @@ impl Rules {
     }
 }
 
-/// Why the targets of a lock are being stopped under its lease.
+/// Returns why the targets of a lock are being stopped under its lease.
 fn waits<'a>(key: &ObjectKey, outside: &'a Outside) -> Option<&'a Purpose> {
     outside.tasks.get(key)?.stops.drains().last()
 }
 
-/// What stops its targets to pass its lease on is known to do so, or another drain would begin meanwhile.
+/// Checks that the index knows of every drain under way; otherwise it would begin another one.
 pub(super) fn drains_are_known(index: &Index, outside: &Outside) -> Result<(), String> {
     for key in outside.tasks.keys() {
         let phase = index.locks.get(key).map(|entry| &entry.phase);
@@ -80,7 +80,7 @@ pub(super) fn drains_are_known(index: &Index, outside: &Outside) -> Result<(), S
     Ok(())
 }
 
-/// A lock that was put on a quorum that is not open has nothing that could be lost.
+/// Checks that a lock on a quorum that is not open has nothing that could be lost.
 pub(super) fn nothing_was_put(quorum: &str, index: &Index) -> Result<(), String> {
     for key in index.locks.users_of(quorum) {
         let Some(entry) = index.locks.get(key) else {

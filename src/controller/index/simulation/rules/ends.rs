@@ -1,4 +1,4 @@
-//! The invariants of the end of a process.
+//! Checks the invariants of the end of a process.
 
 use super::Rules;
 use crate::controller::{
@@ -10,7 +10,7 @@ use crate::controller::{
 };
 
 impl Rules {
-    /// A stop has a bound, and nothing is stopped that a sibling takes over.
+    /// Checks that a stop has a deadline, and that no target is stopped whose lock a sibling takes over.
     pub(in crate::controller::index::simulation) fn may_end(
         &self,
         handed: &Handed,
@@ -34,7 +34,7 @@ impl Rules {
         Ok(())
     }
 
-    /// A lock is released to other clusters only after what runs under it was stopped.
+    /// Checks that a lock is released to other clusters only after its targets were stopped.
     pub(in crate::controller::index::simulation) fn may_release(
         &self,
         handed: &Handed,

@@ -1,11 +1,11 @@
-//! The statuses of objects: how they are patched and read.
+//! Patches and reads the statuses of objects.
 
 use serde_json::Value;
 
 use super::Server;
 
 impl Server {
-    /// Why a quorum is or is not ready, by its status: the reason and the message.
+    /// Returns the reason and the message of a quorum's `Ready` condition.
     pub(in crate::controller::index::simulation) fn ready_of(&self, name: &str) -> Option<(String, String)> {
         let status = self.quorums.get(name)?.status.as_ref()?;
         let mut conditions = status.conditions.iter();
@@ -13,7 +13,7 @@ impl Server {
         Some((ready.reason.clone(), ready.message.clone()))
     }
 
-    /// What its status says, in all conditions.
+    /// Returns the messages of all conditions in the status.
     pub(in crate::controller::index::simulation) fn messages_of(&self, name: &str) -> String {
         let status = self.quorums.get(name).and_then(|object| object.status.as_ref());
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
@@ -23,7 +23,7 @@ impl Server {
     }
 }
 
-/// A JSON merge patch of a status.
+/// Applies a JSON merge patch to a status.
 pub(super) fn merged<T: serde::Serialize + serde::de::DeserializeOwned>(
     before: &Option<T>,
     patch: &Value,
