@@ -1,7 +1,7 @@
-//! `make bench`: the protocol beside a floor in the same run, on five real masters of this machine.
+//! Runs `make bench`: measures the protocol next to a floor, in one run, on five real masters of this machine.
 //!
-//! The floor does the round trips and nothing else: SET NX PX and EVALSHA to five masters at once, done when three
-//! have answered. rslock runs beside both. Rounds of all three alternate, so that they meet the same noise.
+//! The floor does the round trips and nothing else: SET NX PX and EVALSHA to five masters at once, done when three have
+//! answered. rslock runs next to both. The rounds of all three alternate, so that noise affects them equally.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ mod takeover;
 
 fn main() {
     redlock_bench::run(|wanted| async move {
-        // On a worker, where the tasks of a program run; the main thread is woken from outside.
+        // On a worker thread, where the tasks of a program run. Other threads would have to wake the main thread.
         let measured = async move {
             let quorum = setup::Quorum::start(5).await;
             let mut goals = goals::Goals::default();

@@ -1,4 +1,4 @@
-//! The least that any Redlock can do: the round trips.
+//! Implements the lower bound of any Redlock: the round trips.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl Floor {
         assert!(self.round(&command).await > self.connections.len() / 2);
     }
 
-    /// Any other script, on all connections.
+    /// Loads another script on all connections.
     pub async fn load(&self, text: &str) -> String {
         let mut sha = String::new();
         for connection in &self.connections {
@@ -86,7 +86,7 @@ impl Floor {
         sha
     }
 
-    /// A call of it, done when a majority has answered that it did what it does.
+    /// Calls a script; done when a majority has answered that it took effect.
     pub async fn call(&self, command: &redis::Cmd) {
         assert!(self.round(command).await > self.connections.len() / 2);
     }

@@ -1,4 +1,4 @@
-//! What all measurements share: the floor of bare Redis commands, and the numbers as they are printed.
+//! Shares the floor of bare Redis commands and the format of numbers between all measurements.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,8 +14,8 @@ use std::future::Future;
 pub mod floor;
 pub mod stats;
 
-/// Runs measurements. They get the choice of scenarios from the command line: all of them, or those whose name contains an
-/// argument.
+/// Runs measurements. Their argument selects scenarios by the command line: all of them, or those whose name contains
+/// an argument.
 pub fn run<F: Future<Output = ()>>(measurements: impl FnOnce(Box<dyn Fn(&str) -> bool + Send + Sync>) -> F) {
     // `cargo test --benches` passes flags.
     let only: Vec<String> = std::env::args()

@@ -1,4 +1,4 @@
-//! Numbers as they are printed.
+//! Formats and summarises measured numbers.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Stats {
         self.0.len()
     }
 
-    /// Of durations: in microseconds.
+    /// Returns a quantile of durations, in microseconds.
     pub fn quantile(&self, q: f64) -> f64 {
         let index = ((self.0.len() as f64 - 1.0) * q).round() as usize;
         self.0.get(index).copied().unwrap_or(f64::NAN)
@@ -54,7 +54,7 @@ pub fn load() -> String {
     load.split(' ').next().unwrap_or("?").to_owned()
 }
 
-/// CPU time of this process, user and system.
+/// Returns the CPU time of this process, user and system.
 pub fn cpu_time() -> Duration {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
     let seconds = |t: nix::sys::time::TimeVal| {
@@ -63,7 +63,7 @@ pub fn cpu_time() -> Duration {
     seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
-/// CPU time of the main thread of another process.
+/// Returns the CPU time of the main thread of another process.
 pub fn cpu_time_of(process: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())

@@ -1,4 +1,4 @@
-//! Several workers of which exactly one works. When it stops, another one continues.
+//! Runs several workers, of which exactly one works. When it stops, another one continues.
 //!
 //!     cargo run --package redlock-client --example exactly_one_worker [NAME URL URL URL]
 //!
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// One step of the work is shorter than the time that is left of a lease after a failed renewal.
+/// Shorter than the rest of a lease after a failed renewal.
 const STEP: Duration = Duration::from_millis(100);
 const STEPS: usize = 5;
 
@@ -57,7 +57,7 @@ fn show(step: &Step) {
     println!("{} works under token {}", step.worker, step.token);
 }
 
-/// Seals new masters: once in their life.
+/// Seals new masters, which is necessary once in their life.
 pub(crate) async fn seal(urls: &[String]) -> Result<()> {
     let (masters, _notices, tasks) = Masters::open(&MastersConfig::new(urls), None)?;
     init(&masters).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn seal(urls: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Two workers contend; the one that works stops after some steps, and the other one continues.
+/// Runs two contending workers: the active one stops after some steps, and the other one continues.
 pub(crate) async fn relay(urls: &[String]) -> Result<Vec<Step>> {
     let (steps, mut done) = mpsc::unbounded_channel();
     let workers = ["one", "two"].map(|name| {
@@ -73,7 +73,7 @@ pub(crate) async fn relay(urls: &[String]) -> Result<Vec<Step>> {
         let worker = tokio::spawn(work(name.to_owned(), urls.to_vec(), steps.clone(), stop.clone()));
         (name, stop, worker)
     });
-    // Ends with the last worker.
+    // The channel then ends with the last worker.
     drop(steps);
     let mut all: Vec<Step> = Vec::new();
     while let Some(step) = done.recv().await {
@@ -112,7 +112,7 @@ pub(crate) async fn work(
     elector.answers().await;
     let view = elector.watch(&lock).ok_or("the elector has ended")?;
     let ended = loop {
-        // Asked before each step. A resource outside this process gets the token with each write.
+        // The authority is read before each step. A resource outside this process gets the token with each write.
         let authority = view.borrow().authority_at(clock::now());
         if let Some(authority) = authority {
             let (worker, token) = (name.clone(), authority.token);

@@ -1,4 +1,4 @@
-//! A resource that refuses the late write of a former holder, by the fencing token.
+//! Shows a resource that refuses the late write of a former holder, by the fencing token.
 //!
 //!     cargo run --package redlock-client --example guarded_write [URL URL URL]
 //!
@@ -29,13 +29,13 @@ pub(crate) enum Write {
     Refused,
 }
 
-/// What came of the writes of both holders.
+/// The results of the writes of both holders.
 #[derive(Debug)]
 pub(crate) struct Story {
     pub tokens: (FencingToken, FencingToken),
     pub first: Write,
     pub second: Write,
-    /// Of the first holder, begun under its lease and carried out after the second write.
+    /// The write of the first holder, begun under its lease and carried out after the second write.
     pub late: Write,
 }
 
@@ -56,7 +56,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Seals new masters: once in their life.
+/// Seals new masters, which is necessary once in their life.
 pub(crate) async fn seal(urls: &[String]) -> Result<()> {
     let (masters, _notices, tasks) = Masters::open(&MastersConfig::new(urls), None)?;
     init(&masters).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn seal(urls: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Two holders one after the other, of which the first does not notice the end of its lease in time.
+/// Runs two holders one after the other. The first one does not notice the end of its lease in time.
 pub(crate) async fn tell(urls: &[String], resource: &str) -> Result<Story> {
     let (masters, _notices, tasks) = Masters::open(&MastersConfig::new(urls), None)?;
     masters.first_look(Masters::FIRST_LOOK, |_| false).await;
@@ -98,7 +98,7 @@ pub(crate) async fn tell(urls: &[String], resource: &str) -> Result<Story> {
     })
 }
 
-/// Tries until the lock is acquired.
+/// Repeats attempts until the lock is acquired.
 async fn acquire(masters: &Masters, holder: &str) -> Result<Lease> {
     let (lock, holder) = (
         LockName::parse("examples/ledger")?,

@@ -1,7 +1,8 @@
-//! Runs the state machine of every lock of one process: carries out its actions, reports back, publishes authority.
+//! Runs the state machine of every lock of one process: carries out its actions, reports their results, publishes
+//! authority.
 //!
-//! Owns the timers and the one task behind them. Refuses to decide: that is [`crate::lease::Machine`]'s. All locks of
-//! a quorum share one task, so that what is due together travels together.
+//! Owns the timers and the one task behind them. [`crate::lease::Machine`] makes the decisions. All locks of a quorum
+//! share one task, so that their calls travel together.
 
 mod driver;
 mod lock_view;
@@ -29,19 +30,20 @@ use crate::{
     masters::{self, Closed, Completion, Masters, Notices},
 };
 
-/// What the elector is told from outside.
+/// An order to the elector's task.
 #[derive(Debug)]
 enum Command {
     Put(LockName, Terms),
     Remove(LockName, ReleaseMode),
     StepDown(LockName, Duration),
     HandOver(LockName, ClusterId, Option<FencingToken>),
-    /// Write into the registers that targets are about to start, or (true) that all are stopped.
+    /// Writes into the registers that targets are about to start, or that all have stopped. The reply is true if a
+    /// majority wrote it.
     Mark(LockName, FencingToken, Mark, oneshot::Sender<bool>),
-    /// Of the slots of a target: past the machine, whether or not the lock is contended for.
+    /// Reads or claims slots of a target. Bypasses the machine, whether or not this process contends for the lock.
     Ask(LockName, masters::Command, oneshot::Sender<Completion>),
     Ping(oneshot::Sender<()>),
-    /// Those named are reserved for siblings, the others released.
+    /// Reserves these locks for siblings and releases the others.
     Shutdown(HashSet<LockName>),
 }
 
@@ -54,7 +56,7 @@ pub struct Elector {
     board: Board,
 }
 
-/// The elector's task. Its owner joins it; it ends after [`Elector::shut_down`], or with [`Closed`] when the masters
+/// The elector's task, which its owner joins. It ends after [`Elector::shut_down`], or with [`Closed`] when the masters
 /// are gone.
 pub type ElectorTask = JoinHandle<Result<(), Closed>>;
 
@@ -76,8 +78,7 @@ impl Elector {
         )
     }
 
-    /// One that knows no masters, and a lock that stands as if nobody were known to hold it: for as long as the sender is
-    /// kept.
+    /// Returns an elector without masters, and a lock without a known holder, for as long as the sender is kept.
     #[must_use]
     pub fn detached() -> (Self, watch::Sender<LockView>) {
         let (commands, _) = mpsc::unbounded_channel();
@@ -88,27 +89,28 @@ impl Elector {
         )
     }
 
-    /// Contends for a lock on these terms, or changes the terms; new timings take effect at the next renewal.
+    /// Contends for a lock on these terms, or changes the terms. New timings take effect at the next renewal.
     pub fn put(&self, lock: LockName, terms: Terms) {
         self.send(Command::Put(lock, terms));
     }
 
-    /// Gives a lock up, in this way if it is held, and forgets it.
+    /// Gives a lock up and forgets it. A held lease ends in the given way.
     pub fn remove(&self, lock: LockName, release_mode: ReleaseMode) {
         self.send(Command::Remove(lock, release_mode));
     }
 
-    /// Writes into the registers that targets of a lock are about to start or to be adopted, or that all that this lease
-    /// started have stopped. True if a majority wrote it in one round; false, if not, or if the lease with this
-    /// token is not held.
+    /// Writes into the registers that targets of a lock are about to start or to be adopted, or that all targets of
+    /// this lease have stopped. Returns true if a majority wrote it in one round, and false otherwise or if the lease
+    /// with this token is not held.
     pub async fn mark(&self, lock: LockName, token: FencingToken, mark: Mark) -> bool {
         let (sender, receiver) = oneshot::channel();
         self.send(Command::Mark(lock, token, mark, sender));
         receiver.await.unwrap_or(false)
     }
 
-    /// One attempt to claim a slot of a target's object for a job (`<uid>@<cluster>`); with the same uid it may be tried
-    /// again. Nothing of it depends on who holds the lock: only a holder may ask for a slot that is not the job's yet.
+    /// Makes one attempt to claim a slot of a target's object for a job (`<uid>@<cluster>`); it may be repeated with
+    /// the same uid. The masters do not check the holder: the caller must be the holder when it claims a slot that the
+    /// job does not have yet.
     pub async fn claim(&self, lock: &LockName, object: &str, slot: u64, job: &str) -> Claim {
         let (object, job) = (object.into(), job.into());
         match self
@@ -121,7 +123,7 @@ impl Elector {
         }
     }
 
-    /// What the masters show of the slots of a target's object; none without an elector.
+    /// Returns the slots of a target's object as the masters show them; `None` without an elector.
     pub async fn slots(&self, lock: &LockName, object: &str) -> Option<SlotView> {
         let object = object.into();
         match self.ask(lock, masters::Command::Slots { object }).await {
@@ -136,7 +138,7 @@ impl Elector {
         receiver.await.ok()
     }
 
-    /// Gives a lock up and does not take it for so long.
+    /// Gives a lock up and abstains from it for this time.
     pub fn step_down(&self, lock: LockName, abstain: Duration) {
         self.send(Command::StepDown(lock, abstain));
     }
@@ -146,25 +148,26 @@ impl Elector {
         self.send(Command::HandOver(lock, to, None));
     }
 
-    /// The same for the lease with this token and no other: does nothing once that one has ended.
+    /// Passes on the lease with this token and no other; does nothing once that lease has ended.
     pub fn hand_over_lease(&self, lock: LockName, token: FencingToken, to: ClusterId) {
         self.send(Command::HandOver(lock, to, Some(token)));
     }
 
-    /// Gives every lock up: releases it or, if it is one of these, reserves it for siblings. The task ends when all is
-    /// done.
+    /// Gives every lock up: reserves the locks in `reserve` for siblings and releases the others. The task ends when
+    /// all is done.
     pub fn shut_down(&self, reserve: HashSet<LockName>) {
         self.send(Command::Shutdown(reserve));
     }
 
-    /// Waits until the task has taken this question up: false if it has ended. A task that hangs never answers.
+    /// Waits until the task has handled this question; returns false if the task has ended. A task that hangs never
+    /// answers.
     pub async fn answers(&self) -> bool {
         let (sender, receiver) = oneshot::channel();
         self.send(Command::Ping(sender));
         receiver.await.is_ok()
     }
 
-    /// Follows one lock.
+    /// Subscribes to the view of one lock.
     #[must_use]
     pub fn watch(&self, lock: &LockName) -> Option<watch::Receiver<LockView>> {
         self.board
@@ -174,7 +177,7 @@ impl Elector {
             .cloned()
     }
 
-    /// All locks as they stand now.
+    /// Returns the present view of every lock.
     #[must_use]
     pub fn standings(&self) -> Vec<(LockName, LockView)> {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
@@ -184,8 +187,8 @@ impl Elector {
             .collect()
     }
 
-    /// Shows each lock as it stands now, without a copy. `look` must return at once: meanwhile nothing is published of
-    /// that lock, and none is put or removed.
+    /// Passes the present view of each lock to `look`, without a copy. `look` must return at once: it blocks the
+    /// publication of that lock, and adding or removing locks.
     pub fn each(&self, mut look: impl FnMut(&LockName, &LockView)) {
         let board = self.board.read().unwrap_or_else(PoisonError::into_inner);
         for (lock, view) in board.iter() {
@@ -195,7 +198,7 @@ impl Elector {
 
     fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
-            // Its owner learns of the end by joining the task; nothing is held without it.
+            // The owner learns of the end by joining the task; without the task no lease is held.
             tracing::debug!("the elector has ended");
         }
     }

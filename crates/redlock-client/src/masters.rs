@@ -1,7 +1,7 @@
-//! The Redis side: N independent masters, asked in parallel, whose majority decides.
+//! Speaks to N independent masters in parallel, of which a majority decides.
 //!
-//! Owns the connections, the scripts and the seals. Refuses to know anything of Kubernetes, and to decide: what votes
-//! mean is said by [`crate::lease`].
+//! Owns the connections, the scripts and the seals. Knows nothing of Kubernetes, and decides nothing: [`crate::lease`]
+//! interprets the votes.
 
 mod access;
 mod adopt;

@@ -1,7 +1,7 @@
-//! Writes what the engines and the machines of this process are given and return into a file, for a replay.
+//! Writes the inputs and outputs of the engines and the machines of this process into a file, for a replay.
 //!
-//! Off unless the process asks for it. Passwords and certificates are no input of an engine or of a machine: none is in a
-//! trace.
+//! Off unless the process enables it. Passwords and certificates are no input of an engine or of a machine, so a trace
+//! never contains them.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,7 +18,7 @@ use std::{
 
 use crate::lease::trace::Trace;
 
-/// One for the process.
+/// The recording of the process.
 static RECORDING: OnceLock<Recording> = OnceLock::new();
 
 #[derive(Debug)]
@@ -34,14 +34,14 @@ enum Message {
     Flush(Sender<()>),
 }
 
-/// From now on, every engine and machine that is made in this process is recorded. The file is `path` with the process id
-/// behind it, and a number behind that where an earlier process with the same id left a file. A thread writes it, as soon as
-/// there are lines: a process that is killed loses the last ones only.
+/// Records every engine and machine that this process creates from now on. The file is `path` with the process id
+/// appended, and then a number if an earlier process with the same id left a file. A thread writes lines as soon as
+/// they arrive: a process that is killed loses only the last ones.
 ///
 /// Returns the name of the file.
 ///
 /// # Errors
-/// The file cannot be created.
+/// Returns an error if the file cannot be created.
 pub fn record(path: &Path) -> io::Result<PathBuf> {
     let (path, file) = create(path)?;
     let (lines, incoming) = mpsc::channel();
@@ -50,7 +50,7 @@ pub fn record(path: &Path) -> io::Result<PathBuf> {
         .spawn(move || write(file, &incoming))?;
     let sink = lines.clone();
     let trace = Trace::new(move |line| _ = sink.send(Message::Line(line)));
-    // A second trace of the same process would have nothing in it.
+    // A second trace of the same process would be empty.
     RECORDING
         .set(Recording { trace, lines })
         .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
@@ -62,12 +62,12 @@ pub fn flush() {
     let Some(recording) = RECORDING.get() else { return };
     let (done, wait) = mpsc::channel();
     if recording.lines.send(Message::Flush(done)).is_ok() {
-        // An error means that the thread has ended, and nothing is left to wait for.
+        // An error means that the thread has ended, so there is nothing to wait for.
         let _ = wait.recv();
     }
 }
 
-/// The trace of this process, if it is recorded.
+/// Returns the trace of this process, if it is recorded.
 pub(crate) fn current() -> Option<&'static Trace> {
     RECORDING.get().map(|recording| &recording.trace)
 }
@@ -90,7 +90,7 @@ fn create(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Writes what has arrived, at once. After an error the rest is dropped: a trace with a gap could not be replayed.
+/// Writes lines as they arrive. After an error the rest is dropped: a trace with a gap could not be replayed.
 fn write(mut file: File, incoming: &Receiver<Message>) {
     let mut failed = false;
     let mut text = String::new();
@@ -111,11 +111,11 @@ fn write(mut file: File, incoming: &Receiver<Message>) {
         }
         text.clear();
         for done in flushed {
-            // Nobody waits for it any more.
+            // The receiver may be gone.
             let _ = done.send(());
         }
     }
 }
 
-/// Lines written at once: the memory of the text stays small when lines arrive faster than the file takes them.
+/// The lines written at once. Bounds the memory of the text when lines arrive faster than the file takes them.
 const AT_ONCE: usize = 1024;

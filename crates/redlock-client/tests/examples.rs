@@ -1,6 +1,6 @@
-//! The examples, on real servers.
+//! Tests the examples on real servers.
 
-// The lints' leave for tests covers test functions, not the programs.
+// The exceptions of the lints for tests cover test functions only, not the programs.
 #[allow(dead_code, reason = "the program has a main of its own")]
 #[path = "../examples/exactly_one_worker.rs"]
 mod exactly_one_worker;

@@ -1,19 +1,19 @@
-//! A point on the boot-time clock.
+//! Defines a point on the boot-time clock.
 
 use std::{
     ops::{Add, Sub},
     time::Duration,
 };
 
-/// Nanoseconds since the machine booted, suspend included (`CLOCK_BOOTTIME`).
+/// Nanoseconds since the machine booted, including suspend (`CLOCK_BOOTTIME`).
 ///
-/// Not `std::time::Instant`, which stops while the machine is suspended: a lease goes on running out on the masters.
+/// Not `std::time::Instant`, which stops while the machine is suspended: a lease continues to run out on the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct BootInstant(u64);
 
 impl BootInstant {
-    /// The latest moment there is: "never".
+    /// The latest possible moment: "never".
     pub const NEVER: Self = Self(u64::MAX);
 
     #[must_use]
@@ -26,13 +26,13 @@ impl BootInstant {
         self.0
     }
 
-    /// Time since `earlier`, zero if that is still to come.
+    /// Returns the time since `earlier`; zero if that is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Time until this moment, zero once it has come.
+    /// Returns the time until this moment; zero once it has passed.
     #[must_use]
     pub const fn left(self, now: Self) -> Duration {
         self.since(now)

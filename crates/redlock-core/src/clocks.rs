@@ -1,8 +1,10 @@
-//! The clocks of the masters against the own boot-time clock: `not_after`, and whose clock stepped.
+//! Compares the clocks of the masters with the own boot-time clock: computes `not_after` and decides whose clock
+//! stepped.
 //!
-//! One reply shows that two clocks moved against each other, not which of them did. When a majority of the masters moves
-//! in the same direction at the same time, it was the local clock: a virtual machine was paused and its clock stood still.
-//! The amounts need not agree: a reply whose time was read amid the pause hides a part of the step from the next one.
+//! One reply shows that two clocks moved against each other, but not which of them stepped. If a majority of the
+//! masters moves in the same direction at the same time, the local clock stepped: a virtual machine was paused and its
+//! clock stood still. The amounts may differ: a reply whose time was read amid the pause hides a part of the step from
+//! the next reply.
 
 mod offset;
 
@@ -11,16 +13,16 @@ use std::time::Duration;
 use super::{BootInstant, QuorumSize};
 use offset::{Offset, Step};
 
-/// One reading of a master's TIME: it was read between `sent` and `received`.
+/// One reading of a master's TIME, taken between `sent` and `received`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Microseconds since 1970, by the master.
+    /// Microseconds since 1970, by the master's clock.
     pub master: u64,
     pub sent: BootInstant,
     pub received: BootInstant,
 }
 
-/// What a reply shows of the clocks. A vote that shows a step is unknown, whichever clock it was.
+/// The result of a reply for the clocks. A vote that shows a step is unknown, whichever clock stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Judgement {
@@ -29,12 +31,12 @@ pub enum Judgement {
     MasterStepped,
     /// A step of the local clock that the replies of other masters have already shown.
     Explained,
-    /// The local clock stepped. Every moment that was read before is worth nothing: all authority ends, and no request
-    /// under way may lead to any.
+    /// The local clock stepped. Every moment that was read before is worthless: all authority ends, and no request
+    /// under way may give any.
     LocalStepped,
 }
 
-/// What is known of the clocks of all masters of a quorum.
+/// The samples and steps of the clocks of all masters of a quorum.
 #[derive(Debug)]
 pub struct Clocks {
     majority: usize,
@@ -53,7 +55,7 @@ impl Clocks {
         }
     }
 
-    /// Takes one reading of one master's clock.
+    /// Enters one reading of one master's clock.
     pub fn sample(&mut self, master: usize, sample: Sample) -> Judgement {
         let Some(offset) = self.masters.get_mut(master) else {
             return Judgement::Steady;
@@ -61,7 +63,7 @@ impl Clocks {
         if !offset.sample(sample) {
             return Judgement::Steady;
         }
-        // A reply that was under way meanwhile hides it until the next one.
+        // A reply that was under way during the step hides it until the next one.
         let explained = self.local.is_some_and(|local| offset.absolve(&local));
         let agreed = self.agreed_step();
         let Some(local) = agreed.or_else(|| self.step_in_parts()) else {
@@ -83,7 +85,7 @@ impl Clocks {
         Judgement::LocalStepped
     }
 
-    /// One step, by its amount and its time, that explains the last steps of a majority.
+    /// Returns the step, by its amount and its time, that explains the last steps of a majority.
     fn agreed_step(&self) -> Option<Step> {
         let steps: Vec<&Step> = self.masters.iter().flat_map(Offset::steps).collect();
         // Intervals that share a point share the lower end of one of them.
@@ -103,7 +105,7 @@ impl Clocks {
         })
     }
 
-    /// The greatest of the last steps, if a majority moved in its direction at one time.
+    /// Returns the greatest of the last steps, if a majority moved in its direction at one time.
     fn step_in_parts(&self) -> Option<Step> {
         let last = || self.masters.iter().filter_map(|offset| offset.steps().next());
         let moved = |(direction, time)| last().filter(move |step| step.moved(direction, time));
@@ -113,27 +115,28 @@ impl Clocks {
         moved(common).max_by_key(|step| step.size()).copied()
     }
 
-    /// Another server answers from now on: its clock is no witness of a step. A step that was seen still counts.
+    /// Forgets a master's clock when another server replaces the master: its samples are no witness of a step. A step
+    /// that was seen still counts.
     pub fn forget(&mut self, master: usize) {
         if let Some(offset) = self.masters.get_mut(master) {
             offset.forget();
         }
     }
 
-    /// How long this master still counts as unknown after a step.
+    /// Returns the time for which this master still counts as unknown after a step.
     #[must_use]
     pub fn distrusted(&self, master: usize, now: BootInstant) -> Option<Duration> {
         self.masters.get(master)?.distrusted(now)
     }
 
-    /// The master's clock at `now`, never later than it really is, plus `deadline`; in microseconds. `None` before
-    /// the first sample.
+    /// Returns a lower bound of the master's clock at `now`, plus `deadline`, in microseconds. `None` before the first
+    /// sample.
     #[must_use]
     pub fn not_after(&self, master: usize, now: BootInstant, deadline: Duration) -> Option<u64> {
         self.masters.get(master)?.not_after(now, deadline)
     }
 
-    /// Offset against `unix_now` (the own wall clock at `now`) in seconds, for people.
+    /// Returns the offset against `unix_now` (the own wall clock at `now`) in seconds, for display.
     #[must_use]
     pub fn seconds(&self, master: usize, now: BootInstant, unix_now: Duration) -> Option<f64> {
         self.masters.get(master)?.seconds(now, unix_now)

@@ -1,10 +1,10 @@
-//! Which servers may be asked for votes, and by what name the others are refused.
+//! Decides which servers may be asked for votes, and names the reason why the others are refused.
 
 use thiserror::Error;
 
 use crate::{Fingerprint, MasterFacts, QuorumId};
 
-/// Why a server that answers has no vote, whatever it says.
+/// The reason why a server that answers has no vote.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Ineligible {
     #[error("Redis {0} is too old; 6.2 or newer is needed")]
@@ -17,14 +17,14 @@ pub enum Ineligible {
     HasReplicas(u64),
     #[error("it runs in cluster mode; every master must be an independent server")]
     ClusterMode,
-    /// Its own words.
+    /// The text of the retirement.
     #[error("it was taken out of the quorum ({0})")]
     Retired(String),
     #[error("it is the same server as another master (equal run_id)")]
     Duplicate,
     #[error("{}", other_fingerprint(found, own))]
     OtherFingerprint { found: String, own: String },
-    /// The same names and times, and other servers: such as a staging master in a production list.
+    /// The same names and times on other servers, such as a staging master in a production list.
     #[error(
         "it belongs to quorum {found}, not to quorum {own}; give the url of the master of this quorum, or delete <key prefix>:meta on this server, so that it is sealed again"
     )]
@@ -39,10 +39,10 @@ pub enum Ineligible {
     ClockStep(u64),
 }
 
-/// Begins what stands in the place of the fingerprint of a server that is this master no more; the scripts know it, too.
+/// The prefix of the text that replaces the fingerprint of a retired server; the scripts use it, too.
 pub const RETIRED: &str = "retired:";
 
-/// The first version with everything that the scripts use.
+/// The first version with every command that the scripts use.
 const OLDEST: (u32, u32) = (6, 2);
 
 fn has_replicas(attached: u64) -> String {
@@ -53,14 +53,14 @@ fn has_replicas(attached: u64) -> String {
     }
 }
 
-/// What differs, where both can be read.
+/// Describes the difference, where both can be read.
 fn other_fingerprint(found: &str, own: &str) -> String {
     let plain = || format!("it is sealed for another quorum: {found}");
     let (Ok(theirs), Ok(ours)) = (found.parse::<Fingerprint>(), own.parse::<Fingerprint>()) else {
         return plain();
     };
     if theirs.names() != ours.names() {
-        // `redlock init` is the only one that makes up names.
+        // Only `redlock init` makes up names.
         let by_urls = if theirs
             .names()
             .iter()
@@ -90,8 +90,8 @@ fn other_fingerprint(found: &str, own: &str) -> String {
     plain()
 }
 
-/// Judges one server by what it says of itself. Duplicates and clock steps need more than one look. `quorum`: the id of
-/// this quorum, once it is known.
+/// Judges one server by its facts. Duplicates and clock steps need more than one poll. `quorum` is the id of this
+/// quorum, once it is known.
 #[must_use]
 pub fn check(facts: &MasterFacts, fingerprint: &str, quorum: Option<&QuorumId>) -> Option<Ineligible> {
     if version(&facts.version).is_none_or(|v| v < OLDEST) {
@@ -140,7 +140,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()??, parts.next()??))
 }
 
-/// A server that votes under the fingerprint `f`.
+/// Returns the facts of a server that votes under the fingerprint `f`.
 #[cfg(test)]
 pub(crate) fn fit() -> MasterFacts {
     MasterFacts {
@@ -234,7 +234,7 @@ mod tests {
                 Some(Ineligible::HasReplicas(0)),
             ),
             (|f| f.synchronisations = 1, Some(Ineligible::HasReplicas(0))),
-            // A backlog stood at the seal: its end changes the id of a master without replicas.
+            // A backlog existed at the seal: its end changes the id of a master without replicas.
             (
                 |f| {
                     f.replication_at_seal = "|3".into();
@@ -243,7 +243,7 @@ mod tests {
                 },
                 None,
             ),
-            // What stands beside an earlier seal does not count.
+            // The data of an earlier seal does not count.
             (
                 |f| {
                     f.seal = "a0".into();
@@ -282,13 +282,13 @@ mod tests {
                 }),
             ),
             (|f| f.evicted = 3, Some(Ineligible::Evicted(3))),
-            // Those before the seal do not count.
+            // Synchronisations before the seal do not count.
             (
                 |f| (f.evicted, f.evicted_at_seal) = (5, 2),
                 Some(Ineligible::Evicted(3)),
             ),
             (|f| (f.evicted, f.evicted_at_seal) = (2, 2), None),
-            // Whatever its seal says.
+            // Independent of its seal.
             (
                 |f| {
                     f.seal = String::new();
@@ -296,7 +296,7 @@ mod tests {
                 },
                 Some(Ineligible::Retired("retired: m2 is elsewhere".into())),
             ),
-            // The seal is of an earlier run: what stands beside it does not count.
+            // The seal is of an earlier run: the data stored with it does not count.
             (
                 |f| {
                     f.seal = "a0".into();

@@ -1,4 +1,4 @@
-//! What the `look` script tells of a master.
+//! Parses the reply of the `look` script.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{
     reply::{self, Value},
 };
 
-/// A master's own account of itself.
+/// The facts that a master reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct MasterFacts {
@@ -18,10 +18,10 @@ pub struct MasterFacts {
     pub evicted: u64,
     pub aof: bool,
     pub cluster_mode: bool,
-    /// The run_id under which it may vote, empty if never sealed.
+    /// The run_id under which it may vote; empty if it was never sealed.
     pub seal: String,
     pub fingerprint: String,
-    /// The id of the quorum, stored beside the fingerprint; `None` if it was never sealed.
+    /// The id of the quorum, stored next to the fingerprint; `None` if it was never sealed.
     pub quorum: Option<QuorumId>,
     pub evicted_at_seal: u64,
     pub probe: String,
@@ -41,7 +41,8 @@ impl MasterFacts {
         !self.run_id.is_empty() && self.seal == self.run_id
     }
 
-    /// A replica was attached since its seal, or it was one itself: another server may have been promoted in its place.
+    /// Reports whether a replica was attached since its seal, or it was a replica itself: another server may have been
+    /// promoted in its place.
     #[must_use]
     pub fn was_replicated(&self) -> bool {
         let same = |(id, count): (&str, &str)| {
@@ -50,8 +51,8 @@ impl MasterFacts {
         self.sealed() && !self.replication_at_seal.split_once('|').is_some_and(same)
     }
 
-    /// While it carries a probe of its present run: how long that has been there by the wall clock, for people. Whoever
-    /// seals it measures on a clock of its own.
+    /// Returns the age of a probe of the present run by the wall clock, for display. A process that seals measures the
+    /// wait on its own clock.
     #[must_use]
     pub fn probed_for(&self, unix_now: Duration) -> Option<Duration> {
         let rest = self.probe.strip_prefix(self.run_id.as_str())?.strip_prefix('|')?;
@@ -59,10 +60,11 @@ impl MasterFacts {
         Some(unix_now.saturating_sub(drawn))
     }
 
-    /// `whole`: what a whole poll has shown of the same process, where the reply to a brief one leaves that out.
+    /// Parses a reply. `whole` provides the facts that the reply to a brief poll omits, from a whole poll of the same
+    /// process.
     ///
     /// # Errors
-    /// The reply has another number of fields, or one of another type.
+    /// Returns an error if the reply has another number of fields, or one of another type.
     pub fn parse(counter: u64, items: &[Value], whole: Option<&Self>) -> Result<Self, Unknown> {
         let mut facts = Self::parse_alone(counter, items)?;
         if let Some(whole) = whole
@@ -126,7 +128,8 @@ impl MasterFacts {
     }
 }
 
-/// The time at which a probe was drawn, by its 32 hex digits: the first 12 are milliseconds since 1970, as in a UUID of version 7.
+/// Returns the time at which a probe was drawn, from its 32 hex digits: the first 12 are milliseconds since 1970, as in
+/// a UUID of version 7.
 #[must_use]
 pub fn drawn_at(hex: &str) -> Option<Duration> {
     let millis = u64::from_str_radix(hex.get(..12).filter(|_| hex.len() == 32)?, 16).ok()?;
@@ -164,7 +167,7 @@ mod tests {
         let whole = MasterFacts::parse(0, &reply("a1", "noeviction", "b1"), None).unwrap();
         let brief = MasterFacts::parse(0, &reply("", "", "b1"), Some(&whole)).unwrap();
         assert_eq!(brief, whole);
-        // A server that leaves out what it was asked for has no vote: it is too old.
+        // A server that omits a requested value has no vote: it is too old.
         let other = MasterFacts::parse(0, &reply("", "", "b2"), Some(&whole)).unwrap();
         assert_eq!((other.run_id.as_str(), other.version.as_str()), ("", ""));
         let changed = MasterFacts::parse(0, &reply("a1", "allkeys-lru", "b1"), Some(&whole)).unwrap();

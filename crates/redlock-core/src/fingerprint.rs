@@ -1,4 +1,4 @@
-//! What all candidates of a quorum must agree on, stored on every master as readable text.
+//! Defines the parameters that all candidates of a quorum must share, stored on every master as readable text.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use crate::{QuorumSize, timing, value::PROTOCOL_VERSION};
 
-/// Sorted names of the masters, their number, the longest lease, T_acquire and the protocol version. Immutable:
-/// candidates with another fingerprint do not contend. Urls are not part of it, since clusters may reach one master
-/// by different names.
+/// The sorted names of the masters, their number, the longest lease, T_acquire and the protocol version. Immutable:
+/// candidates with another fingerprint do not contend. Urls are not part of it, since clusters may reach one master by
+/// different names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     names: Vec<String>,
@@ -46,13 +46,13 @@ impl Fingerprint {
         self.longest_lease
     }
 
-    /// T_acquire: no attempt lasts longer.
+    /// Returns T_acquire: no attempt lasts longer.
     #[must_use]
     pub fn acquire_limit(&self) -> Duration {
         self.acquire_limit
     }
 
-    /// How long a probe must have been seen before its master may vote again.
+    /// Returns the time for which a probe must have been seen before its master may vote again.
     #[must_use]
     pub fn seal_wait(&self) -> Duration {
         timing::seal_wait(self.longest_lease, self.acquire_limit)

@@ -1,7 +1,7 @@
-//! Who holds a lock: clusters, candidates, and the names of locks.
+//! Names clusters, candidates and locks.
 //!
-//! Owns the rules for every text that goes into a lease value or a key. Those texts are joined by `|` and read by
-//! people, so a part that holds `|`, white space or a control character is refused here, once, and nowhere else.
+//! Owns the rules for every text that is part of a lease value or a key. Those texts are joined by `|` and read by
+//! people, so a part that contains `|`, white space or a control character is refused here, and only here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ const CLUSTER_UID_LIMIT: usize = 64;
 const IDENTITY_LIMIT: usize = 512;
 /// `<namespace>/<name>` takes 63 + 253 and a slash.
 const LOCK_NAME_LIMIT: usize = 512;
-/// Names of the crate's own locks begin with it.
+/// The first character of the names of the crate's own locks.
 const INTERNAL_MARK: char = '_';
 
 /// A text that cannot be part of a lease value or a key.
@@ -41,8 +41,8 @@ pub enum IdentityError {
     Internal { what: &'static str, value: String },
 }
 
-/// A cluster, or what stands for one outside Kubernetes. Two clusters are the same when the whole value is equal;
-/// equal names with different UIDs are a mistake that others report.
+/// A cluster, or its equivalent outside Kubernetes. Two clusters are the same when the whole value is equal. Equal
+/// names with different UIDs are a mistake that is reported elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClusterId {
@@ -88,8 +88,8 @@ impl fmt::Display for ClusterId {
 impl FromStr for ClusterId {
     type Err = IdentityError;
 
-    /// Reads `NAME[/UID]`. A name alone is its own UID: clusters are told apart by UID, and two hosts that were
-    /// given different names must not be taken for one cluster.
+    /// Reads `NAME[/UID]`. A name alone is its own UID: the UID distinguishes clusters, and two hosts with different
+    /// names must not count as one cluster.
     fn from_str(text: &str) -> Result<ClusterId, IdentityError> {
         let (name, uid) = text.split_once('/').unwrap_or((text, text));
         ClusterId::new(name, uid)
@@ -112,13 +112,13 @@ impl HolderIdentity {
     }
 }
 
-/// The name under which a lock stands on the masters; cheap to clone.
+/// The name of a lock on the masters; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockName(Arc<str>);
 
 impl LockName {
-    /// The name of a user's lock.
+    /// Parses the name of a user's lock.
     pub fn parse(text: &str) -> Result<LockName, IdentityError> {
         let name = LockName::checked(text)?;
         if text.starts_with(INTERNAL_MARK) {
@@ -130,12 +130,12 @@ impl LockName {
         Ok(name)
     }
 
-    /// The name of one of the crate's own locks: `_<purpose>/<rest>`, such as `_reporter/<cluster UID>`.
+    /// Builds the name of one of the crate's own locks: `_<purpose>/<rest>`, such as `_reporter/<cluster UID>`.
     pub fn internal(purpose: &str, rest: &str) -> Result<LockName, IdentityError> {
         LockName::checked(&format!("{INTERNAL_MARK}{purpose}/{rest}"))
     }
 
-    /// A name as it is written on a master: a user's or one of the crate's own.
+    /// Parses a name as it is stored on a master: a user's or one of the crate's own.
     pub fn any(text: &str) -> Result<LockName, IdentityError> {
         LockName::checked(text)
     }

@@ -1,4 +1,4 @@
-//! Names of the keys on a master.
+//! Names the keys on a master.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Keyspace {
         &self.prefix
     }
 
-    /// A pattern for keys under the prefix, in which nothing of the prefix is special.
+    /// Returns a pattern for keys under the prefix, with all special characters of the prefix escaped.
     #[must_use]
     pub fn pattern(&self, rest: &str) -> String {
         let mut pattern = String::new();
@@ -44,7 +44,7 @@ impl Keyspace {
         pattern + ":" + rest
     }
 
-    /// The name of the lock that a key belongs to; none of a key that is no lease and no reservation.
+    /// Returns the name of the lock that a key belongs to; `None` if the key is neither a lease nor a reservation.
     #[must_use]
     pub fn lock_of<'a>(&self, key: &'a str) -> Option<&'a str> {
         let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(':')?;
@@ -52,7 +52,8 @@ impl Keyspace {
             .or_else(|| rest.strip_prefix("reserved:"))
     }
 
-    /// Keys below this prefix, at which a trial harms nobody. The channel stays: it is what the user may publish on.
+    /// Returns the keys below this prefix for a trial, which affects no lock. The channel stays the same, since the
+    /// user has permission to publish on that one.
     #[must_use]
     pub fn scratch(&self, name: &str) -> Self {
         Self {
@@ -71,7 +72,7 @@ impl Keyspace {
     }
 }
 
-/// The keys of one lock, made once.
+/// The keys of one lock, built once.
 #[derive(Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct LockKeys {

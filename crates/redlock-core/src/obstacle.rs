@@ -1,8 +1,8 @@
-//! What stands in the way of a standby, and when a majority can be free.
+//! Describes the obstacles of a standby, and computes when a majority can be free.
 
 use super::{BootInstant, ClusterId, FencingToken, LeaseValue, Nonce, QuorumSize};
 
-/// What one master shows in the place of a lease that somebody wants.
+/// The obstacle that one master shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Obstacle {
@@ -14,7 +14,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Whether two masters show the same lease or reservation. The grant number is the master's own.
+    /// Reports whether two masters show the same lease or reservation. The grant number is the master's own.
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Lease(a), Self::Lease(b)) => a.nonce == b.nonce,
@@ -23,13 +23,13 @@ impl Obstacle {
     }
 }
 
-/// One master's account of a lock.
+/// The state of a lock on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sighting {
     /// `None`: free.
     pub obstacle: Option<Obstacle>,
-    /// The latest moment at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
+    /// The latest time at which the obstacle ends: reply received + remaining time. `NEVER` without an expiry.
     pub ends: BootInstant,
     /// Free, and reserved for the own cluster.
     pub reserved_for_us: bool,
@@ -56,7 +56,7 @@ impl Sighting {
     }
 }
 
-/// What the masters show of one lock, in one round. A master without a sighting is unknown.
+/// The sightings of one lock by the masters, in one round. A master without a sighting is unknown.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct View {
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// Enters what a master shows; a second account of the same master does not count.
+    /// Enters the sighting of a master; a second one of the same master does not count.
     pub fn record(&mut self, master: usize, sighting: Sighting) {
         if master < self.size.masters() && self.seen.iter().all(|(m, _)| *m != master) {
             self.seen.push((master, sighting));
@@ -89,20 +89,20 @@ impl View {
         self.size.masters() - self.known().count()
     }
 
-    /// Whether a majority answered.
+    /// Reports whether a majority answered.
     #[must_use]
     pub fn decided(&self) -> bool {
         self.known().count() >= self.size.majority()
     }
 
-    /// Whether a majority will have answered once `outstanding` more masters have.
+    /// Reports whether a majority will have answered once `outstanding` more masters have.
     #[must_use]
     pub fn can_be_decided(&self, outstanding: usize) -> bool {
         self.known().count() + outstanding >= self.size.majority()
     }
 
-    /// When a majority can be free: the M-th smallest end, where a free master counts as now and an unknown one as
-    /// never. `None` while too few masters are known.
+    /// Returns the time at which a majority can be free: the M-th smallest end, where a free master counts as now and
+    /// an unknown one as never. `None` while too few masters are known.
     #[must_use]
     pub fn free_at(&self) -> Option<BootInstant> {
         let mut ends: Vec<BootInstant> = self.known().map(|s| s.ends).collect();
@@ -110,7 +110,7 @@ impl View {
         ends.get(self.size.majority() - 1).copied()
     }
 
-    /// Whether a majority is free.
+    /// Reports whether a majority is free.
     #[must_use]
     pub fn free(&self) -> bool {
         self.known().filter(|s| s.obstacle.is_none()).count() >= self.size.majority()
@@ -123,14 +123,14 @@ impl View {
             .max_by_key(|(_, n)| *n)
     }
 
-    /// Whether a majority shows the same lease or reservation. If not, and it is not free either, candidates split
-    /// the masters between them: a clash, or what is left of one.
+    /// Reports whether a majority shows the same lease or reservation. If not, and no majority is free either,
+    /// candidates split the masters between them: a clash, or the remains of one.
     #[must_use]
     pub fn blocked(&self) -> bool {
         self.most().is_some_and(|(_, n)| n >= self.size.majority())
     }
 
-    /// Who holds it: the lease that a majority shows.
+    /// Returns the holder: the lease that a majority shows.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         let (obstacle, count) = self.most()?;
@@ -147,7 +147,7 @@ impl View {
                 _ => None,
             })
         };
-        // What a majority granted needed no confirm. Else the greatest was confirmed.
+        // A number that a majority granted needed no confirm. Otherwise the greatest number was confirmed.
         let shared = grants().find(|g| grants().filter(|other| other == g).count() >= self.size.majority());
         Some(Holder {
             cluster: lease.cluster.clone(),
@@ -163,23 +163,23 @@ impl View {
         })
     }
 
-    /// Whether a majority is free and reserved for the own cluster.
+    /// Reports whether a majority is free and reserved for the own cluster.
     #[must_use]
     pub fn reserved_for_us(&self) -> bool {
         self.known().filter(|s| s.reserved_for_us).count() >= self.size.majority()
     }
 }
 
-/// Who holds a lock, by the account of a majority.
+/// The holder of a lock, as a majority shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub cluster: ClusterId,
     pub identity: String,
-    /// Tells one lease from the next of the same holder.
+    /// Distinguishes one lease from the next of the same holder.
     pub nonce: Nonce,
-    /// By the grant numbers seen; while some masters are unknown it may not be the holder's own.
+    /// By the grant numbers seen; while some masters are unknown it may differ from the holder's own token.
     pub token: FencingToken,
-    /// When the lease ends if it is not renewed.
+    /// The time at which the lease ends if it is not renewed.
     pub ends: BootInstant,
 }
 

@@ -1,8 +1,8 @@
-//! Which quorum this is: the fingerprint, and a random id.
+//! Identifies a quorum by its fingerprint and a random id.
 //!
 //! Two quorums may have the same fingerprint, since masters have the same names in every environment. The id is drawn
-//! when a quorum is sealed for the first time and stands beside each seal, so that a server of another quorum in the
-//! list of masters has no vote. Pure, but for the id that is known once and for the life of the process.
+//! when a quorum is sealed for the first time and is stored with each seal, so that a server of another quorum in the
+//! list of masters has no vote. Pure; the only state is the id, which is set once for the life of the process.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +22,13 @@ const DIGITS: usize = 32;
 pub struct QuorumId(String);
 
 impl QuorumId {
-    /// The id made of 128 random bits.
+    /// Builds the id from 128 random bits.
     #[must_use]
     pub fn from_bits(bits: u128) -> Self {
         Self(format!("{bits:032x}"))
     }
 
-    /// `None` if the text is not 32 hex digits.
+    /// Returns `None` if the text is not 32 hex digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
@@ -42,13 +42,13 @@ impl fmt::Display for QuorumId {
     }
 }
 
-/// The fingerprint and the id as the masters store them.
+/// Joins the fingerprint and the id as the masters store them.
 #[must_use]
 pub fn stamp(fingerprint: &str, id: &QuorumId) -> String {
     format!("{fingerprint}{SEPARATOR}{id}")
 }
 
-/// The fingerprint and the id of a stored text.
+/// Splits a stored text into the fingerprint and the id.
 #[must_use]
 pub fn split(stored: &str) -> (&str, Option<QuorumId>) {
     match stored.rsplit_once(SEPARATOR) {
@@ -62,8 +62,8 @@ pub fn split(stored: &str) -> (&str, Option<QuorumId>) {
 pub struct Identity {
     fingerprint: String,
     pinned: Option<Pinned>,
-    /// The id for a quorum that has none yet. One for the life of the process: a seal whose reply was lost is not
-    /// followed by another id.
+    /// The id for a quorum that has none yet. It stays for the life of the process: a seal whose reply was lost is
+    /// never followed by another id.
     drawn: Option<QuorumId>,
 }
 
@@ -74,7 +74,7 @@ struct Pinned {
 }
 
 impl Identity {
-    /// `id`: the one that was stored before, outside the masters.
+    /// `id` is an id that was stored before, outside the masters.
     #[must_use]
     pub fn new(fingerprint: String, id: Option<QuorumId>) -> Self {
         let mut identity = Self {
@@ -98,20 +98,20 @@ impl Identity {
         self.pinned.as_ref().map(|pinned| &pinned.id)
     }
 
-    /// The text that the scripts compare. Without the id it equals the stamp of no sealed master.
+    /// Returns the text that the scripts compare. Without the id it matches the stamp of no sealed master.
     #[must_use]
     pub fn stamp(&self) -> Arc<str> {
         let pinned = self.pinned.as_ref();
         pinned.map_or_else(|| self.fingerprint.as_str().into(), |pinned| pinned.stamp.clone())
     }
 
-    /// The first id stays: the process does not follow its masters into another quorum.
+    /// Pins an id. Called only while none is pinned: the process does not follow its masters into another quorum.
     fn pin(&mut self, id: QuorumId) {
         let stamp = stamp(&self.fingerprint, &id).into();
         self.pinned = Some(Pinned { id, stamp });
     }
 
-    /// Pins the id that so many sealed servers agree on. True if it became known by this.
+    /// Pins the id that at least `majority` sealed servers agree on. Returns true if this call pinned it.
     pub fn learn<'a>(&mut self, shown: impl Iterator<Item = &'a MasterFacts>, majority: usize) -> bool {
         if self.id().is_some() {
             return false;
@@ -130,9 +130,9 @@ impl Identity {
         true
     }
 
-    /// The id under which masters without a seal are to be sealed: the pinned one, or the one that most masters show,
-    /// sealed or in what a restart left of their memory. A tie goes to the one with more seals. `None`: no master shows
-    /// one.
+    /// Returns the id under which masters without a seal are to be sealed: the pinned one, or the one that most masters
+    /// show, in a seal or in data that survived a restart. A tie is decided by the number of seals. `None` if no master
+    /// shows one.
     #[must_use]
     pub fn choose<'a>(&self, shown: impl Iterator<Item = &'a MasterFacts>) -> Option<QuorumId> {
         if let Some(id) = self.id() {
@@ -150,7 +150,7 @@ impl Identity {
         chosen.map(|(id, _)| id.clone())
     }
 
-    /// The id that was drawn for a quorum without one.
+    /// Returns the id that was drawn for a quorum without one.
     #[must_use]
     pub fn drawn(&self) -> Option<&QuorumId> {
         self.drawn.as_ref()

@@ -1,11 +1,12 @@
-//! Between the state machine of a lock and the engine of a quorum: a round as a command, a completion as an outcome.
+//! Translates between the state machine of a lock and the engine of a quorum: a round into a command, a completion into
+//! an outcome.
 
 use std::sync::Arc;
 
 use crate::{Command, Completion, LeaseAttempt, Outcome, Round};
 
 impl Round {
-    /// The command of this round. `attempt`: the lease that an acquire is to create, or the last one.
+    /// Returns the command of this round. `attempt` is the lease that an acquire is to create, or the last one.
     #[must_use]
     pub fn command(self, attempt: Option<Arc<LeaseAttempt>>) -> Command {
         match (self, attempt) {
@@ -30,15 +31,15 @@ impl Round {
                 publish: true,
             },
             (Self::Reserve { cluster }, Some(attempt)) => Command::Reserve { attempt, cluster },
-            // Without an attempt nothing was ever sent.
+            // Without an attempt no grant was ever sent.
             (Self::Observe, _) | (_, None) => Command::Observe,
         }
     }
 }
 
 impl Completion {
-    /// The outcome of the round that was completed; `None` of a command that no round asks for. `reserves`: the round
-    /// was a reserve.
+    /// Returns the outcome of a completed round; `None` for a command that no round uses. `reserves` states whether the
+    /// round was a reserve.
     #[must_use]
     pub fn outcome(self, reserves: bool) -> Option<Outcome> {
         Some(match self {

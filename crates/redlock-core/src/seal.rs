@@ -1,6 +1,6 @@
-//! The seal of a master: when a master without memory may vote again, and with which registers.
+//! Decides when a master without memory may vote again, and with which registers.
 //!
-//! Pure. The plan is made from what all masters showed in one read; the registers merge number by number.
+//! Pure. The plan is made from one read of all masters; the registers merge number by number.
 
 mod known;
 mod plan;

@@ -1,53 +1,53 @@
-//! Slots: which job may run what a schedule asked for at one time, by the registers of the masters.
+//! Decides from the registers of the masters which job may run a slot of a schedule.
 
 use super::vote::QuorumSize;
 
-/// What came of one attempt to claim a slot for a job.
+/// The result of one attempt to claim a slot for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// A majority granted it in one round: it is this job's for good, whatever becomes of the lease.
+    /// A majority granted it in one round: it belongs to this job for good, even if the lease ends.
     Granted,
-    /// More than N - M masters refused: it can never be this job's.
+    /// More than N - M masters refused: it can never belong to this job.
     Refused,
-    /// Neither, by this round. Some masters may have granted it: only this job can tell by claiming it again.
+    /// Neither, by this round. Some masters may have granted it: only this job can find out, by claiming it again.
     Undecided,
 }
 
-/// What one master shows of a target: the last claimed slot and the job that claimed it.
+/// The register of a target on one master: the last claimed slot and the job that claimed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRegister {
     /// In seconds since 1970; zero if none was ever claimed.
     pub slot: u64,
     /// `<uid>@<cluster>`.
     pub job: String,
-    /// Slots up to this one are not claimed any more: what was claimed of them was forgotten.
+    /// Slots up to this one can no longer be claimed: the record of their claims was lost.
     pub floor: u64,
 }
 
-/// What the masters showed in one round.
+/// The registers that the masters showed in one round.
 #[derive(Clone, Debug)]
 pub struct SlotView {
     size: QuorumSize,
-    /// Of the masters that may vote and answered.
+    /// The registers of the masters that may vote and answered.
     seen: Vec<SlotRegister>,
 }
 
-/// How a slot stands for one job.
+/// The state of a slot for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// A majority shows that this job claimed it.
     Mine,
-    /// As far as is seen, this job may still claim it.
+    /// By the observed registers, this job may still claim it.
     Open,
     Gone(Gone),
 }
 
-/// Why a job can never claim a slot: registers only grow, so masters that refuse it once always do.
+/// The reason why a job can never claim a slot: registers only grow, so a master that refuses it once always does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gone {
     /// A majority shows that this other job claimed it.
     To(String),
-    /// A later slot was claimed meanwhile, by this job. Who claimed this one does not stand there any more.
+    /// This job claimed a later slot. The register no longer shows the claim of this slot.
     Passed { slot: u64, job: String },
     /// No claim up to this slot is on record: the masters were new when they were sealed, or had lost their memory.
     Unrecorded { floor: u64 },
@@ -64,12 +64,12 @@ impl SlotView {
         }
     }
 
-    /// Takes what one more master shows.
+    /// Enters the register of one more master.
     pub fn record(&mut self, register: SlotRegister) {
         self.seen.push(register);
     }
 
-    /// A majority shows the same: the others change nothing.
+    /// Reports whether a majority shows the same register, so that the others change nothing.
     #[must_use]
     pub fn agreed(&self) -> bool {
         let same = |register: &SlotRegister| self.count(|other| other == register);
@@ -109,7 +109,7 @@ impl SlotView {
         })
     }
 
-    /// So many show that this job has not claimed it that the others are no majority.
+    /// Reports whether more than N - M masters show that this job has not claimed it.
     #[must_use]
     pub fn is_not_of(&self, slot: u64, job: &str) -> bool {
         self.count(|seen| !seen.shows(slot, job)) > self.size.tolerated()
@@ -120,11 +120,11 @@ impl SlotView {
     }
 }
 
-/// In the place of a job: masters that were merged had different ones.
+/// Replaces the job where merged masters had different ones.
 const NOBODY: &str = "nobody";
 
 impl SlotRegister {
-    /// As the script that claims decides.
+    /// Decides like the script that claims.
     fn refuses(&self, slot: u64, job: &str) -> bool {
         slot <= self.floor || (slot <= self.slot && !self.shows(slot, job))
     }
@@ -138,7 +138,8 @@ fn uid(job: &str) -> &str {
     job.split_once('@').map_or(job, |(uid, _)| uid)
 }
 
-/// Whether two texts `<uid>@<cluster>` are about the same job. The name of its cluster is for people, and may change.
+/// Reports whether two texts `<uid>@<cluster>` name the same job. The name of its cluster is for display, and may
+/// change.
 #[must_use]
 pub fn same_job(one: &str, other: &str) -> bool {
     uid(one) == uid(other)
@@ -148,7 +149,7 @@ pub fn same_job(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Five masters, of which these answered.
+    /// Returns a view of five masters, of which these answered.
     fn view(seen: &[(u64, &str)]) -> SlotView {
         let mut view = SlotView::new(QuorumSize::new(5).unwrap());
         for (slot, job) in seen {
@@ -184,19 +185,19 @@ mod tests {
             ),
             (&[(9, "nobody"), (9, "nobody"), (9, "nobody")], lost),
             (&[(9, "b"), (10, "c"), (9, "b")], passed(10, "c")),
-            // Claimed by this very job, and overtaken before it ran.
+            // Claimed by this job, and overtaken before it ran.
             (
                 &[(10, "b"), (10, "b"), (10, "b"), (9, "a"), (9, "a")],
                 passed(10, "b"),
             ),
             (&[(8, "b"), (8, "b"), (8, "b"), (8, "b"), (8, "b")], Fate::Open),
-            // A cluster that is called otherwise by now.
+            // The cluster has another name by now.
             (&[(9, "a@eu"), (9, "a@eu-1"), (9, "a")], Fate::Mine),
             (&[(9, "b@eu"), (9, "b@eu-1"), (9, "b@eu")], to("b@eu")),
         ] {
             assert_eq!(view(seen).fate(9, "a"), fate, "{seen:?}");
         }
-        // Nothing that was claimed up to 3 is on record, as on new masters.
+        // No claim up to 3 is on record, as on new masters.
         let unrecorded = Fate::Gone(Gone::Unrecorded { floor: 3 });
         assert_eq!(view(&[(3, "a"), (3, "a"), (3, "a")]).fate(3, "a"), unrecorded);
         let never = (0, "nobody");

@@ -1,8 +1,8 @@
-//! How long things take: lease duration, renew deadline, retry period, drift.
+//! Derives and checks the timings of a lock: lease duration, renew deadline, retry period, drift.
 //!
-//! Owns the derivation of the timings that a user left out and the rules that hold between them. Everything is
-//! counted in whole milliseconds. Refuses timings under which a holder could not stop its work before its lease ends.
-//! Knows no clock and nothing of where the values were written.
+//! Owns the derivation of the timings that a user left out and the rules that hold between them. Counts in whole
+//! milliseconds. Refuses timings under which a holder could not stop its work before its lease ends. Reads no clock,
+//! and does not depend on the source of the values.
 
 mod error;
 
@@ -12,41 +12,41 @@ use super::BootInstant;
 
 pub use error::{TimingError, TimingField};
 
-/// Longest lease that a quorum grants unless told otherwise. Every re-seal of a master waits a little longer than
-/// this (65 s by default), so it is what a pod with the usual grace period of 30 s needs, and no more.
+/// The default of the longest lease that a quorum grants. Every re-seal of a master waits a little longer than this (65
+/// s by default), so it covers a pod with the usual grace period of 30 s, and no more.
 pub const DEFAULT_LONGEST_LEASE: Duration = Duration::from_secs(60);
 
-/// `T_acquire`, the longest time that one attempt may take. Four command timeouts: a grant, a confirm and one retry
-/// of each on a slow link. It is paid twice in every re-seal, so it stays small beside the longest lease.
+/// `T_acquire`, the longest time that one attempt may take. Four command timeouts: a grant, a confirm and one retry of
+/// each on a slow link. Every re-seal waits for it twice, so it stays small compared with the longest lease.
 pub const DEFAULT_ACQUIRE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Shortest lease. Below it the drift, a command timeout and a scheduler's hiccup leave no room for a second try.
+/// The shortest lease. Below it the drift, a command timeout and a scheduling delay leave no room for a second try.
 pub const MIN_LEASE: Duration = Duration::from_secs(2);
 
-/// Lease of a lock without anything to stop: client-go's default, known to survive a busy machine.
+/// The lease of a lock without anything to stop: client-go's default, known to survive a busy machine.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 
-/// Shortest renew deadline: a holder must be able to miss one round and try again.
+/// The shortest renew deadline: a holder must be able to miss one round and try again.
 pub const MIN_RENEW_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Shortest retry period. Anything below only adds load on masters that are in trouble already.
+/// The shortest retry period. A shorter one only adds load on masters that are already in trouble.
 pub const MIN_RETRY_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long a command may take unless told otherwise. A healthy master answers in a millisecond, one across a continent
-/// in 200; half a second is neither.
+/// The default command timeout. A healthy master answers in a millisecond, one across a continent in 200; half a second
+/// is longer than both.
 pub const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Room beside the stop time in a derived lease: gives a renew deadline of 17 s at the usual stop of 35 s.
+/// The room in a derived lease in addition to the stop time: gives a renew deadline of 17 s at the usual stop of 35 s.
 const LEASE_BESIDE_STOP: u64 = 25_000;
 
-/// The drift takes 1 % of the lease, so a very long stop eats the room above. Never leave less than this,
-/// what a lease without anything to stop has (14 s × 0.75 = a renew deadline of 10 s).
+/// The drift takes 1 % of the lease, so a very long stop reduces the room above. The room never drops below this value,
+/// which a lease without anything to stop has (14 s × 0.75 = a renew deadline of 10 s).
 const LEAST_ROOM: u64 = 14_000;
 
-/// Most that is kept between the end of stopping and the end of the lease.
+/// The most that is kept between the end of stopping and the end of the lease.
 const LONGEST_SLACK: u64 = 1_000;
 
-/// What a user wrote; `None` is derived.
+/// The values that a user gave; `None` is derived.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GivenTimings {
     pub lease_duration: Option<Duration>,
@@ -63,12 +63,12 @@ pub struct Timings {
     pub renew_deadline: Duration,
     /// Wait after a failed round.
     pub retry_period: Duration,
-    /// How long the slowest thing that the holder runs takes to stop.
+    /// The time that the slowest target of the holder takes to stop.
     pub stop: Duration,
 }
 
 impl Timings {
-    /// The timings of a lock whose user gave none.
+    /// Derives the timings of a lock whose user gave none.
     pub fn derive(stop: Duration) -> Timings {
         let stop = millis_up(stop);
         let lease = derived_lease(stop);
@@ -81,10 +81,10 @@ impl Timings {
         }
     }
 
-    /// Fills in what was not given, from the lease duration downwards, and checks every rule.
+    /// Fills in the missing values, from the lease duration downwards, and checks every rule.
     ///
-    /// The lease comes from `stop` alone: a renew deadline or retry period that does not fit it is refused rather
-    /// than answered with a longer lease, since a longer lease makes every takeover slower.
+    /// The lease derives from `stop` alone: a renew deadline or retry period that does not fit it is refused. A longer
+    /// lease instead would make every takeover slower.
     pub fn resolve(
         given: GivenTimings,
         stop: Duration,
@@ -127,7 +127,7 @@ impl Timings {
             return Err(TimingError::LeaseTooShort { lease });
         }
         if lease > longest {
-            // A lease that only became so long because of the stop time is not what the user has to change.
+            // The user cannot fix a lease that was derived from the stop time.
             let because_of_stop = given.lease_duration.is_none() && !self.stop.is_zero();
             return Err(if because_of_stop {
                 stop_too_long()
@@ -178,7 +178,8 @@ impl Timings {
         Ok(())
     }
 
-    /// A holder that gives up at its renew deadline has stopped, with slack, before anybody else may enter.
+    /// Checks that a holder that gives up at its renew deadline has stopped, with slack, before another candidate may
+    /// enter.
     fn stops_in_time(&self) -> bool {
         let budget = less_one_percent(millis_down(self.lease_duration));
         let spent = millis_up(self.renew_deadline)
@@ -202,23 +203,24 @@ impl Timings {
         Duration::from_millis(round_up(exact, 1_000).max(derived_lease(stop)))
     }
 
-    /// How often a holder renews: at least two tries fit before the renew deadline, three before the lease ends.
+    /// Returns the interval of renewals: at least two tries fit before the renew deadline, three before the lease ends.
     pub fn renew_interval(&self) -> Duration {
         (self.lease_duration / 3).min(self.renew_deadline / 2)
     }
 
-    /// What is kept between the end of stopping and the end of the lease.
+    /// Returns the time between the end of stopping and the end of the lease.
     pub fn slack(&self) -> Duration {
         Duration::from_millis(slack(millis_down(self.lease_duration)))
     }
 
-    /// When a holder must give up a lease at the latest, so that what it runs has stopped, with slack, before the end.
+    /// Returns the latest time at which a holder must give up a lease, so that its targets have stopped, with slack,
+    /// before the end.
     pub fn latest_end(&self, valid_until: BootInstant) -> BootInstant {
         valid_until - self.stop - self.slack()
     }
 
-    /// How long one command may take. A derived timeout is never longer than the retry period, so that a retry is not
-    /// late, and fits three times into the renew deadline.
+    /// Returns the timeout of one command. A derived timeout is never longer than the retry period, so that a retry is
+    /// not late, and fits three times into the renew deadline.
     pub fn command_timeout(&self, explicit: Option<Duration>) -> Duration {
         explicit.unwrap_or_else(|| {
             DEFAULT_COMMAND_TIMEOUT
@@ -228,13 +230,13 @@ impl Timings {
     }
 }
 
-/// Allowance for clocks of different rate: 1 % of the lease, and 2 ms for the resolution of Redis' expiry.
+/// Returns the allowance for clocks of different rate: 1 % of the lease, and 2 ms for the resolution of Redis' expiry.
 pub fn drift(lease: Duration) -> Duration {
     (lease / 100).saturating_add(Duration::from_millis(2))
 }
 
-/// How long a master without a seal waits before anybody seals it: any lease it may have granted is over by then.
-/// Twice the drift of one clock, since the master's and the observer's may err in opposite directions.
+/// Returns the wait of a master before it is sealed: every lease that it may have granted is over by then. Twice the
+/// drift of one clock, since the master's and the observer's may err in opposite directions.
 pub fn seal_wait(longest: Duration, acquire_limit: Duration) -> Duration {
     longest
         .saturating_add(longest / 50)
@@ -265,7 +267,7 @@ fn less_one_percent(lease: u64) -> u64 {
     lease - lease.div_ceil(100)
 }
 
-/// The smallest lease of which `budget` is left after 1 %.
+/// Returns the smallest lease of which `budget` remains after 1 %.
 fn lease_for(budget: u64) -> u64 {
     budget.saturating_add(budget.div_ceil(99))
 }
@@ -274,7 +276,7 @@ fn round_up(value: u64, step: u64) -> u64 {
     value.div_ceil(step).saturating_mul(step)
 }
 
-/// Given lengths that allow something are rounded down, those that cost something up.
+/// Rounds down. A given length that allows something is rounded down, one that costs something up.
 fn millis_down(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

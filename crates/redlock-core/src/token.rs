@@ -1,4 +1,4 @@
-//! The fencing token, and authority as a value with an end.
+//! Defines the fencing token, and authority as a value with an end.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::BootInstant;
 
 /// The strictly increasing number that comes with every grant.
 ///
-/// Give it to everything that can check it: it is what makes a holder harmless that was paused past its lease.
+/// Pass it to every resource that can check it: only the token makes a holder harmless that was paused past its lease.
 /// Redlock alone cannot (Kleppmann, "How to do distributed locking", 2016).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -26,9 +26,9 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// This authority if it is still good at `now`.
+    /// Returns this authority if it is still valid at `now`.
     ///
-    /// Ask after the last `await` before a write: an answer from before it may have ended since (S4).
+    /// Call it after the last `await` before a write: an earlier result may have ended since (S4).
     #[must_use]
     pub fn at(self, now: BootInstant) -> Option<Self> {
         (now < self.valid_until).then_some(self)

@@ -1,8 +1,8 @@
-//! A trace of what the engines and the machines of a process were given and what they returned, and its replay.
+//! Records the inputs and outputs of the engines and the machines of a process, and replays them.
 //!
-//! A [`Recorded`] engine or machine is changed through the calls that write a record, and through no others: a trace is
-//! complete. The replay makes the same calls on new engines and machines, and compares what each of them returns. Like the
-//! rest of the package it does no I/O: the caller takes each line from a [`Trace`], and gives each to a [`Replay`].
+//! A [`Recorded`] engine or machine changes only through calls that write a record, so a trace is complete. The replay
+//! makes the same calls on new engines and machines, and compares their results. Like the rest of the package it does
+//! no I/O: the caller takes each line from a [`Trace`], and gives each to a [`Replay`].
 
 mod recorded;
 mod replay;
@@ -29,14 +29,14 @@ use crate::{
     Terms, Unknown, engine,
 };
 
-/// The records as this version writes and reads them.
+/// The format of the records that this version writes and reads.
 const FORMAT: u32 = 1;
 
 /// The first line of a trace.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     format: u32,
-    /// Of this package. Another version may decide otherwise.
+    /// The version of this package. Another version may decide differently.
     version: String,
 }
 
@@ -62,7 +62,7 @@ struct Record {
     /// The engine or the machine.
     of: u64,
     step: Step,
-    /// What the call returned, as [`text`] writes it.
+    /// The result of the call, as [`text`] writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     out: Option<String>,
 }
@@ -106,7 +106,7 @@ enum Step {
     End,
 }
 
-/// Where a process writes its records. Clones write into the same trace.
+/// The destination of the records of a process. Clones write into the same trace.
 #[derive(Clone)]
 pub struct Trace {
     sink: Arc<dyn Fn(String) + Send + Sync>,
@@ -120,8 +120,8 @@ impl fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Begins a trace. `sink` is given each line, without its end. It is called under the lock that guards the engine, so it
-    /// must return at once, and keep the order.
+    /// Begins a trace. `sink` receives each line, without its end. It is called under the lock that guards the engine,
+    /// so it must return at once, and keep the order.
     #[must_use]
     pub fn new(sink: impl Fn(String) + Send + Sync + 'static) -> Self {
         let trace = Self {
@@ -142,7 +142,7 @@ impl Trace {
     }
 }
 
-/// Numbers of 128 bits, which JSON does not have.
+/// Encodes numbers of 128 bits, which JSON does not have.
 pub(crate) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -156,7 +156,7 @@ pub(crate) mod hex {
     }
 }
 
-/// Bytes that are a text in nearly all replies: each as the character of its number.
+/// Encodes bytes, which are text in nearly all replies, as one character for each byte.
 pub(crate) mod bytes {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -1,8 +1,8 @@
-//! Why a master's vote is unknown. Every class of error is one; none is ever a refusal or a grant.
+//! Classifies the reasons why a master's vote is unknown. No error is ever a refusal or a grant.
 
 use thiserror::Error;
 
-/// No answer that counts.
+/// The reason why no answer counts.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Unknown {
@@ -18,7 +18,7 @@ pub enum Unknown {
     /// More requests under way than a healthy master ever has.
     #[error("too many requests under way")]
     Congested,
-    /// What is known of it is older than a few seconds.
+    /// The facts are older than a few seconds.
     #[error("not polled for more than 3 s")]
     NotPolled,
     #[error("not sealed")]
@@ -33,7 +33,7 @@ pub enum Unknown {
     /// Not eligible, for this reason.
     #[error("{0}")]
     Ineligible(String),
-    /// The reply shows that the clock here stepped: it was sent under another one than it was received under.
+    /// The reply shows that the local clock stepped between the request and the reply.
     #[error("the clock of this machine stepped")]
     LocalClock,
     /// An error of the server, by its code: LOADING, READONLY, OOM, BUSY, MISCONF, NOAUTH, NOPERM, MOVED, …
@@ -47,7 +47,7 @@ impl Unknown {
     /// An error that the server gave.
     #[must_use]
     pub fn server(code: &str, detail: &str) -> Self {
-        // Redis 7 says it so when a command inside a script is not permitted.
+        // Redis 7 words it like this when a command inside a script is not permitted.
         let forbidden = code == "ERR" && detail.contains("user executing the script can't");
         Self::Server {
             code: if forbidden {
@@ -59,19 +59,19 @@ impl Unknown {
         }
     }
 
-    /// Whether the server refused the credentials or their permissions.
+    /// Reports whether the server refused the credentials or their permissions.
     #[must_use]
     pub fn is_auth(&self) -> bool {
         matches!(self, Self::Server { code, .. } if ["NOAUTH", "NOPERM", "WRONGPASS"].contains(&code.as_str()))
     }
 
-    /// Whether the server knows the user, and refused a permission.
+    /// Reports whether the server knows the user, and refused a permission.
     #[must_use]
     pub fn is_no_permission(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOPERM")
     }
 
-    /// Whether the command or its answer took too long, which says nothing about the next one.
+    /// Reports whether the command or its answer took too long, which does not predict the next one.
     #[must_use]
     pub const fn is_late(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::TooLate)
@@ -82,7 +82,7 @@ impl Unknown {
         matches!(self, Self::Server { .. })
     }
 
-    /// Whether a server in cluster mode does not serve the keys.
+    /// Reports whether a server in cluster mode does not serve the keys.
     #[must_use]
     pub fn is_of_a_cluster(&self) -> bool {
         const CODES: [&str; 5] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN"];

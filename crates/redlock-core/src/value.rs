@@ -1,4 +1,4 @@
-//! The text under `P:lease:L`: who holds it, and the random value that proves a lease is mine.
+//! Defines the text under `P:lease:L`: the holder, and the random value that proves a lease is mine.
 
 use std::{fmt, str::FromStr};
 
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::{ClusterId, HolderIdentity};
 
-/// Version of the protocol, the first part of every lease value.
+/// The version of the protocol, the first part of every lease value.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// 128 fresh random bits: what tells one lease of a holder from every other.
+/// 128 fresh random bits, which distinguish one lease of a holder from every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub struct Nonce(#[cfg_attr(feature = "trace", serde(with = "crate::trace::hex"))] pub u128);
@@ -22,7 +22,7 @@ impl fmt::Display for Nonce {
 
 /// A lease value up to the nonce, `1|<cluster>|<cluster UID>|<identity>|<nonce>|`.
 ///
-/// *Mine* means: begins with this. The grant number behind it is not compared, because the reply that carried it
+/// *Mine* means: begins with this stem. The grant number behind it is not compared, because the reply that carried it
 /// may have been lost; only `confirm` compares the whole text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
@@ -42,7 +42,7 @@ impl LeaseStem {
         Self { text, nonce }
     }
 
-    /// No other lease has it.
+    /// Returns the nonce, which no other lease has.
     #[must_use]
     pub const fn nonce(&self) -> Nonce {
         self.nonce
@@ -94,7 +94,7 @@ impl FromStr for LeaseValue {
         Ok(Self {
             cluster: ClusterId::new(cluster, uid).map_err(|_| bad("cluster", cluster))?,
             identity: HolderIdentity::parse(identity).map_err(|_| bad("identity", identity))?,
-            // Only the text that would be written: `from_str_radix` and `parse` also take a sign.
+            // Accepts only the text that would be written: `from_str_radix` and `parse` also accept a sign.
             nonce: u128::from_str_radix(nonce, 16)
                 .map(Nonce)
                 .ok()

@@ -1,6 +1,6 @@
-//! Votes of masters and the verdict of a round.
+//! Counts the votes of masters and derives the verdict of a round.
 
-/// More masters than this add failure domains nobody has, and a round trip to each.
+/// More masters than this add failure domains that no deployment has, and a round trip to each.
 pub const MAX_MASTERS: usize = 7;
 
 /// One master's answer. An unknown vote is never a refusal and never a grant.
@@ -11,7 +11,7 @@ pub enum Vote {
     Unknown,
 }
 
-/// Outcome of a round so far.
+/// The outcome of a round so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pending,
@@ -25,7 +25,7 @@ pub enum Verdict {
 pub struct QuorumSize(usize);
 
 impl QuorumSize {
-    /// `None` unless N is odd and from 3 to [`MAX_MASTERS`]: an even master adds a failure and no tolerance.
+    /// Returns `None` unless N is odd and from 3 to [`MAX_MASTERS`]: an even master adds a failure and no tolerance.
     #[must_use]
     pub const fn new(masters: usize) -> Option<Self> {
         if masters >= 3 && masters <= MAX_MASTERS && masters % 2 == 1 {
@@ -35,19 +35,19 @@ impl QuorumSize {
         }
     }
 
-    /// N.
+    /// Returns N.
     #[must_use]
     pub const fn masters(self) -> usize {
         self.0
     }
 
-    /// M = f+1, the fewest masters of which any two groups share one.
+    /// Returns M = f+1, the fewest masters of which any two groups share one.
     #[must_use]
     pub const fn majority(self) -> usize {
         self.0 / 2 + 1
     }
 
-    /// f = N - M, how many masters may be lost.
+    /// Returns f = N - M, the number of masters that may be lost.
     #[must_use]
     pub const fn tolerated(self) -> usize {
         self.0 - self.majority()
@@ -70,7 +70,7 @@ impl Tally {
         }
     }
 
-    /// Counts the vote of a master; false if it was not counted (it voted already, or there is no such master).
+    /// Counts the vote of a master; returns false if it was not counted (it voted already, or there is no such master).
     pub fn record(&mut self, master: usize, vote: Vote) -> bool {
         match self.votes.get_mut(master) {
             Some(slot @ None) if master < self.size.masters() => {
@@ -91,7 +91,7 @@ impl Tally {
         self.size.masters() - self.votes.iter().flatten().count()
     }
 
-    /// Certain as soon as the missing votes cannot change it.
+    /// Returns the verdict; it is certain as soon as the missing votes cannot change it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let granted = self.count(Vote::Granted);
@@ -104,13 +104,13 @@ impl Tally {
         }
     }
 
-    /// So many refused that the others are no majority: more than N - M.
+    /// Reports whether more than N - M masters refused, so that the others are no majority.
     #[must_use]
     pub fn refused_by_too_many(&self) -> bool {
         self.count(Vote::Refused) > self.size.tolerated()
     }
 
-    /// Whether the missing votes could still make it [`Self::refused_by_too_many`] or won.
+    /// Reports whether the missing votes could still make it [`Self::refused_by_too_many`] or won.
     #[must_use]
     pub fn settled(&self) -> bool {
         let missing = self.outstanding();

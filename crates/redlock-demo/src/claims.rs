@@ -1,34 +1,36 @@
-//! What the replicas believed: who held which lock under which token, from when to when.
+//! Records which replica believed that it held which lock under which token, and for which interval.
 //!
-//! Pure. Every interval is a lower bound: it begins where the replica is known to have believed already and ends where
-//! it is known to have believed still. Two that overlap are therefore two holders at one instant, never a rounding.
+//! Pure. Every interval is a lower bound: the replica is known to have believed throughout it. Two intervals that
+//! overlap therefore prove two holders at one instant; rounding cannot cause an overlap.
 
 use redlock_core::BootInstant;
 
-/// One life of a replica: a restarted one is somebody else, who must not rely on what its predecessor held.
+/// One life of a replica. A restarted replica is another incarnation, and must not rely on a lease of the one before.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Incarnation {
     pub name: String,
     pub pid: u32,
 }
 
-/// One replica, one lock, one token.
+/// A claim of one replica on one lock under one token.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub lock: String,
     pub who: Incarnation,
     pub token: u64,
     pub began: BootInstant,
-    /// The last one that it is known to have had. Of a replica that was killed or paused, nothing else ends its claim.
+    /// The latest `valid_until` that the replica is known to have had. Nothing else ends the claim of a replica that
+    /// was killed or paused.
     pub valid_until: BootInstant,
-    /// When it said that it holds no more, released or lost.
+    /// The instant at which the replica logged that it released or lost the lease.
     pub ended: Option<BootInstant>,
-    /// When it was last asked and said that it holds. Later than `ended` if what it says and what it does differ.
+    /// The latest question that the replica answered with "active". Later than `ended` if its answers contradict its
+    /// log.
     answered: BootInstant,
 }
 
 impl Claim {
-    /// `min(valid_until, lost)`.
+    /// Returns the earlier of `valid_until` and the end that the replica reported.
     pub fn end(&self) -> BootInstant {
         let said = self.ended.map(|ended| ended.max(self.answered));
         said.map_or(self.valid_until, |said| said.min(self.valid_until))
@@ -39,12 +41,12 @@ impl Claim {
     }
 }
 
-/// All claims of a run, in the order in which they were learnt of.
+/// All claims of a run, in the order in which the observer learned of them.
 #[derive(Debug, Default)]
 pub struct Claims(Vec<Claim>);
 
 impl Claims {
-    /// From a log line: the replica says that it acquired the lock at `at`.
+    /// Enters a log line that reports an acquisition at `at`.
     pub fn acquired(
         &mut self,
         who: &Incarnation,
@@ -58,7 +60,7 @@ impl Claims {
         claim.valid_until = claim.valid_until.max(valid_until);
     }
 
-    /// From `/locks`: asked at `asked` and answered by `heard`, the replica says that it holds the lock.
+    /// Enters an answer of `/locks` that reports the lock as held: asked at `asked`, received by `heard`.
     pub fn answered(
         &mut self,
         who: &Incarnation,
@@ -73,7 +75,7 @@ impl Claims {
         claim.valid_until = claim.valid_until.max(valid_until);
     }
 
-    /// From a log line: the replica says that it lost the lease or gave it up at `at`.
+    /// Enters a log line that reports the end of the lease at `at`, lost or released.
     pub fn ended(&mut self, who: &Incarnation, lock: &str, token: u64, at: BootInstant) {
         self.entry(who, lock, token, at).ended.get_or_insert(at);
     }
@@ -82,7 +84,7 @@ impl Claims {
         &self.0
     }
 
-    /// The claim on a lock that holds at `now`; the one with the greatest token if there were several.
+    /// Returns the claim on a lock that holds at `now`; with several, the one with the greatest token.
     pub fn holder(&self, lock: &str, now: BootInstant) -> Option<&Claim> {
         let of_lock = self
             .0
@@ -91,7 +93,7 @@ impl Claims {
         of_lock.max_by_key(|claim| claim.token)
     }
 
-    /// The first claim on a lock with a greater token.
+    /// Returns the claim on a lock with the next greater token.
     pub fn successor(&self, lock: &str, token: u64) -> Option<&Claim> {
         let later = self
             .0
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_says_lost_and_goes_on_answering_active_is_believed_to_hold() {
+    fn a_replica_that_reports_a_loss_and_still_answers_active_counts_as_holder() {
         let mut claims = Claims::default();
         claims.acquired(&who("a"), "l", 7, at(10), at(100));
         claims.ended(&who("a"), "l", 7, at(60));

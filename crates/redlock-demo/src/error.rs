@@ -1,4 +1,4 @@
-//! Why the demo could not go on.
+//! The errors that end the demo early.
 
 use std::io;
 use std::path::PathBuf;

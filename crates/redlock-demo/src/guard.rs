@@ -1,15 +1,16 @@
-//! Kills the replicas and removes the folder when this program dies without a word.
+//! Kills the replicas and removes the folder when this program dies without cleaning up.
 //!
 //! A small shell reads orders from a pipe whose other end only this program holds. When the pipe closes without `done`,
-//! the shell cleans up. A handler in this program would not run on SIGKILL. The Redis servers have the same of their own.
+//! the shell cleans up. A handler in this program would not run on SIGKILL. The Redis servers have a guard of their
+//! own.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Signals of the terminal are for the demo to answer. A process that left is taken off the list, so that no number on it
-/// comes to belong to somebody else.
+/// The shell ignores the signals of the terminal, which this program handles. A process that ended is taken off the
+/// list, because the kernel may give its id to an unrelated process.
 const SHELL: &str = r#"
 trap '' HUP INT TERM
 pids=' '
@@ -54,7 +55,7 @@ impl Guard {
 
     fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
-            // A guard that is gone can do nothing for us, and the demo cleans up by itself in every other case.
+            // Without its guard the demo still cleans up, unless it is killed.
             let _ = writeln!(orders, "{order}");
         }
     }

@@ -1,4 +1,4 @@
-//! The least of an HTTP client: GET over one kept connection, for answers that say their length.
+//! A minimal HTTP client: GET over one kept connection, for responses with a `Content-Length`.
 //!
 //! An HTTP library for three paths of our own server would be the larger risk.
 
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// No answer of a replica comes near it; a server that is not ours could send anything.
+/// Far above any response of a replica; bounds the memory that a foreign server could make the demo use.
 const LONGEST_BODY: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Client {
         }
     }
 
-    /// A cancelled or failed call leaves no connection behind on which the next would read the answer to this one.
+    /// Drops the connection when a call fails or is cancelled, so that the next call cannot read a stale response.
     pub(super) async fn get(&mut self, path: &str) -> io::Result<Answer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,

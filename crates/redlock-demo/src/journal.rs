@@ -1,7 +1,7 @@
-//! The log of one replica, as far as it says who holds what.
+//! Reads the events about leases from the log of one replica.
 //!
-//! Reads what has been added since the last look. The time of an event is the one that its line carries, so it does not
-//! matter how late a line is read.
+//! Each call reads the lines that were added since the call before. An event has the time that its line carries, so a
+//! late read does not shift it.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use redlock_core::BootInstant;
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// On the boot-time clock.
+    /// The time of the line, on the boot-time clock.
     pub at: BootInstant,
     pub said: Said,
 }
@@ -29,7 +29,7 @@ pub enum Said {
         token: u64,
         valid: Duration,
     },
-    /// The lease ended without the will of its holder.
+    /// The lease ended before its holder gave it up.
     Lost {
         lock: String,
         token: u64,
@@ -38,7 +38,7 @@ pub enum Said {
         lock: String,
         token: u64,
     },
-    /// Anything else; with the lock if it is about one.
+    /// Any other event; with the lock, if the line names one.
     Other {
         lock: Option<String>,
         message: String,
@@ -58,7 +58,7 @@ impl Said {
 #[derive(Debug)]
 pub(super) struct Journal {
     file: File,
-    /// A line whose end has not been written yet.
+    /// The beginning of a line whose end has not been written yet.
     rest: Vec<u8>,
 }
 
@@ -70,14 +70,14 @@ impl Journal {
         })
     }
 
-    /// The lines since the last call.
+    /// Returns the lines since the last call.
     pub(super) async fn news(&mut self) -> io::Result<Vec<Line>> {
         self.file.read_to_end(&mut self.rest).await?;
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());
         };
         let whole: Vec<u8> = self.rest.drain(..=end).collect();
-        // The lines carry wall-clock time. They are milliseconds old, so that no drift between the clocks can add up.
+        // The lines carry wall-clock time. They are milliseconds old, too little for the two clocks to drift apart.
         let (boot, wall) = (clock::now(), clock::unix_time());
         let text = String::from_utf8_lossy(&whole);
         Ok(text
@@ -87,7 +87,7 @@ impl Journal {
     }
 }
 
-/// `None` for a line that is no event: the message of a panic, say.
+/// Returns `None` for a line that is not an event, for example the message of a panic.
 fn parse(line: &str, boot_time: impl FnOnce(Duration) -> BootInstant) -> Option<Line> {
     let line: Value = serde_json::from_str(line).ok()?;
     let stamp: jiff::Timestamp = line.get("timestamp")?.as_str()?.parse().ok()?;

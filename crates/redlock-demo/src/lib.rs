@@ -1,7 +1,7 @@
-//! `redlock demo`: five masters, three replicas and real failures on this machine, with somebody who watches.
+//! Runs `redlock demo`: five masters, three replicas, real failures on this machine, and an independent observer.
 //!
-//! Owns everything that it starts and leaves nothing behind. Refuses to look into the processes that it plays with:
-//! what it reports was seen from outside.
+//! Owns every process and file that it starts or creates, and removes all of them. Never inspects the replicas from
+//! inside: the report contains only observations from outside.
 
 mod claims;
 mod error;
@@ -28,7 +28,7 @@ use report::Findings;
 use stage::Stage;
 use timeline::Frame;
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Run {
     pub report: Report,
@@ -36,10 +36,10 @@ pub struct Run {
     pub timeline: String,
 }
 
-/// Plays the demo once. What goes wrong on the stage is in the report.
+/// Plays the demo once. The report contains the failures of the run itself.
 ///
 /// # Errors
-/// What is needed to begin is not there. Dropping the future takes everything down.
+/// Returns an error if the demo cannot start. Dropping the future stops all processes and removes all files.
 pub async fn run(seed: u64, screen: Screen) -> Result<Run, DemoError> {
     let mut stage = Stage::build(screen).await?;
     let mut findings = Findings::default();

@@ -1,7 +1,7 @@
-//! The manifests of `examples/standalone`, made to fit into a minute.
+//! Shortens the manifests of `examples/standalone`, so that the demo fits into a minute.
 //!
-//! The demo's copy differs in the urls of the masters and in one thing more: every lease is short. Refuses an example
-//! that it does not understand, rather than to show something else than what is documented.
+//! The copy differs from the example in the urls of the masters and in the length of the leases, and in nothing else.
+//! An example with unknown contents is an error, so that the demo never shows anything but the documented manifests.
 
 use serde::Deserialize;
 use serde_yaml::{Mapping, Value};
@@ -9,18 +9,18 @@ use serde_yaml::{Mapping, Value};
 const QUORUM: &str = include_str!("../../../examples/standalone/quorum.yaml");
 const LOCKS: &str = include_str!("../../../examples/standalone/locks.yaml");
 
-/// In seconds, for every lock and as the longest of the quorum. Long enough for a busy machine with two cores; short
-/// enough that a takeover, and the wait before a master without memory is sealed again, can be watched.
+/// Seconds, for every lock and as the longest lease of the quorum. Long enough for a busy machine with two cores, and
+/// short enough to watch a takeover and the wait before a master without memory is sealed again.
 pub(super) const LEASE_SECONDS: u64 = 3;
 
-/// What the replicas read, and what the rest of the demo has to know of it.
+/// The manifests of the replicas, and the names in them that the demo uses.
 #[derive(Debug)]
 pub(super) struct Manifests {
-    /// Name and text of each file.
+    /// The name and text of each file.
     pub files: [(&'static str, String); 2],
-    /// Names of the masters, in the order of the urls.
+    /// The names of the masters, in the order of the urls.
     pub masters: Vec<String>,
-    /// Names of the locks on the masters.
+    /// The names of the locks on the masters.
     pub locks: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum ManifestError {
     },
 }
 
-/// The examples with these masters.
+/// Returns the example manifests with these masters.
 pub(super) fn with_masters(urls: &[String]) -> Result<Manifests, ManifestError> {
     let (quorum, masters) = quorum(urls)?;
     let (locks, names) = locks()?;
@@ -101,7 +101,7 @@ fn locks() -> Result<(String, Vec<String>), ManifestError> {
         let given = spec.get("lockName").and_then(Value::as_str).map(str::to_owned);
         names.push(given.unwrap_or(own));
         spec.insert("leaseDurationSeconds".into(), LEASE_SECONDS.into());
-        // Those that belong to a longer lease; they follow from this one.
+        // These values belong to a longer lease. Without them, the operator derives them from this one.
         spec.remove("renewDeadlineSeconds");
         spec.remove("retryPeriodSeconds");
     }

@@ -1,7 +1,8 @@
-//! The independent observer: looks at masters and replicas from outside and writes down what it sees.
+//! Observes masters and replicas from outside and records their states.
 //!
-//! Owns its own connections to every master (plain GET and PTTL) and to every replica (`/locks` and the log). Refuses to
-//! use the code that it observes: nothing here comes from [`redlock_client::masters`] or [`redlock_client::elector`].
+//! Owns its own connections to every master (plain GET and PTTL) and to every replica (`/locks` and the log).
+//! Independent of the observed code: nothing here comes from [`redlock_client::masters`] or
+//! [`redlock_client::elector`].
 
 mod follow;
 mod look;
@@ -20,13 +21,13 @@ use super::error::DemoError;
 pub(super) use record::{MasterView, Record, ReplicaView};
 use redlock_testkit::observer::Looks;
 
-/// Often enough to see a lease that stood for ten milliseconds. The end of a lease is known better than that: it is
-/// shown in advance. More would slow down what is observed, on a machine with two cores.
+/// Often enough to see a lease that stood for ten milliseconds. The end of a lease is known more precisely, because
+/// PTTL shows it in advance. A shorter interval would slow down the observed processes on a machine with two cores.
 const EVERY: Duration = Duration::from_millis(8);
 
 type Shared = Arc<Mutex<Record>>;
 
-/// Aborts its tasks when it is dropped.
+/// The observer; aborts its tasks on drop.
 #[derive(Debug)]
 pub(super) struct Observer {
     record: Shared,
@@ -42,10 +43,10 @@ struct Follow {
 }
 
 impl Observer {
-    /// Starts to look at the masters.
+    /// Starts to read the masters.
     ///
     /// # Errors
-    /// A url that cannot be used.
+    /// Returns an error for a url that cannot be used.
     pub(super) fn start(urls: &[String], locks: &[String]) -> Result<Self, DemoError> {
         let record = Arc::new(Mutex::new(Record::new(locks, urls.len())));
         let (of_looks, names) = (record.clone(), locks.to_vec());
@@ -74,14 +75,14 @@ impl Observer {
         Ok(())
     }
 
-    /// The process is gone: reads the rest of its log and asks no more.
+    /// Reads the rest of the log of a replica that ended, and stops following it.
     pub(super) async fn gone(&mut self, who: &Incarnation) {
         let Some(index) = self.follows.iter().position(|follow| follow.who == *who) else {
             return;
         };
         let follow = self.follows.swap_remove(index);
         follow.stop.cancel();
-        // It ends by itself after at most one question; a panic in it would have been seen by the missing record.
+        // The task ends after at most one more question. The missing record would show a panic in it.
         let _ = follow.task.await;
     }
 
@@ -89,7 +90,7 @@ impl Observer {
         lock(&self.record)
     }
 
-    /// Whether every task still runs: one that ended sees no overlap.
+    /// Reports whether every task still runs. An observer with an ended task would miss an overlap.
     pub(super) fn watches(&self) -> bool {
         self.looks.all_run() && self.follows.iter().all(|follow| !follow.task.is_finished())
     }
@@ -101,7 +102,7 @@ impl Drop for Observer {
     }
 }
 
-/// A panic under the lock leaves a record with one line too few, and what was seen until then is still true.
+/// A panic under the lock may lose one entry of the record; the other entries remain true.
 fn lock(record: &Shared) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! One replica of the operator, as a process of its own.
+//! Runs one replica of the operator as a process of its own.
 //!
-//! Owns its start, its signals and its end. Refuses to know what it does: the observer looks at that from outside.
+//! Owns its start, its signals and its end. The observer alone reads its state, from outside.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,7 +17,7 @@ use super::claims::Incarnation;
 use redlock_client::clock;
 use redlock_testkit::{RedisServerError, free_port};
 
-/// The example prefers this cluster, so that no lock waits for the replicas of a cluster that is not there.
+/// The example prefers this cluster, so that no lock waits for replicas of a cluster that is not running.
 const CLUSTER: &str = "eu-1";
 const TICK: Duration = Duration::from_millis(2);
 const LOG_TAIL_LINES: usize = 15;
@@ -50,7 +50,7 @@ pub enum ReplicaError {
     Wait { name: String, source: io::Error },
 }
 
-/// Dropping it kills it.
+/// A running replica; killed on drop.
 #[derive(Debug)]
 pub(super) struct Replica {
     child: Child,
@@ -60,7 +60,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// Starts life number `life` of a replica; its log goes into `folder`.
+    /// Starts life number `life` of a replica; its log is written to `folder`.
     pub(super) fn start(
         name: &str,
         life: u32,
@@ -88,7 +88,7 @@ impl Replica {
             .args(["--listen", &address.to_string(), "--log-format", "json"])
             .arg("--standalone")
             .arg(manifests)
-            // What the shell around the demo says must not hide the events that it lives on, or bring a password.
+            // Variables of the user's shell must not hide the log lines that the demo reads, nor provide a password.
             .env("RUST_LOG", "info")
             .env_remove("REDLOCK_USERNAME")
             .env_remove("REDLOCK_PASSWORD")
@@ -96,7 +96,7 @@ impl Replica {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(also_log)
-            // Ctrl-C is for the demo: it decides when the replicas go.
+            // The demo handles Ctrl-C and decides when the replicas end.
             .process_group(0)
             .spawn();
         let child = match spawned {
@@ -131,7 +131,7 @@ impl Replica {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<(), ReplicaError> {
-        // No process has a number that does not fit.
+        // Every process id fits.
         let pid = Pid::from_raw(i32::try_from(self.who.pid).unwrap_or(i32::MAX));
         signal::kill(pid, signal).map_err(|source| ReplicaError::Signal {
             name: self.who.name.clone(),
@@ -140,7 +140,7 @@ impl Replica {
         })
     }
 
-    /// SIGKILL; returns once it is gone.
+    /// Sends SIGKILL and returns once the process has ended.
     pub(super) fn kill(&mut self) -> Result<(), ReplicaError> {
         let name = self.who.name.clone();
         self.child
@@ -150,7 +150,7 @@ impl Replica {
             .map_err(|source| ReplicaError::Wait { name, source })
     }
 
-    /// Whether it has ended by itself, and how.
+    /// Returns the exit status if the process has ended.
     pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ReplicaError> {
         let name = self.who.name.clone();
         self.child
@@ -158,7 +158,7 @@ impl Replica {
             .map_err(|source| ReplicaError::Wait { name, source })
     }
 
-    /// Waits for its end; none if it still runs after `bound`.
+    /// Waits for the process to end; returns `None` if it still runs after `bound`.
     pub(super) async fn ends_within(&mut self, bound: Duration) -> Result<Option<ExitStatus>, ReplicaError> {
         let end = clock::now() + bound;
         loop {
@@ -175,13 +175,13 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // It may have ended already, and then there is nothing to kill.
+        // A process that has already ended cannot be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The last lines of a log, for a report of a failure.
+/// Returns the last lines of a log, for the report of a failure.
 pub(super) fn log_tail(log: &Path) -> String {
     let log = fs::read(log).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);

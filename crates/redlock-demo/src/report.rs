@@ -1,4 +1,4 @@
-//! What the demo found, as text and as the one object of `--output json`.
+//! The findings of the demo, as text and as the single object of `--output json`.
 
 mod numbers;
 mod text;
@@ -13,19 +13,19 @@ use super::verdict::{fallen_claims, fallen_tenures, overlaps};
 pub(super) use numbers::Numbers;
 use redlock_core::BootInstant;
 
-/// What ended the lease before.
+/// The cause that ended the previous lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// kill -9 of the holder.
     Crash,
-    /// SIGTERM, answered by a release.
+    /// SIGTERM, after which the holder releases.
     Release,
     /// SIGSTOP past the end of the lease.
     Pause,
 }
 
-/// One lock that went from one replica to another.
+/// The move of one lock from one replica to another.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Takeover {
@@ -35,13 +35,13 @@ pub struct Takeover {
     pub to: String,
     pub from_token: u64,
     pub token: u64,
-    /// From the end of the old lease to the moment at which the new holder was active.
+    /// From the end of the old lease until the new holder was active.
     pub milliseconds: f64,
-    /// From the same end to the moment at which the observer saw the new lease on a majority of the masters.
+    /// From the same end until the observer saw the new lease on a majority of the masters.
     pub seen_milliseconds: f64,
 }
 
-/// Something that was expected, and whether it happened.
+/// An expectation, and whether it was met.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
@@ -50,13 +50,13 @@ pub struct Check {
     pub detail: String,
 }
 
-/// How much the observer has looked.
+/// The numbers of observations.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Looks {
     /// Reads of all leases of one master.
     pub masters: u64,
-    /// Answers of replicas about all that they hold.
+    /// Answers of replicas to `/locks`.
     pub replicas: u64,
     /// Lines of their logs.
     pub log_lines: u64,
@@ -73,18 +73,18 @@ pub struct Report {
     pub overlap_details: Vec<String>,
     pub tokens_strictly_increasing: bool,
     pub token_details: Vec<String>,
-    /// Times that a replica held a lock.
+    /// The number of times that a replica held a lock.
     pub holders: usize,
     pub takeovers: Vec<Takeover>,
     pub by_kind: Vec<Numbers>,
     pub by_lock: Vec<Numbers>,
     pub checks: Vec<Check>,
-    /// Why the demo ended before its end.
+    /// The reason why the demo ended early.
     pub failure: Option<String>,
     pub looks: Looks,
 }
 
-/// What the plot leaves behind.
+/// The findings of the script.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub takeovers: Vec<Takeover>,
@@ -128,7 +128,7 @@ impl Report {
         }
     }
 
-    /// What people read at the end.
+    /// Returns the summary for people.
     pub fn text(&self) -> String {
         text::text(self)
     }
@@ -146,12 +146,12 @@ fn looks(record: &Record) -> Looks {
     }
 }
 
-/// Milliseconds from `from` to `to`, less than zero if `to` came first.
+/// Returns the milliseconds from `from` to `to`; negative if `to` is earlier.
 pub(super) fn milliseconds(from: BootInstant, to: BootInstant) -> f64 {
     rounded((to.since(from).as_secs_f64() - from.since(to).as_secs_f64()) * 1e3)
 }
 
-/// To what the clocks can tell.
+/// Rounds to the precision of the clocks.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }

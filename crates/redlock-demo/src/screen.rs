@@ -1,6 +1,7 @@
-//! What people see while the demo runs: headings and lines that stay, and below them a table that is drawn anew.
+//! Prints the progress of the demo: headings and lines that stay, and below them a table that is redrawn.
 //!
-//! Without a terminal there is no table, only the lines. Nobody reads any more: the demo goes on, and its exit code tells.
+//! Without a terminal there is no table, only the lines. A closed stdout does not stop the demo; its exit code reports
+//! the result.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -9,10 +10,10 @@ use std::time::Duration;
 use super::observer::{MasterView, Record};
 use redlock_core::BootInstant;
 
-/// Often enough to look alive, seldom enough to be read.
+/// Often enough to appear live, seldom enough to be readable.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// What every terminal has.
+/// The width that every terminal has.
 const WIDTH: usize = 79;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ enum Mode {
     Live,
     /// Lines on stdout.
     Plain,
-    /// Lines on stderr: stdout is for the one object at the end.
+    /// Lines on stderr: stdout is reserved for the JSON object at the end.
     Aside,
 }
 
@@ -29,12 +30,12 @@ enum Mode {
 pub struct Screen {
     mode: Mode,
     drawn_at: BootInstant,
-    /// Lines of the table that stands there now.
+    /// The number of lines of the table on the screen.
     drawn: usize,
 }
 
 impl Screen {
-    /// For people: on stdout.
+    /// Returns a screen for people, on stdout.
     pub fn for_people() -> Self {
         Self::new(if io::stdout().is_terminal() {
             Mode::Live
@@ -43,7 +44,7 @@ impl Screen {
         })
     }
 
-    /// For a program: stdout stays empty.
+    /// Returns a screen for programs; stdout stays empty.
     pub fn aside() -> Self {
         Self::new(Mode::Aside)
     }
@@ -68,12 +69,12 @@ impl Screen {
         self.put(&format!("  {text}\n"));
     }
 
-    /// Removes the table; what was said stays.
+    /// Removes the table; the lines above it stay.
     pub fn finish(&mut self) {
         self.put("");
     }
 
-    /// On stderr, whoever reads stdout.
+    /// Writes to stderr, in every mode.
     pub fn complain(&mut self, text: &str) {
         self.finish();
         let _ = io::stderr().write_all(text.as_bytes());
@@ -89,7 +90,7 @@ impl Screen {
         };
     }
 
-    /// Back to the first line of the table, and everything below it away.
+    /// Moves the cursor to the first line of the table and clears everything below it.
     fn wipe(&mut self) -> String {
         match std::mem::take(&mut self.drawn) {
             0 => String::new(),
@@ -137,12 +138,12 @@ fn table(record: &Record, masters: &[String], now: BootInstant) -> String {
         .map(|(name, view)| format!("{name} {}", state(view)))
         .collect();
     let _ = writeln!(text, "  {}", masters.join("   "));
-    // A line that wraps would be two to wipe.
+    // A wrapped line would take two lines to clear.
     let narrow = |line: &str| line.chars().take(WIDTH).chain(['\n']).collect::<String>();
     text.lines().map(narrow).collect()
 }
 
-/// The last life of each replica.
+/// Shows the last life of each replica.
 fn replicas(record: &Record, now: BootInstant) -> Vec<String> {
     let mut names: Vec<&str> = record.replicas.iter().map(|r| r.who.name.as_str()).collect();
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! The plot: what fails, in which order, and what has to happen then.
+//! Runs the script of the demo: the failures, their order and the expected results.
 
 mod masters;
 mod replicas;
@@ -15,13 +15,13 @@ use super::timeline::{Fault, FaultKind};
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
-/// For what happens at once on a machine that is not busy.
+/// The bound for an immediate effect; generous for a busy machine.
 const SOON: Duration = Duration::from_secs(15);
-/// For what happens after the end of a lease.
+/// The bound for an effect after the end of a lease.
 const AFTER_LEASE: Duration = Duration::from_secs(LEASE_SECONDS + 10);
-/// One failure is an anecdote. More than three would not fit into a minute on a busy machine.
+/// One failure proves little. More than three would not fit into a minute on a busy machine.
 const TIMES: u32 = 3;
-/// A replica that is stopped leaves in less.
+/// The bound for a replica that is stopped to exit.
 const LEAVES: Duration = Duration::from_secs(2);
 
 struct Play<'a> {
@@ -29,12 +29,12 @@ struct Play<'a> {
     findings: &'a mut Findings,
 }
 
-/// Plays it to its end, or to the first thing that does not happen.
+/// Plays the script to its end, or to the first expected event that does not happen.
 pub(super) async fn play(stage: &mut Stage, seed: u64, findings: &mut Findings) -> Result<(), DemoError> {
     let mut random = fastrand::Rng::with_seed(seed);
     let masters = stage.masters.len();
     let hung = random.usize(..masters);
-    // Another one: each failure is to be seen by itself.
+    // Another master, so that each failure is observed separately.
     let emptied = (hung + 1 + random.usize(..masters - 1)) % masters;
     let mut play = Play { stage, findings };
     play.begin(seed).await?;
@@ -69,8 +69,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Waits until a replica can take part and knows of every lock who holds it. One that has just started may still be
-    /// waiting after a first try without a quorum, and a hand-over would measure that.
+    /// Waits until a replica can take part and knows the holder of every lock. A replica that has just started may
+    /// still wait after a first attempt without a quorum, and a hand-over would measure that wait.
     async fn ready(&mut self, who: &Incarnation) -> Result<(), DemoError> {
         let what = format!("{} is ready and knows the holder of each lock", who.name);
         self.stage
@@ -130,7 +130,7 @@ impl Play<'_> {
         });
     }
 
-    /// Notes whether something expected happened, and says so.
+    /// Records whether an expectation was met, and prints it.
     fn check(&mut self, ok: bool, what: &str, detail: String) {
         self.say(&format!("{} {what}: {detail}", if ok { '✓' } else { '✗' }));
         self.findings.checks.push(Check {

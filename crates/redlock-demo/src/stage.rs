@@ -1,7 +1,7 @@
-//! Everything that the demo has started, and how to wait for what becomes of it.
+//! Owns every part of the demo, and waits for conditions of the record.
 //!
-//! Owns the masters, the replicas, the observer and the folder, and takes all of it down when it is dropped. Refuses to
-//! know the plot: that is [`super::script`].
+//! Owns the masters, the replicas, the observer and the folder, and removes all of them on drop. The order of the
+//! failures is in [`super::script`].
 
 mod build;
 
@@ -21,18 +21,19 @@ use redlock_client::clock;
 use redlock_core::BootInstant;
 use redlock_testkit::{RedisServer, RedisServers};
 
-/// How often a condition is looked at.
+/// The interval at which a condition is checked.
 const TICK: Duration = Duration::from_millis(4);
 
 pub(super) struct Stage {
-    // Dropped in this order: nobody is to see the others go and call it a failure; the folder goes last.
+    // Dropped in this order: an observer that outlived the other parts would record their end as a failure, and every
+    // part uses the folder.
     observer: Observer,
     replicas: Vec<Replica>,
     servers: RedisServers,
     guard: Guard,
     pub screen: Screen,
     pub started: BootInstant,
-    /// Names of the masters.
+    /// The names of the masters.
     pub masters: Vec<String>,
     logs: Vec<(String, PathBuf)>,
     lives: u32,
@@ -62,7 +63,7 @@ impl Stage {
             .collect()
     }
 
-    /// The running replica that holds most locks; among equals the one that runs longest.
+    /// Returns the running replica that holds most locks; among equals, the one that has run longest.
     pub(super) fn holds_most(&self) -> Option<(Incarnation, usize)> {
         let (record, now) = (self.record(), clock::now());
         let counted = self
@@ -95,7 +96,7 @@ impl Stage {
         Ok(self.replica(who)?.signal(signal)?)
     }
 
-    /// SIGKILL; the moment at which it was sent.
+    /// Sends SIGKILL and returns the instant before it was sent.
     pub(super) async fn kill(&mut self, who: &Incarnation) -> Result<BootInstant, DemoError> {
         let at = clock::now();
         self.replica(who)?.kill()?;
@@ -103,7 +104,7 @@ impl Stage {
         Ok(at)
     }
 
-    /// SIGTERM. How long it took to leave, and whether it left with exit code 0 within `bound`.
+    /// Sends SIGTERM; returns how long the replica took to exit, and whether it exited with code 0 within `bound`.
     pub(super) async fn stop(
         &mut self,
         who: &Incarnation,
@@ -132,7 +133,7 @@ impl Stage {
         found.ok_or_else(|| DemoError::NoReplica(who.name.clone()))
     }
 
-    /// Waits until the record shows it, and goes on drawing the table meanwhile.
+    /// Waits until `probe` finds its condition in the record, and redraws the table while it waits.
     pub(super) async fn wait<T>(
         &mut self,
         bound: Duration,
@@ -175,7 +176,7 @@ impl Stage {
         self.screen.draw(&record, &self.masters, now);
     }
 
-    /// The ends of all logs, for a report of a failure: the folder does not outlive the demo.
+    /// Returns the ends of all logs, for the report of a failure: the folder is removed with the demo.
     pub(super) fn log_tails(&self) -> String {
         let tail = |(name, path): &(String, PathBuf)| {
             let file = path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,4 +1,5 @@
-//! The masters' own account of one lock: which lease stood on how many of them, and when it ends on each.
+//! Records the leases of one lock as the masters show them: on which masters each lease stood, and when it ends on
+//! each.
 //!
 //! Pure.
 
@@ -12,18 +13,19 @@ pub struct Tenure {
     pub nonce: String,
     /// The grant number that each master showed.
     grants: Vec<Option<u64>>,
-    /// When a majority was first seen to show it at once; none if that never was: a lost attempt.
+    /// The instant at which a majority was first seen to show the lease at once; `None` for a lost attempt.
     pub seen: Option<BootInstant>,
-    /// The end on each master; a master that never showed it is free of it at any time.
+    /// The end on each master. A master that never showed the lease counts as free of it throughout.
     ends: Vec<BootInstant>,
-    /// Masters without a vote while this lease stood: they are nobody's, however free they look.
+    /// Masters without a vote while this lease stood: they do not count as free, even without a lease.
     barred: Vec<bool>,
 }
 
 impl Tenure {
-    /// The least token that its holder can have got: the M-th smallest grant number. The true one is the greatest of the
-    /// majority that answered first, and the lease does not tell which that was. This one must grow all the same: every
-    /// majority of a later lease has a master that counted up from the true one.
+    /// Returns the least token that the holder can have: the M-th smallest grant number. The actual token is the
+    /// greatest number of the majority that answered first, and the lease does not show which majority that was. The
+    /// least token must grow as well: every majority of a later lease contains a master that counted up from the actual
+    /// token.
     pub fn token(&self) -> u64 {
         let mut grants: Vec<u64> = self.grants.iter().flatten().copied().collect();
         grants.sort_unstable();
@@ -35,7 +37,7 @@ impl Tenure {
             .unwrap_or_default()
     }
 
-    /// From when on a majority is free: the M-th smallest end.
+    /// Returns the instant from which a majority is free: the M-th smallest end.
     pub fn free_at(&self) -> BootInstant {
         let end = |(end, barred): (&BootInstant, &bool)| if *barred { BootInstant::NEVER } else { *end };
         let mut ends: Vec<BootInstant> = self.ends.iter().zip(&self.barred).map(end).collect();
@@ -44,7 +46,7 @@ impl Tenure {
     }
 }
 
-/// All leases of one lock, in the order of their first sight.
+/// All leases of one lock, in the order in which they were first seen.
 #[derive(Clone, Debug)]
 pub struct Account {
     masters: usize,
@@ -63,10 +65,11 @@ impl Account {
         &self.tenures
     }
 
-    /// Enters what a master shows at `at`: a lease that ends at `ends`, or nothing.
+    /// Enters the observation of a master at `at`: a lease that ends at `ends`, or no lease.
     pub fn saw(&mut self, master: usize, lease: Option<LeaseText>, ends: BootInstant, at: BootInstant) {
         let shown = lease.as_ref().map(|lease| lease.nonce.as_str());
-        // Deleted before its end, or lost with the memory: this master has been free of it since.
+        // Deleted before its end, or lost with the memory: the master has been free of the lease since `at` at the
+        // latest.
         for tenure in self
             .tenures
             .iter_mut()
@@ -94,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Enters that a master has no vote now. It counts for the lease that stands; one before it is history.
+    /// Enters that a master has no vote now. This affects the lease that stands, not the leases before it.
     pub fn has_no_vote(&mut self, master: usize) {
         let last = self.tenures.iter_mut().rev().find(|t| t.seen.is_some());
         if let Some(barred) = last.and_then(|tenure| tenure.barred.get_mut(master)) {
@@ -102,13 +105,13 @@ impl Account {
         }
     }
 
-    /// The lease that a majority showed last.
+    /// Returns the lease that a majority showed last.
     pub fn current(&self) -> Option<&Tenure> {
         self.tenures.iter().rev().find(|t| t.seen.is_some())
     }
 
-    /// The lease that a replica acquired at `began`: the one of its name that a majority showed nearest to then. Not by
-    /// the token, see [`Tenure::token`].
+    /// Returns the lease that a replica acquired at `began`: the lease of its identity that a majority showed nearest
+    /// to that instant. The token does not identify it, see [`Tenure::token`].
     pub fn of_claim(&self, identity: &str, began: BootInstant) -> Option<&Tenure> {
         let own = self.tenures.iter().filter(|t| t.identity == identity);
         let distance = |tenure: &Tenure| Some(tenure.seen?.since(began) + began.since(tenure.seen?));
@@ -117,7 +120,7 @@ impl Account {
             .map(|(_, tenure)| tenure)
     }
 
-    /// Whether this master shows the lease that a majority showed last.
+    /// Reports whether this master shows the lease that a majority showed last.
     pub fn shown_by(&self, master: usize, now: BootInstant) -> bool {
         self.current()
             .and_then(|tenure| tenure.ends.get(master))

@@ -1,6 +1,6 @@
-//! The timeline of a run as an SVG: a bar for each lease in the colour of its holder, and the faults as marks.
+//! Draws the timeline of a run as an SVG: a bar for each lease in the colour of its holder, and the faults as marks.
 //!
-//! Pure: from the record of the observer and the faults that the script applied.
+//! Pure: a function of the record of the observer and of the faults that the script applied.
 
 mod drawing;
 mod svg;
@@ -34,7 +34,7 @@ pub struct Fault {
     pub until: Option<BootInstant>,
 }
 
-/// The limits of the picture and its names.
+/// The limits and names of the drawing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     pub started: BootInstant,
@@ -44,7 +44,7 @@ pub(crate) struct Frame<'a> {
     pub lease_seconds: u64,
 }
 
-/// The SVG of a run.
+/// Returns the SVG of a run.
 pub(crate) fn svg(record: &Record, faults: &[Fault], frame: &Frame<'_>) -> String {
     let mut drawing = Drawing::new(record, frame);
     drawing.axis();
@@ -109,7 +109,7 @@ mod tests {
         text.matches(part).count()
     }
 
-    /// The elements are closed in order, and every `&` begins an entity.
+    /// Checks that elements are closed in order, and that every `&` begins an entity.
     fn well_formed(text: &str) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = text;

@@ -1,6 +1,6 @@
-//! Whether what was seen keeps the two promises: one holder at a time, and tokens that only grow.
+//! Decides whether the observations keep the two promises: one holder at a time, and tokens that only grow.
 //!
-//! Pure, and able to fail: the tests plant what must be found.
+//! Pure. The tests plant violations that must be found.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::tenure::Tenure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlap {
     pub lock: String,
-    /// Replica and token of the one that began first.
+    /// The replica and token of the claim that began first.
     pub first: (String, u64),
     pub second: (String, u64),
     pub length: Duration,
@@ -54,7 +54,8 @@ impl fmt::Display for TokenFell {
     }
 }
 
-/// Every pair of claims on one lock that have an instant in common. A replica's earlier life counts as another replica.
+/// Returns every pair of claims on one lock that share an instant. An earlier life of a replica counts as another
+/// replica.
 pub(super) fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
     let mut found = Vec::new();
     for (index, one) in claims.iter().enumerate() {
@@ -78,7 +79,7 @@ pub(super) fn overlaps(claims: &[Claim]) -> Vec<Overlap> {
     found
 }
 
-/// Every successive pair of holders whose tokens do not grow, by the replicas' own account.
+/// Returns every successive pair of holders whose tokens do not grow, by the claims of the replicas.
 pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
     let held = claims
         .iter()
@@ -86,7 +87,7 @@ pub(super) fn fallen_claims(claims: &[Claim]) -> Vec<TokenFell> {
     fallen(held.collect(), "the replicas")
 }
 
-/// The same by the account of the masters, in the order in which a majority showed the leases.
+/// Returns the same by the observations of the masters, in the order in which a majority showed the leases.
 pub(super) fn fallen_tenures<'a>(lock: &'a str, tenures: &'a [Tenure]) -> Vec<TokenFell> {
     let held = tenures
         .iter()

@@ -1,4 +1,5 @@
-//! What a test needs around its servers. Panics where the expectation of a test fails.
+//! Provides the surroundings of a test: proxies, certificates, child processes, bounded waits. Panics when an
+//! expectation of a test fails.
 
 #![allow(
     clippy::unwrap_used,

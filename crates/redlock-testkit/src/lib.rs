@@ -1,9 +1,10 @@
-//! Real Redis servers that break on demand.
+//! Provides real Redis servers that break on demand.
 //!
-//! [`RedisServer`] is a `redis-server` process that can be paused, killed and started empty, and that never outlives the
-//! program that started it. [`observer`] watches masters from outside. The feature `harness` adds what tests and measurements need around the servers: [`Proxy`], a
-//! network that delays, swallows and resets; [`TlsMaterial`], certificates; [`ChildGuard`] for programs under test;
-//! [`eventually`] for bounded waits; [`masters`], the locks of redlock-client on these servers.
+//! [`RedisServer`] is a `redis-server` process that can be paused, killed and started empty, and that never outlives
+//! the program that started it. [`observer`] reads masters from outside. The feature `harness` adds the surroundings of
+//! tests and measurements: [`Proxy`], a network that delays, swallows and resets; [`TlsMaterial`], certificates;
+//! [`ChildGuard`] for programs under test; [`eventually`] for bounded waits; [`masters`], the locks of redlock-client
+//! on these servers.
 
 #[cfg(feature = "harness")]
 mod harness;

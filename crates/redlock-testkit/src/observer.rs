@@ -1,7 +1,7 @@
 //! Observes masters from outside, by plain commands on connections of its own.
 //!
-//! Knows the keys and the text of a lease from their documentation. Refuses to use the code that it observes: of
-//! redlock-client it takes the clock alone.
+//! The keys and the text of a lease follow their documentation, independently of the observed code: redlock-client
+//! provides only the clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use redis::{Client, Connection, InfoDict, Pipeline, RedisResult, Value, from_red
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
-/// The prefix of the keys on the masters, the default one.
+/// The default prefix of the keys on the masters.
 const PREFIX: &str = "redlock";
-/// A master on the loopback answers in a fraction of a millisecond, one that is stopped not at all.
+/// A master on the loopback answers in a fraction of a millisecond; a stopped master does not answer.
 const PATIENCE: Duration = Duration::from_millis(150);
 const REDIAL: Duration = Duration::from_millis(20);
-/// Two looks at an unchanged expiry differ by the round trip and the rounding of PTTL; a renewal moves it by far more.
+/// Two reads of an unchanged expiry differ by the round trip and the rounding of PTTL. A renewal moves the expiry by
+/// far more.
 const RENEWED: Duration = Duration::from_millis(50);
 
 /// A lease value, `1|<cluster>|<cluster UID>|<identity>|<nonce>|<grant>`.
@@ -44,8 +45,8 @@ impl LeaseText {
     }
 }
 
-/// The end of a lease after a look that puts it at `seen`. Every look gives an upper bound, and the least of them is the
-/// nearest, until a renewal moves the end.
+/// Returns the end of a lease after a read that puts it at `seen`. Every read gives an upper bound, and the least of
+/// them is the nearest, until a renewal moves the end.
 #[must_use]
 pub fn nearest_end(known: BootInstant, seen: BootInstant) -> BootInstant {
     if seen > known + RENEWED {
@@ -55,21 +56,21 @@ pub fn nearest_end(known: BootInstant, seen: BootInstant) -> BootInstant {
     }
 }
 
-/// What one master shows at one look.
+/// The state of one master in one read.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// When the answer was read.
+    /// The instant at which the answer was read.
     pub at: BootInstant,
     pub run_id: String,
     pub seal: Option<String>,
-    /// A candidate has begun to seal it.
+    /// Whether a candidate has begun to seal it.
     pub probed: bool,
-    /// Of each lock, the text of the lease and its remaining milliseconds.
+    /// The text and the remaining milliseconds of the lease of each lock.
     leases: Vec<(Option<String>, i64)>,
 }
 
 impl Shown {
-    /// Whether the seal is that of the present run.
+    /// Reports whether the seal is that of the present run.
     #[must_use]
     pub fn sealed(&self) -> bool {
         self.seal.as_ref() == Some(&self.run_id)
@@ -80,11 +81,11 @@ impl Shown {
         self.leases.iter().any(|(text, _)| text.is_some())
     }
 
-    /// The lease of each lock, and its end.
+    /// Returns the lease of each lock, and its end.
     pub fn leases(&self) -> impl Iterator<Item = (Option<LeaseText>, BootInstant)> {
         self.leases.iter().map(|(text, left)| {
-            // Negative: it ended between the two commands. Another may follow it there: its end would be taken for this
-            // one's, for one look, and the look after that corrects it.
+            // Negative: the lease ended between the two commands. If another lease follows it there, this read gives
+            // that lease's end to this one, and the next read corrects it.
             let lease = text.as_deref().and_then(LeaseText::parse).filter(|_| *left >= 0);
             (
                 lease,
@@ -94,17 +95,17 @@ impl Shown {
     }
 }
 
-/// Looks at every master, again and again, from a thread for each. Dropping it ends them.
+/// Reads every master repeatedly, from a thread for each. Drop ends the threads.
 pub struct Looks {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Looks {
-    /// Reports each look at a master, by its index, to `report`: nothing, while the master is down, hangs or restarts.
+    /// Passes each read of a master, with its index, to `report`: `None` while the master is down, hangs or restarts.
     ///
     /// # Errors
-    /// A url that cannot be used.
+    /// Returns an error for a url that cannot be used.
     pub fn start(
         urls: &[String],
         locks: &[String],
@@ -137,7 +138,7 @@ impl Looks {
         })
     }
 
-    /// Whether every thread still looks: one that ended sees nothing any more.
+    /// Reports whether every thread still runs; a thread that ended sees nothing more.
     #[must_use]
     pub fn all_run(&self) -> bool {
         self.threads.iter().all(|thread| !thread.is_finished())
@@ -148,7 +149,7 @@ impl Drop for Looks {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic in it was seen by `all_run`.
+            // `all_run` has already reported a panic in the thread.
             let _ = thread.join();
         }
     }
@@ -160,7 +161,7 @@ impl fmt::Debug for Looks {
     }
 }
 
-/// The leases before the seal: a lease that is seen, with no seal seen after it, stood there without one.
+/// Reads the leases before the seal: a lease without a seal after it was on the master without one.
 fn questions(locks: &[String]) -> Pipeline {
     let mut questions = redis::pipe();
     for lock in locks {

@@ -1,10 +1,11 @@
-//! Real Redis servers for the demo, the tests and the benches.
+//! Runs real Redis servers for the demo, the tests and the benches.
 //!
 //! Owns the life of `redis-server` child processes: a free loopback port, a folder of their own, start, pause, kill,
-//! restart with or without memory. No server outlives the program that started it, however that program ends. Refuses
-//! to speak Redis beyond the one PING that tells that a server is up, and never touches a server it did not start.
+//! restart with or without memory. No server outlives the program that started it, however that program ends. The only
+//! Redis command here is the PING that detects a running server. Servers that another program started are never
+//! touched.
 //!
-//! The calls block for a few milliseconds and take `&self`, so that sync code can use them directly and async code that
+//! The calls block for a few milliseconds and take `&self`. Sync code can use them directly, and async code that
 //! measures can put an `Arc` of a server into `tokio::task::spawn_blocking`.
 
 mod error;
@@ -34,22 +35,22 @@ pub use servers::RedisServers;
 
 /// An idle machine needs 20 ms; a loaded one with two cores and an append-only file to read stays below this.
 const START_BOUND: Duration = Duration::from_secs(20);
-/// After SIGTERM a server writes its append-only file and leaves; more than this means that it hangs.
+/// After SIGTERM a server writes its append-only file and exits. A server that takes longer hangs.
 const STOP_BOUND: Duration = Duration::from_secs(10);
-/// How often a condition is looked at while waiting for it.
+/// The interval at which a condition is checked.
 const TICK: Duration = Duration::from_millis(2);
-/// How long one PING may take while the server starts; it is asked again after that.
+/// The bound of one PING while the server starts; the PING is repeated after that.
 const PING_BOUND: Duration = Duration::from_millis(200);
 /// Another program may take a free port between the choice and the start.
 const PORT_TRIES: u32 = 10;
-/// Enough to hold a start banner and the reason why it ended.
+/// Enough for a start banner and the reason of an exit.
 const LOG_TAIL_LINES: usize = 20;
 
 type Result<T> = std::result::Result<T, RedisServerError>;
 
 /// One `redis-server` process on `127.0.0.1`. Dropping it kills the process and removes its folder.
 pub struct RedisServer {
-    // Dropped in this order: the process must be gone before its folder goes.
+    // Dropped in this order: the process must end before its folder is removed.
     process: Mutex<Option<Process>>,
     port: u16,
     program: Program,
@@ -95,12 +96,12 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// The port that it listens on, plain or TLS; the same one over all restarts.
+    /// Returns the port that it listens on, plain or TLS; restarts keep it.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`, or `rediss://` with TLS; without user and password.
+    /// Returns `redis://127.0.0.1:PORT`, or `rediss://` with TLS; without user and password.
     pub fn url(&self) -> String {
         let scheme = if self.options.tls.is_some() {
             "rediss"
@@ -110,17 +111,18 @@ impl RedisServer {
         format!("{scheme}://127.0.0.1:{}", self.port)
     }
 
-    /// The process id of the running server; none after `kill` and `stop`.
+    /// Returns the process id of the running server; `None` after `kill` and `stop`.
     pub fn pid(&self) -> Option<u32> {
         self.process().as_ref().map(Process::pid)
     }
 
-    /// Where it keeps its append-only file. Copied aside and put back, it is the old volume of a restart.
+    /// Returns the folder of its append-only file. A copy of the folder that is put back acts as the old volume after a
+    /// restart.
     pub fn data_folder(&self) -> PathBuf {
         self.path().join("data")
     }
 
-    /// SIGSTOP: the server hangs while its sockets stay open. Returns once it has stopped.
+    /// Sends SIGSTOP: the server hangs while its sockets stay open. Returns once it has stopped.
     pub fn pause(&self) -> Result<()> {
         let process = self.process();
         let process = process
@@ -131,7 +133,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// SIGCONT: the server goes on, with what has gathered in its sockets.
+    /// Sends SIGCONT: the server continues and reads the data that its sockets have buffered.
     pub fn resume(&self) -> Result<()> {
         let process = self.process();
         let process = process
@@ -140,12 +142,12 @@ impl RedisServer {
         self.signal(process, Signal::SIGCONT)
     }
 
-    /// SIGKILL, paused or not; returns once the process is gone. Does nothing when it is not running.
+    /// Sends SIGKILL, paused or not; returns once the process has ended. Does nothing when it is not running.
     pub fn kill(&self) {
         drop(self.process().take());
     }
 
-    /// SIGTERM, and SIGCONT in case it is paused; returns once the process has left in good order.
+    /// Sends SIGTERM, and SIGCONT in case it is paused; returns once the process has exited cleanly.
     pub fn stop(&self) -> Result<()> {
         let mut slot = self.process();
         let Some(process) = slot.as_ref() else {
@@ -165,7 +167,7 @@ impl RedisServer {
         })
     }
 
-    /// Kills it and starts it again with what it had written: all with `Persistence::Aof`, nothing without.
+    /// Kills it and starts it again with its persisted data: all with `Persistence::Aof`, nothing without.
     pub fn restart(&self) -> Result<()> {
         let mut slot = self.process();
         drop(slot.take());
@@ -182,9 +184,10 @@ impl RedisServer {
         self.launch(&mut slot)
     }
 
-    /// The last lines of its log over all restarts.
+    /// Returns the last lines of its log over all restarts.
     pub fn log_tail(&self) -> String {
-        // The log may not exist yet, or hold a byte that is no UTF-8; neither is a reason to fail a report of a failure.
+        // The log may not exist yet, or may contain bytes that are not UTF-8; neither may fail the report of another
+        // failure.
         let log = fs::read(self.log_file()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
@@ -295,8 +298,8 @@ enum Ping {
     NotListening,
 }
 
-/// Asks over the socket file in the server's own folder: the port could by now belong to somebody else, and the socket
-/// needs neither TLS nor a password. The file is there only once the port is bound.
+/// Sends the PING over the socket file in the server's own folder: another program could have the port by now, and the
+/// socket needs neither TLS nor a password. The file exists only once the port is bound.
 fn ping(socket: &Path) -> Ping {
     let Ok(mut stream) = UnixStream::connect(socket) else {
         return Ping::NotListening;
@@ -307,7 +310,7 @@ fn ping(socket: &Path) -> Ping {
         .and_then(|()| stream.write_all(b"PING\r\n"))
         .and_then(|()| stream.read(&mut answer));
     match asked {
-        // NOAUTH is an answer; only a server that still reads its append-only file is not up.
+        // NOAUTH is an answer. Only a server that still reads its append-only file is not up.
         Ok(length) if length > 0 && !answer.starts_with(b"-LOADING") => Ping::Answered,
         Ok(_) => Ping::NotListening,
         Err(_) => Ping::NoAnswer,

@@ -1,6 +1,6 @@
-//! The servers, the observer and the broken network that all other tests rely on do what their tests believe.
+//! Tests the servers, the observer and the proxy that all other tests rely on.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// The exceptions of the lints for tests cover test functions only, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "servers/observer.rs"]

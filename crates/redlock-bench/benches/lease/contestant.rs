@@ -1,4 +1,5 @@
-//! rslock, the Redlock library of crates.io, on the same masters: round trips without the checks of this protocol.
+//! Measures rslock, the Redlock library of crates.io, on the same masters: round trips without the checks of this
+//! protocol.
 
 use std::time::Duration;
 

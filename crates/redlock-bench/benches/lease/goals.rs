@@ -1,4 +1,4 @@
-//! The figures that have a goal, in one table at the end.
+//! Collects the figures that have a goal, and prints them in one table at the end.
 
 use redlock_bench::stats::Stats;
 
@@ -19,7 +19,7 @@ struct Row {
 pub struct Goals(Vec<Row>);
 
 impl Goals {
-    /// `figures`: the same one measured several times in this run.
+    /// Adds a figure. `figures` are repeated measurements of it in this run.
     pub fn add(&mut self, what: &str, figures: &[f64], unit: &'static str, goal: Goal) {
         self.0.push(Row {
             what: what.to_owned(),

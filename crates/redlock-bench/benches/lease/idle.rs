@@ -1,4 +1,4 @@
-//! Many processes with one lock each, and what they cost a master while nothing happens.
+//! Measures the cost of many idle processes with one lock each, for a master.
 
 use std::{
     sync::Arc,
@@ -17,14 +17,15 @@ use crate::{
 };
 use redlock_bench::stats::{Stats, cpu_time_of};
 
-/// As many sets of connections in this process: to a master, each is a process of its own.
+/// The number of connection sets in this process. To a master, each is a process of its own.
 const PROCESSES: usize = 100;
-/// What the figure is for. The load of a master grows in proportion: nothing is shared between processes.
+/// The number of processes that the figure is scaled to. The load of a master grows in proportion, because processes
+/// share nothing.
 const OF: usize = 1_000;
 const SPAN: Duration = Duration::from_secs(10);
 const SPANS: usize = 3;
 
-/// The percentages of a core that these servers take.
+/// Returns the percentages of a core that these servers use.
 async fn span(ids: &[u32]) -> Vec<f64> {
     let before: Vec<_> = ids.iter().map(|id| cpu_time_of(*id)).collect();
     let began = Instant::now();
@@ -43,7 +44,7 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     );
     let timings = Timings::derive(Duration::ZERO);
     let ids: Vec<u32> = quorum.servers.iter().map(|s| s.pid().unwrap()).collect();
-    // A server has work of its own, which does not grow.
+    // The own work of an idle server, which does not grow with the processes.
     let resting = span(&ids).await;
     let mut processes = Vec::new();
     for number in 0..PROCESSES {

@@ -1,4 +1,4 @@
-//! Many locks in one process.
+//! Measures many locks in one process.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,7 @@ const LOCKS: usize = 10_000;
 const FOR: Duration = Duration::from_secs(3);
 const TURNS: usize = 4;
 
-/// 64 tasks with a lock each, acquire and release in a loop.
+/// Runs 64 tasks with a lock each, which acquire and release in a loop.
 pub async fn tasks(quorum: &Quorum, goals: &mut Goals) {
     println!(
         "\n## {TASKS} tasks with a lock each, {} s a turn, {TURNS} turns each",
@@ -59,7 +59,7 @@ async fn floor_turn(floor: &Floor) -> f64 {
     turn(move |task, count| {
         let floor = floor.clone();
         async move {
-            // A new key each time: the two slowest masters may not have deleted the old one yet.
+            // A new key each time: the two slowest masters may still have the old one.
             let (key, value) = (format!("floor:task:{task}:{count}"), format!("value-{task}"));
             floor.acquire(&key, &value).await;
             floor.release(&key, &value).await;
@@ -123,7 +123,7 @@ async fn turn<F: Future<Output = ()> + Send + 'static>(
     total as f64 / FOR.as_secs_f64()
 }
 
-/// 10,000 leases held by one elector: what renewing them costs. With the lease that is derived, and with the longest
+/// Measures the renewals of 10,000 leases that one elector holds, with the derived lease duration and with the longest
 /// one that the default quorum allows.
 pub async fn leases(quorum: &Quorum, goals: &mut Goals) {
     let (calls, share) = hold(quorum, Timings::derive(Duration::ZERO)).await;
@@ -143,7 +143,7 @@ pub async fn leases(quorum: &Quorum, goals: &mut Goals) {
     hold(quorum, longest).await;
 }
 
-/// Script calls a second, and the share of a core.
+/// Returns the script calls per second and the share of a core.
 async fn hold(quorum: &Quorum, timings: Timings) -> (f64, f64) {
     println!(
         "\n## {LOCKS} leases of {} s held by one process",
@@ -196,7 +196,7 @@ async fn hold(quorum: &Quorum, timings: Timings) -> (f64, f64) {
     (per_second, share)
 }
 
-/// EVALSHA calls that the masters counted.
+/// Returns the EVALSHA calls that the masters counted.
 async fn script_calls(quorum: &Quorum) -> u64 {
     let mut total = 0;
     for url in quorum.servers.urls() {

@@ -1,4 +1,4 @@
-//! One caller, one lock.
+//! Measures one caller with one lock.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use redlock_bench::{floor::Floor, stats::Stats};
 
 const LEASE: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 4_000;
-/// Every round of one kind is followed by one of the other.
+/// Rounds before the measurement. Every round of one kind is followed by one of the other.
 const WARM_UP: usize = 400;
-/// One ratio each: their spread is the noise of the machine.
+/// The rounds per ratio. The spread of the ratios is the noise of the machine.
 const BLOCK: usize = 400;
 
 async fn cycle(masters: &Masters, name: &str) -> (Duration, Duration) {
@@ -62,7 +62,7 @@ async fn rslock_cycle(rslock: &Rslock, key: &str) -> (Duration, Duration) {
     (acquired + releasing.elapsed(), renewed)
 }
 
-/// Acquire and release, and renew, of each round.
+/// The durations of acquire with release, and of renew, of each round.
 #[derive(Default)]
 struct Rounds {
     acquire: Vec<Duration>,
@@ -81,7 +81,7 @@ impl Rounds {
     }
 }
 
-/// The ratios of the medians, block by block.
+/// Returns the ratios of the medians, block by block.
 fn ratios(ours: &[Duration], theirs: &[Duration]) -> Vec<f64> {
     let median = |block: &[Duration]| Stats::of(block).quantile(0.5);
     let blocks = ours.chunks(BLOCK).zip(theirs.chunks(BLOCK));
@@ -101,7 +101,7 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     let sha = floor.load(script::RENEW).await;
     let renewal = script::call(&sha, &stamp, "bench/bare", &["local/local", stem, "1", "15000"]);
     for round in 0..ROUNDS + WARM_UP {
-        // A new name each time: the replies of the two slowest masters may still be on their way.
+        // A new name each time: the replies of the two slowest masters may still be in flight.
         let a = cycle(&quorum.masters, &format!("bench/{round}")).await;
         let b = floor_cycle(&floor, &format!("floor:{round}")).await;
         let c = rslock_cycle(&rslock, &format!("rslock:{round}")).await;
@@ -141,7 +141,7 @@ pub async fn run(quorum: &Quorum, goals: &mut Goals) {
     goals.add("renew, one caller", &renew, "× rslock", Goal::AtMost(1.0));
 }
 
-/// The same with one of the five masters stopped.
+/// Measures the same with one of the five masters stopped.
 pub async fn hung(quorum: &Quorum, goals: &mut Goals) {
     const TRIALS: usize = 1_000;
     println!("\n## one of five masters hung (SIGSTOP), {TRIALS} rounds each");

@@ -1,4 +1,4 @@
-//! How long after the end of a lease the standby holds it.
+//! Measures the time from the end of a lease until the standby holds the lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use redlock_bench::{
 };
 
 const TRIALS: usize = 200;
-/// The trials begin one after the other, so that each takeover is alone.
+/// The trials start one after the other, so that takeovers do not coincide.
 const APART: Duration = Duration::from_millis(25);
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -56,7 +56,7 @@ async fn held_by_active(quorum: &Quorum, name: &str) -> (Lease, Authority) {
     (lease, authority)
 }
 
-/// When the standby became active.
+/// Waits until the standby is active and returns that instant.
 async fn active(elector: &Elector, name: &str) -> BootInstant {
     let mut view = watch(elector, name).await;
     view.wait_for(|s| s.authority_at(clock::now()).is_some())
@@ -78,7 +78,7 @@ async fn crash(quorum: &Quorum, elector: &Elector, floor: &Floor, goals: &mut Go
     for trial in 0..TRIALS {
         let name = format!("crash/{trial}");
         let (lease, authority) = held_by_active(quorum, &name).await;
-        // A holder that died: it neither renews nor releases.
+        // Like a holder that died, the lease is neither renewed nor released.
         std::mem::forget(lease);
         let end = authority.valid_until + timing::drift(LEASE);
         put(elector, &name);

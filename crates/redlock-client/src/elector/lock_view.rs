@@ -1,37 +1,37 @@
-//! How one lock stands, as this process sees it.
+//! Describes the state of one lock, as this process sees it.
 
 use std::time::Duration;
 
 use crate::lease::{Authority, BootInstant, FencingToken, Holder, Marks, Nonce, Participation, Takeover};
 
-/// A value, replaced at every change. It is good to ask at any time: authority ends by itself.
+/// A snapshot, replaced at every change. Its methods take the time, so an old snapshot gives no authority past its end.
 #[derive(Clone, Debug)]
 pub struct LockView {
     authority: Option<Authority>,
-    /// Who else holds it, by the last look.
+    /// Another holder, by the last observation.
     pub holder: Option<Holder>,
-    /// Changes of the holder that this process saw.
+    /// The number of changes of the holder that this process saw.
     pub transitions: u64,
     /// Time since 1970 of the last acquisition by this process.
     pub acquired: Option<Duration>,
-    /// What the last acquisition by this process came after.
+    /// The end of the lease that the last acquisition of this process followed.
     pub takeover: Option<Takeover>,
-    /// And how long after the end of that.
+    /// The time from that end to the acquisition.
     pub takeover_gap: Option<Duration>,
-    /// When the last renewal (or acquisition) was won.
+    /// The time at which the last renewal (or acquisition) was won.
     pub renewed: Option<BootInstant>,
     pub participation: Participation,
     /// The registers as they were when this process acquired the lock last.
     pub marks: Marks,
     /// The last other holder that was seen, also after its end.
     pub last_holder: Option<Holder>,
-    /// The one before that.
+    /// The holder before `last_holder`.
     pub former_holder: Option<Holder>,
     /// The leases up to this token were acquired before the last step of the local clock.
     stepped_after: Option<FencingToken>,
     last_token: Option<FencingToken>,
     last_seen: Option<Nonce>,
-    /// Of the last lease of this process.
+    /// The nonce of the last lease of this process.
     own: Option<Nonce>,
 }
 
@@ -56,33 +56,34 @@ impl LockView {
         }
     }
 
-    /// The authority of this process at `now`, if any. Ask after the last `await` before a write.
+    /// Returns the authority of this process at `now`, if any. Call it after the last `await` before a write.
     #[must_use]
     pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         self.authority?.at(now)
     }
 
-    /// Who else holds it at `now`. One whose lease has ended holds nothing, also before the next look says so.
+    /// Returns the other holder at `now`. A holder whose lease has ended holds nothing, even before the next
+    /// observation.
     #[must_use]
     pub fn holder_at(&self, now: BootInstant) -> Option<&Holder> {
         self.holder.as_ref().filter(|holder| now < holder.ends)
     }
 
-    /// The greatest token that this process held or saw.
+    /// Returns the greatest token that this process held or saw.
     #[must_use]
     pub fn last_token(&self) -> Option<FencingToken> {
         self.last_token
     }
 
-    /// Whether the local clock stepped after this process acquired the lease with this token, also when the lease had been
-    /// lost before: it may have ended earlier than its `valid_until` said.
+    /// Reports whether the local clock stepped after this process acquired the lease with this token. This includes a
+    /// lease that had been lost before: it may have ended earlier than its `valid_until`.
     #[must_use]
     pub fn clock_stepped_after(&self, token: FencingToken) -> bool {
         self.stepped_after >= Some(token)
     }
 
-    /// Whether this is the last lease that this process had. Its token does not say: a look may find another grant number
-    /// at most masters than the largest, which became the token.
+    /// Reports whether this is the last lease that this process had. The token cannot decide this: an observation may
+    /// find a smaller grant number at most masters than the largest, which became the token.
     #[must_use]
     pub fn is_own(&self, holder: &Holder) -> bool {
         self.own == Some(holder.nonce)
@@ -99,13 +100,13 @@ impl LockView {
         self.renewed = Some(now);
     }
 
-    /// No lease that was acquired before gives authority.
+    /// Ends the authority of every lease that was acquired before.
     pub(super) fn clock_stepped(&mut self) {
         self.authority = None;
         self.stepped_after = self.last_token;
     }
 
-    /// True if the holder is another than before.
+    /// Enters the observed holder; returns true if it is a new one.
     pub(super) fn standby(&mut self, holder: Option<Holder>) -> bool {
         self.authority = None;
         let new = holder.as_ref().is_some_and(|h| self.last_seen != Some(h.nonce));

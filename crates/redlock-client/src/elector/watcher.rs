@@ -1,4 +1,4 @@
-//! Who is told what happens, for metrics and for whoever acts on it.
+//! Notifies metrics and other observers of the events of a lock.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ pub enum RenewResult {
     Undecided,
 }
 
-/// Called from the elector's task: must return at once.
+/// Receives the events. Called from the elector's task: must return at once.
 pub trait Watcher: Send + Sync + std::fmt::Debug {
     fn acquire_ended(&self, lock: &LockName, result: AcquireResult, took: Duration);
-    /// `margin` is the share of the lease that was left when the renewal was won.
+    /// `margin` is the share of the lease that remained when the renewal was won.
     fn renew_ended(&self, lock: &LockName, result: RenewResult, margin: f64);
-    /// `gap` is the time from the end of the old lease to now, where there was one.
+    /// `gap` is the time from the end of the old lease to now, if there was an old lease.
     fn acquired(&self, lock: &LockName, won: &Won, takeover: Option<(Takeover, Duration)>);
     fn ended(&self, lock: &LockName, reason: EndReason);
-    /// What is published of the lock names another holder than before, or none: not called for a renewal.
+    /// The published holder of the lock has changed, or there is no longer one. Not called for a renewal.
     fn changed(&self, _: &LockName) {}
 }
 
-/// Tells nobody.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 

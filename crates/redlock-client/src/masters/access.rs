@@ -1,4 +1,4 @@
-//! Who we are to the masters and whom we trust: how a client of one of them is made.
+//! Builds the client of a master: credentials and trusted certificates.
 
 use redis::{ClientTlsConfig, IntoConnectionInfo, TlsCertificates};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -62,7 +62,7 @@ impl Access {
     }
 }
 
-/// Without the kind of the error, which is a word of the client library.
+/// Omits the kind of the error, which is a word of the client library.
 fn refusal(error: &redis::RedisError) -> String {
     let text = error.to_string();
     text.strip_suffix(" - InvalidClientConfig")
@@ -71,8 +71,8 @@ fn refusal(error: &redis::RedisError) -> String {
 }
 
 impl Tls {
-    /// The client library takes a file without any certificate for one that trusts nobody, and every master would look
-    /// unreachable.
+    /// Rejects a file without any certificate. The client library would accept the file and trust no server, and every
+    /// master would appear unreachable.
     fn check(&self) -> Result<(), ConfigError> {
         let certificates = |what: &str, pem: &Secret| {
             let mut count = 0;

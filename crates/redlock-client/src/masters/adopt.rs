@@ -1,6 +1,6 @@
-//! The stored fingerprint, for those who were given bare urls: names, longest lease and T_acquire stand on the masters.
+//! Adopts the fingerprint that the masters store, when the caller has only urls: names, longest lease and T_acquire.
 //!
-//! Refuses to guess: what the masters say must agree, and N must be the number of urls.
+//! The stored fingerprints must agree, and N must be the number of urls; otherwise adoption fails.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use redlock_core::{Fingerprint, FingerprintError, eligibility::RETIRED};
 
 use super::{ConfigError, MasterStatus, Masters, MastersConfig, Meter, Notices, Tasks};
 
-/// How many masters must carry the same fingerprint.
+/// The number of masters that must carry the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// To take part.
+    /// A majority, for a process that takes part.
     Majority,
-    /// To look or to repair, when a majority may be gone: all that carry one carry the same.
+    /// All masters that carry a fingerprint, for a process that inspects or repairs them when a majority may be gone.
     AllFound,
 }
 
 /// A configuration under the fingerprint that its masters carry.
 #[derive(Clone, Debug)]
 pub struct Adopted {
-    /// Longest lease and T_acquire are the stored ones. The names stay those that were given with the urls: which of
-    /// the stored names belongs to which url is not known, and a wrong one would mislead.
+    /// The longest lease and T_acquire are the stored ones. The names stay those that were given with the urls: no
+    /// stored name is known to belong to a given url, and a wrong name would mislead.
     pub config: MastersConfig,
     pub fingerprint: Fingerprint,
-    /// False if no master carries one: it is the given configuration's own.
+    /// False if no master carries a fingerprint: then it is that of the given configuration.
     pub stored: bool,
 }
 
-/// Why the masters' fingerprint was not adopted.
+/// The reason why the masters' fingerprint was not adopted.
 #[derive(Debug, Error)]
 pub enum AdoptError {
     #[error(transparent)]
@@ -38,12 +38,12 @@ pub enum AdoptError {
     #[error("no majority of the masters answers: {found}")]
     NoMajority {
         found: String,
-        /// Of how many masters user, password or permissions are the reason.
+        /// The number of masters that refused the user, the password or a permission.
         denied: usize,
     },
     #[error("the masters do not carry one fingerprint: {found}; are these urls the masters of one quorum?")]
     Disagree { found: String },
-    /// A majority lost its memory at once, or those that remember do not answer.
+    /// A majority lost its memory at once, or the masters that have a fingerprint do not answer.
     #[error(
         "fewer than a majority of the masters carry a fingerprint: {found}; the others lost their memory and must be sealed again, or are not of this quorum"
     )]
@@ -61,7 +61,7 @@ pub enum AdoptError {
 }
 
 impl Adopted {
-    /// A configuration that names its masters: nothing has to be found.
+    /// Returns a configuration that names its masters, for which no fingerprint has to be adopted.
     #[must_use]
     pub fn as_configured(config: MastersConfig) -> Self {
         Self {
@@ -71,27 +71,27 @@ impl Adopted {
         }
     }
 
-    /// As [`Masters::open`].
+    /// Opens the masters, as [`Masters::open`] does.
     ///
     /// # Errors
-    /// A configuration that cannot work.
+    /// Returns an error for a configuration that cannot work.
     pub fn open(&self) -> Result<(Masters, Notices, Tasks), ConfigError> {
         self.open_with(None)
     }
 
-    /// The same, and `meter` counts every exchange.
+    /// Opens the masters; `meter` counts every exchange.
     ///
     /// # Errors
-    /// A configuration that cannot work.
+    /// Returns an error for a configuration that cannot work.
     pub fn open_with(&self, meter: Option<Arc<dyn Meter>>) -> Result<(Masters, Notices, Tasks), ConfigError> {
         Masters::open_as(&self.config, self.fingerprint.clone(), meter)
     }
 }
 
-/// Reads the fingerprint that the masters carry. Without any, the one of `config` stays.
+/// Reads the fingerprint that the masters carry. If none carries one, the fingerprint of `config` stays.
 ///
 /// # Errors
-/// Too few masters answer, they disagree, or they are another number than the urls.
+/// Returns an error if too few masters answer, if they disagree, or if their number is not that of the urls.
 pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopted, AdoptError> {
     let only_look = MastersConfig {
         reseal: false,
@@ -103,11 +103,11 @@ pub async fn adopt(config: MastersConfig, agreement: Agreement) -> Result<Adopte
     adopted
 }
 
-/// The same, and opens the masters: for those who take part, and are waited for. Where the masters carry the fingerprint
-/// of `config`, as those of `init` do unless it was told otherwise, they are connected to once.
+/// Adopts the fingerprint and opens the masters, for a process that takes part and waits for them. Masters that carry
+/// the fingerprint of `config`, as `init` writes it by default, are connected to only once.
 ///
 /// # Errors
-/// As [`adopt`].
+/// See [`adopt`].
 pub async fn adopt_open(
     config: MastersConfig,
     agreement: Agreement,
@@ -179,14 +179,14 @@ fn choose(all: &[MasterStatus], majority: usize, agreement: Agreement) -> Result
     }
 }
 
-/// The run_id and the fingerprint of a master that carries one.
+/// Returns the run_id and the fingerprint of a master that carries one.
 fn carried(status: &MasterStatus) -> Option<(&str, &str)> {
     let facts = status.facts.as_ref().filter(|_| status.answers())?;
     let none = facts.fingerprint.is_empty() || facts.fingerprint.starts_with(RETIRED);
     (!none).then_some((&facts.run_id, &facts.fingerprint))
 }
 
-/// The text that so many servers carry; one server under two urls is one server.
+/// Returns the text that this many servers carry; one server under two urls counts once.
 fn agreed(all: &[MasterStatus], majority: usize) -> Option<String> {
     let mut carried: Vec<(&str, &str)> = all.iter().filter_map(carried).collect();
     carried.sort_unstable();
@@ -210,7 +210,7 @@ fn account(status: &MasterStatus) -> String {
 }
 
 impl MasterStatus {
-    /// Whether user, password or permissions are not accepted.
+    /// Reports whether the user, the password or the permissions are not accepted.
     #[must_use]
     pub fn auth(&self) -> bool {
         let troubles = [&self.trouble, &self.not_permitted, &self.not_renewed];

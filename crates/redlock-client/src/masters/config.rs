@@ -1,4 +1,4 @@
-//! What has to be known to reach the masters of one quorum.
+//! Describes how to reach the masters of one quorum.
 
 use std::{fmt, time::Duration};
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who the masters are told we are.
+/// The user and password for the masters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// ACL user; Redis' `default` user when absent.
@@ -36,7 +36,7 @@ pub struct Credentials {
     pub password: Option<Secret>,
 }
 
-/// PEM texts for `rediss://`; without a CA, the system's.
+/// The PEM texts for `rediss://`; without a CA, the CAs of the system are used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     pub ca: Option<Secret>,
@@ -59,21 +59,21 @@ pub struct MastersConfig {
     pub key_prefix: String,
     pub credentials: Credentials,
     pub tls: Tls,
-    /// The own cluster, of every lease and reservation.
+    /// The own cluster, part of every lease and reservation.
     pub cluster: ClusterId,
-    /// Deadline of one command at one master.
+    /// The deadline of one command at one master.
     pub command_timeout: Duration,
     pub longest_lease: Duration,
     /// T_acquire: no attempt lasts longer.
     pub acquire_limit: Duration,
-    /// The id of the quorum, where it was stored outside the masters: no other quorum is joined then. `None`: the id that a
-    /// majority of the masters shows.
+    /// The id of the quorum, where it was stored outside the masters; the process then joins no other quorum. `None`
+    /// stands for the id that a majority of the masters shows.
     pub quorum: Option<QuorumId>,
-    /// Re-seal masters that lost their memory. False for tools that only look.
+    /// Whether to re-seal masters that lost their memory. False for tools that only inspect.
     pub reseal: bool,
 }
 
-/// A configuration that cannot work.
+/// The reason why a configuration cannot work.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     #[error("{0} masters given; a quorum has 3, 5 or 7")]
@@ -100,12 +100,13 @@ pub enum ConfigError {
     Tls(String),
 }
 
-/// Of the keys on the masters, where no other prefix is given.
+/// The prefix of the keys on the masters, unless another one is given.
 pub const DEFAULT_KEY_PREFIX: &str = "redlock";
 
 impl MastersConfig {
-    /// Masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for a program that stays: it re-seals masters
-    /// that lost their memory. Every candidate must name the same masters in the same order.
+    /// Returns a configuration of masters m0, m1, … at these urls, with the defaults of a `RedisQuorum`, for a
+    /// long-running program: it re-seals masters that lost their memory. Every candidate must name the same masters in
+    /// the same order.
     #[must_use]
     pub fn new(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let masters = urls.into_iter().enumerate().map(|(index, url)| MasterConfig {
@@ -144,14 +145,14 @@ impl MastersConfig {
     }
 }
 
-/// Everything before the last `@`, wherever it is: a password with a `/`, `?` or `#` in it makes the url end early for
-/// a parser, and is a password all the same.
+/// Returns the text before the last `@`, wherever it is. A password with a `/`, `?` or `#` ends the url early for a
+/// parser, and must be hidden all the same.
 pub(crate) fn credentials(url: &str) -> Option<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.rsplit_once('@')
 }
 
-/// The url as it may be shown.
+/// Returns the url without credentials, for display.
 #[must_use]
 pub fn without_credentials(url: &str) -> String {
     match (credentials(url), url.split_once("://")) {

@@ -1,6 +1,6 @@
-//! Carries out what the engine returns: sends its script calls, hands completions to their callers.
+//! Carries out the outputs of the engine: sends its script calls and hands completions to their callers.
 //!
-//! Decides nothing but what a completion means that no caller takes.
+//! Decides only one thing: the consequence of a completion that no caller takes.
 
 mod call;
 
@@ -30,10 +30,10 @@ use super::{
 };
 use crate::clock;
 
-/// Calls taken at once; more only wait for the next turn.
+/// The calls taken in one turn; further calls wait for the next turn.
 const AT_ONCE: usize = 512;
 
-/// Receives every script call: which master, what, the votes (granted, refused, unknown), how long it took.
+/// Receives every script call: its master, its operation, its votes (granted, refused, unknown) and its duration.
 pub trait Meter: Send + Sync + std::fmt::Debug {
     fn exchanged(&self, master: usize, operation: Operation, votes: [u64; 3], took: Duration);
 }
@@ -43,30 +43,30 @@ type Transmits = FuturesUnordered<Pin<Box<dyn Future<Output = Replied> + Send>>>
 /// Reads and writes for one connection until it ends.
 pub(crate) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// See the module. Runs until every sender of calls is gone and what is under way has ended.
+/// The task described in the module. Runs until every sender of calls is gone and all calls under way have ended.
 pub(crate) struct Driver {
     pub(crate) links: Arc<[Arc<Link>]>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) calls: mpsc::UnboundedReceiver<Call>,
-    /// Those to carry from now on.
+    /// New connections for the driver to carry.
     pub(crate) connections: mpsc::UnboundedReceiver<Carried>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
-    /// Cancelled: take what was sent before, and no more.
+    /// Once cancelled, the driver takes the calls that were sent before, and no more.
     pub(crate) closing: CancellationToken,
 }
 
-/// What is left of a driver.
+/// The state of a driver after its end.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Undos that could not be repeated before the end.
+    /// The undos that could not be repeated before the end.
     pub(crate) repeats_left: usize,
-    /// They end with this value.
+    /// The connections end with this value.
     _connections: FuturesUnordered<Carried>,
 }
 
 impl Driver {
-    /// Runs until the callers are gone; then finishes what is under way.
+    /// Runs until the callers are gone, then finishes the calls under way.
     pub(crate) async fn run(self) -> Ended {
         let mut running = Running::new(self);
         let turns = Turns::new();
@@ -84,11 +84,11 @@ impl Driver {
     }
 }
 
-/// Why the driver stops taking turns.
+/// The reason why the driver stops taking turns.
 enum Turn {
     /// Callers that were woken together are about to call.
     LetIn,
-    /// With so many undos left.
+    /// The driver has ended, with this number of undos left.
     Over(usize),
 }
 
@@ -99,14 +99,14 @@ struct Running {
     connections: FuturesUnordered<Carried>,
     transmits: Transmits,
     batch: Vec<Call>,
-    /// The callers were let in for the calls in `batch`.
+    /// Whether the callers were already let in for the calls in `batch`.
     let_in: bool,
     replied: Vec<Replied>,
     outputs: Vec<Output>,
     timer: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// When the timer ends.
+    /// The time at which the timer ends.
     armed: BootInstant,
-    /// Calls may still come.
+    /// Whether calls may still arrive.
     open: bool,
 }
 
@@ -131,7 +131,7 @@ impl Running {
     /// Takes replies and calls, and carries out the outputs of the engine, once. Wakes its task where more may follow:
     /// [`Turns`] bounds the turns in a row.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
-        // Before the engine is polled: what it is fed with after that wakes the driver.
+        // Registered before the engine is polled, so that later inputs wake the driver.
         self.driver.shared.register(cx.waker());
         self.exchange(cx);
         if self.receive_calls(cx) {
@@ -158,7 +158,7 @@ impl Running {
         Poll::Pending
     }
 
-    /// Writes queued calls and reads replies, as many as one poll of a connection may. Every reply that was read counts
+    /// Writes queued calls and reads replies, as many as one poll of a connection may. A reply that was read counts
     /// before a deadline does, however late this task was woken.
     fn exchange(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some(connection)) = self.driver.connections.poll_recv(cx) {
@@ -175,7 +175,7 @@ impl Running {
         }
     }
 
-    /// True if further callers are to be let in before these calls are taken.
+    /// Returns true if further callers are to be let in before these calls are taken.
     fn receive_calls(&mut self, cx: &mut Context<'_>) -> bool {
         if self.open && self.driver.closing.is_cancelled() {
             self.driver.calls.close();
@@ -188,13 +188,13 @@ impl Running {
                 Poll::Pending => break,
             }
         }
-        // A caller that is alone waits for no other.
+        // A single caller waits for no other.
         let crowd = self.batch.len() > 1 || (!self.batch.is_empty() && !self.callers.is_empty());
         self.let_in = crowd && !self.let_in && self.batch.len() < AT_ONCE;
         self.let_in
     }
 
-    /// Gives the engine what has happened, and takes what it returns. Returns its next deadline and whether it is idle.
+    /// Feeds the engine with all new inputs and takes its outputs. Returns its next deadline and whether it is idle.
     fn feed(&mut self) -> (Option<BootInstant>, bool) {
         let Self {
             driver,
@@ -232,8 +232,8 @@ impl Running {
         })
     }
 
-    /// True if the deadline has come. The timer is set only where it would come too late: to arm one for each batch costs
-    /// more than the batch.
+    /// Returns true if the deadline has come. Resets the timer only if it would end too late: arming it for each batch
+    /// costs more than the batch.
     fn set_timer(&mut self, cx: &mut Context<'_>, next: Option<BootInstant>) -> bool {
         if let Some(next) = next.filter(|next| *next < self.armed) {
             self.armed = next;
@@ -290,7 +290,7 @@ impl Running {
         }));
     }
 
-    /// A lease that was won for a caller that is gone is undone.
+    /// Undoes a lease that was won for a caller that is gone.
     fn complete(
         &mut self,
         request: RequestId,

@@ -1,20 +1,20 @@
-//! Waiting until the masters have been looked at once, for those who ask and then leave.
+//! Waits until every master has been polled once, for commands that read the masters and exit.
 
 use std::time::Duration;
 
 use super::{MasterStatus, Masters, Notices};
 
-/// A local master is looked at within a millisecond; nobody who looks notices more.
+/// A local master is polled within a millisecond; a user does not notice this interval.
 const TICK: Duration = Duration::from_millis(5);
 
 impl MasterStatus {
-    /// Looked at, or in a trouble that has a name.
+    /// Reports whether the master was polled, or failed with a known error.
     #[must_use]
     pub fn known(&self) -> bool {
         self.trouble.is_some() || self.answers()
     }
 
-    /// Connected, and it told of itself.
+    /// Reports whether the master is connected and was polled.
     #[must_use]
     pub fn answers(&self) -> bool {
         self.connected && self.trouble.is_none() && self.facts.is_some()
@@ -22,10 +22,10 @@ impl MasterStatus {
 }
 
 impl Masters {
-    /// Longer than a connection is waited for, with the command timeout that is the default.
+    /// Longer than the wait for a connection with the default command timeout.
     pub const FIRST_LOOK: Duration = Duration::from_secs(2);
 
-    /// Waits until something is known of every master or it is `enough`, at most `bound`; returns what is known then.
+    /// Waits until every master is known or `enough` holds, at most `bound`; returns the statuses at that time.
     pub async fn first_look(
         &self,
         bound: Duration,
@@ -35,7 +35,7 @@ impl Masters {
             .await
     }
 
-    /// The same for those who hear the notices, and need no others of that time: nothing is waited for in vain.
+    /// Waits in the same way, but wakes at notices. The notices of that time are consumed.
     pub(super) async fn first_look_heard(
         &self,
         notices: &mut Notices,
@@ -43,7 +43,7 @@ impl Masters {
         enough: impl Fn(&[MasterStatus]) -> bool,
     ) -> Vec<MasterStatus> {
         let heard = async || {
-            // A master that is not reached is told by no notice.
+            // An unreachable master sends no notice.
             let _ = tokio::time::timeout(TICK, notices.recv()).await;
         };
         self.look_when(bound, enough, heard).await
@@ -64,7 +64,7 @@ impl Masters {
                 again().await;
             }
         };
-        // Whatever is not known by then is told as it is.
+        // After the bound, the statuses are returned as they are.
         let _ = tokio::time::timeout(bound, look).await;
         self.status()
     }

@@ -1,7 +1,7 @@
-//! The connection to one master: sends the script calls that the engine admits and reports their results.
+//! Owns the connection to one master: sends the script calls that the engine admits and reports their results.
 //!
-//! Owns the connection. Refuses to wait for one: a request to a master that is not connected is an unknown vote at once,
-//! so reconnecting never slows a round.
+//! Never waits for a connection: a request to a master that is not connected is an unknown vote at once, so
+//! reconnecting never slows a round.
 
 mod connect;
 mod convert;
@@ -43,7 +43,7 @@ const PIPELINE: usize = 256;
 
 const URL_CHANGED: &str = "its url changed";
 
-/// What a server sends without being asked, but releases.
+/// The pushes of a server, except releases.
 type Pushes = mpsc::UnboundedReceiver<PushInfo>;
 
 /// One Redis server of the N, as reached from here.
@@ -52,21 +52,21 @@ pub(crate) struct Link {
     pub(crate) index: usize,
     pub(crate) name: String,
     pub(crate) keys: Keyspace,
-    /// Of the quorum.
+    /// The engine of the quorum.
     pub(crate) quorum: Arc<Shared>,
-    /// That of the quorum, or the one of a connection of its own.
+    /// The engine of the quorum, or that of a connection of its own.
     shared: Arc<Shared>,
-    /// For the releases that the master publishes. It is the driver that keeps the channel open.
+    /// Receives the releases that the master publishes. The driver, and not the link, keeps the channel open.
     notices: mpsc::WeakUnboundedSender<Notice>,
-    /// No other lock but that of the engine is taken under it.
+    /// While it is held, no lock other than that of the engine is taken.
     state: Mutex<State>,
-    /// Rings when the master should be polled now: a vote said "not sealed", or a request got no answer.
+    /// Wakes the poll of the master: a vote was "not sealed", or a request got no answer.
     poke: Notify,
-    /// Rings when the connection was replaced, or is to be.
+    /// Notifies that the connection was replaced, or is to be.
     switched: Notify,
 }
 
-/// How a master is reached; changes while it is in use.
+/// The address and credentials of a master, which may change while it is in use.
 #[derive(Clone)]
 pub(crate) struct Dial {
     /// Without credentials.
@@ -74,7 +74,7 @@ pub(crate) struct Dial {
     client: redis::Client,
     /// Counts the changes.
     version: u32,
-    /// Counts those that lead to another server.
+    /// Counts the changes that lead to another server.
     server: u32,
 }
 
@@ -102,17 +102,17 @@ struct State {
     open: Option<Arc<Open>>,
     /// The number of the last connection.
     connection: u32,
-    /// Of the connection in `open`, which took the place of another one while that was listened to.
+    /// The pushes of the connection in `open`, which replaced another one that was being read.
     handed_over: Option<Pushes>,
-    /// Connections that were replaced, and until when a request on them may be waited for.
+    /// Connections that were replaced, each with the time until which a request on it may be waited for.
     former: Vec<(BootInstant, CancellationToken)>,
-    /// Why the connection still stands under earlier credentials or certificates.
+    /// The reason why the connection still uses earlier credentials or certificates.
     not_renewed: Option<Unknown>,
-    /// The last look on the present connection that asked for all facts, and when.
+    /// The last poll on the present connection that read all facts, and its time.
     whole: Option<(BootInstant, MasterFacts)>,
-    /// Of the scripts on the present connection.
+    /// The refused permissions of scripts on the present connection.
     refusals: Refusals,
-    /// While a process seals it: how far it is.
+    /// The progress of the seal, while this process seals the master.
     sealing: Option<Sealing>,
 }
 
@@ -125,39 +125,39 @@ impl State {
     }
 }
 
-/// A master's state for people and metrics.
+/// The state of a master for users and metrics.
 #[derive(Clone, Debug, Default)]
 pub struct MasterStatus {
     pub name: String,
     pub url: String,
     pub connected: bool,
     pub facts: Option<MasterFacts>,
-    /// Why it has no vote although it answers.
+    /// The reason why it has no vote although it answers.
     pub ineligible: Option<Ineligible>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
-    /// What it did not permit when a script ran there last: no vote is won at it by that script.
+    /// The permission that the master refused when a script last ran there: that script wins no vote at it.
     pub not_permitted: Option<Unknown>,
-    /// Why it does not take the new credentials or certificates; the connection goes on under those before.
+    /// The reason why it refuses the new credentials or certificates; the connection continues with the earlier ones.
     pub not_renewed: Option<Unknown>,
-    /// While this process is about to seal it: how long it still waits.
+    /// The remaining wait, while this process is about to seal it.
     pub sealing_left: Option<Duration>,
-    /// Why it cannot be sealed, whatever the wait.
+    /// The reason why it cannot be sealed, whatever the wait.
     pub seal_blocked: Option<Blocked>,
     pub latency: Duration,
     pub clock_offset_seconds: Option<f64>,
-    /// Why it is not asked for votes; none if it is.
+    /// The reason why it is not asked for votes; `None` if it is asked.
     pub no_vote: Option<Unknown>,
 }
 
 impl MasterStatus {
-    /// Whether its votes count.
+    /// Reports whether its votes count.
     #[must_use]
     pub const fn votes(&self) -> bool {
         self.no_vote.is_none()
     }
 
-    /// Whether it votes, and permits every script that was run there.
+    /// Reports whether it votes, and permits every script that was run there.
     #[must_use]
     pub const fn grants(&self) -> bool {
         self.votes() && self.not_permitted.is_none()
@@ -205,11 +205,11 @@ impl Link {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that panics runs under this lock; a poisoned one still holds consistent values.
+        // No code that panics runs under this lock; a poisoned one still holds consistent values.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the next command.
+    /// Returns the timeout of the next command.
     pub(crate) fn command_timeout(&self) -> Duration {
         self.shared.command_timeout()
     }
@@ -241,12 +241,12 @@ impl Link {
         self.shared.read(|engine, now| engine.votes(self.index, now))
     }
 
-    /// Why a server that gave these facts may not vote as this master.
+    /// Returns the reason why a server with these facts may not vote as this master.
     pub(crate) fn judge(&self, facts: &MasterFacts) -> Option<Ineligible> {
         self.quorum.read(|engine, _| engine.judge(facts))
     }
 
-    /// Without credentials.
+    /// Returns the url, without credentials.
     pub(crate) fn url(&self) -> String {
         self.state().dial.url.clone()
     }
@@ -255,7 +255,7 @@ impl Link {
         self.state().sealing = sealing;
     }
 
-    /// The facts that the last poll on this connection gave.
+    /// Returns the facts of the last poll on this connection.
     pub(crate) fn known(&self) -> Option<MasterFacts> {
         self.shared.read(|engine, _| engine.facts(self.index).cloned())
     }
@@ -364,8 +364,8 @@ async fn run(
         ran().insert(script.name);
     }
     match reply {
-        // The same attempt: only this master had forgotten the script. After the deadline the clean-up of the attempt may
-        // be on its way, and must stay behind all of it.
+        // This belongs to the same attempt: only this master had forgotten the script. After the deadline, the clean-up
+        // of the attempt may already be sent, and must run after all of the attempt.
         Err(unknown) if unknown.is_no_script() && clock::now() < deadline => convert::value(
             open.connection
                 .clone()

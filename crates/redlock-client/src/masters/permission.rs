@@ -1,6 +1,7 @@
-//! Permissions that a server refuses to its user: of which script, and by which rule of the documented ACL line.
+//! Detects permissions that a server refuses to its user: for each script, with the missing rule of the documented ACL
+//! line.
 //!
-//! Only shown. A refused permission is an unknown vote, as every other error is.
+//! For display only. A refused permission is an unknown vote, as every other error is.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use redlock_core::{Keyspace, Unknown, script::Script};
 pub(crate) struct Refusals(BTreeMap<&'static str, Unknown>);
 
 impl Refusals {
-    /// Takes what came of one run of a script. What tells nothing of its permissions changes nothing.
+    /// Enters the result of one run of a script. A result that does not depend on permissions changes nothing.
     pub(crate) fn note<T>(&mut self, script: &Script, result: &Result<T, Unknown>) {
         match result {
             Ok(_) => drop(self.0.remove(script.name)),
@@ -25,7 +26,7 @@ impl Refusals {
     }
 }
 
-/// The same error, with the rule that is missing where the server refused a permission.
+/// Adds the missing rule to the error of a refused permission.
 pub(crate) fn explained(unknown: Unknown, script: Option<&Script>, keys: &Keyspace) -> Unknown {
     match unknown {
         Unknown::Server { code, detail } if code == "NOPERM" => {
@@ -68,7 +69,7 @@ fn rules(detail: &str, script: Option<&Script>, keys: &Keyspace) -> Option<Strin
     detail.contains("key").then(|| format!("~{prefix}:*"))
 }
 
-/// The commands on the line that an error of a script names: `…@user_script:33…`.
+/// Returns the commands on the line that an error of a script names: `…@user_script:33…`.
 pub(crate) fn commands<'a>(script: &'a Script, detail: &str) -> Vec<&'a str> {
     let number = detail.split("user_script:").nth(1).map(str::trim_start);
     let number = number.and_then(|rest| {

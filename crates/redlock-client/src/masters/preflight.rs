@@ -1,7 +1,7 @@
-//! The real scripts, run at a master on keys of a trial: what this user may not do shows by name, before it matters.
+//! Runs the real scripts at a master on trial keys, and reports by name each permission that the user lacks.
 //!
-//! Touches no lease, no reservation and no register of anybody. The keys stand under `<prefix>:doctor:`, are deleted at
-//! the end and expire by themselves soon after, should the end not come.
+//! Touches no lease, no reservation and no register. The trial keys are under `<prefix>:doctor:` and are deleted at the
+//! end; otherwise they expire soon after.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use super::{
     permission, random,
 };
 
-/// What a trial leaves behind that was killed in its middle, for so long.
+/// The lifetime of the keys of a trial that was killed.
 const LIFE: Duration = Duration::from_secs(60);
 /// Below the first grant number.
 const FLOOR: u64 = 1;
@@ -31,18 +31,18 @@ const FINGERPRINT: &str = "trial";
 /// A stall of the network or of this machine must not fail a healthy master: a trial that timed out is repeated.
 const TRIES: usize = 3;
 
-/// The first script that did not do what it does.
+/// The first script that failed its trial.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{script}{}: {reason}", if commands.is_empty() { String::new() } else { format!(" ({commands})") })]
 pub struct PreflightError {
     pub script: String,
-    /// What stands on the line of the script at which the server stopped; its own message names only the line.
+    /// The commands on the line of the script at which the server stopped; its own message names only the line.
     pub commands: String,
     pub reason: Unknown,
 }
 
 impl Masters {
-    /// Runs every script at every master. Those that were not looked at yet answer with their trouble.
+    /// Runs every script at every master. A master that was not polled yet returns its error.
     pub async fn try_scripts(&self) -> Vec<Result<(), PreflightError>> {
         let links = self.links().iter();
         join_all(links.map(|link| try_out(link, self.cluster()))).await
@@ -141,14 +141,14 @@ impl Trial<'_> {
         })
     }
 
-    /// A life of a lease, its commands written down as they always are.
+    /// Returns the commands of the life of a lease.
     fn items(&self) -> Vec<Item> {
         let attempt = Arc::new(LeaseAttempt::new(self.stem.clone(), LIFE));
         let acquire = Command::Acquire {
             attempt: attempt.clone(),
             lease_duration: LIFE,
         };
-        // The floor makes the number known: the next after it.
+        // The floor determines the grant number: the next one after it.
         let (number, token) = (FLOOR + 1, FencingToken(FLOOR + 1));
         let confirm = Item::Confirm {
             attempt: attempt.clone(),
@@ -256,7 +256,7 @@ impl Trial<'_> {
     }
 }
 
-/// What stands on the line of the script at which the server stopped.
+/// Returns the commands on the line of the script at which the server stopped.
 fn commands(script: &Script, reason: &Unknown) -> String {
     match reason {
         Unknown::Server { detail, .. } => permission::commands(script, detail).join(", "),

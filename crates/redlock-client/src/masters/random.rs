@@ -1,12 +1,12 @@
-//! Random numbers that name things: nobody else draws the same.
+//! Draws random numbers that serve as unique names.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many were made without a source of random numbers.
+/// The count of numbers that were made without a source of random numbers.
 static WITHOUT: AtomicU64 = AtomicU64::new(0);
 
-/// 128 random bits. Without a source of random numbers they are made of the clock, the process and a count: unique all
-/// the same, only guessable.
+/// Returns 128 random bits. Without a source of random numbers, they derive from the clock, the process and a count:
+/// still unique, but guessable.
 pub(crate) fn bits() -> u128 {
     let mut bytes = [0; 16];
     if getrandom::fill(&mut bytes).is_err() {
@@ -17,8 +17,8 @@ pub(crate) fn bits() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// The same with the own wall clock in front, as a UUID of version 7 has it: people can read how old it is. Nothing is
-/// decided by it.
+/// Returns bits that begin with the own wall clock, like a UUID of version 7, so that a reader can see their age. No
+/// decision depends on the time.
 pub(crate) fn timed_bits() -> u128 {
     crate::clock::unix_time().as_millis() << 80 | bits() >> 48
 }

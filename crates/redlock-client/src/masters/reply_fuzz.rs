@@ -1,4 +1,4 @@
-//! What a master says, with bytes changed, cut off and put in: nothing of it may panic, whatever it is taken for.
+//! Tests that no reply of a master causes a panic, with bytes of real replies changed, cut off and inserted.
 
 use std::{fs, path::Path, sync::LazyLock};
 
@@ -23,7 +23,7 @@ static CORPUS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
     all
 });
 
-/// All that is made of a reply.
+/// Parses a reply in every way that the library does.
 fn read(bytes: &[u8]) -> Option<(Reply, Vec<Answer>)> {
     let reply = Reply::parse(of_library(redis::parse_redis_value(bytes).ok()?).ok()?).ok()?;
     let now = BootInstant::from_nanos(1);

@@ -1,7 +1,6 @@
-//! Which clusters are alive on a quorum: those that hold the lock with which each of them reports.
+//! Finds the clusters that are alive on a quorum: those that hold their reporter lock.
 //!
-//! Reads only, at every master that answers. A heartbeat for people and for the check that names are unique; nothing is
-//! elected by it.
+//! Reads only, from every master that answers. Used for display and to check that names are unique; it elects nothing.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,31 +20,31 @@ const PURPOSE: &str = "reporter";
 /// The clusters that report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reporters {
-    /// By any master.
+    /// The clusters that any master shows.
     pub clusters: BTreeSet<ClusterId>,
-    /// The masters whose keys were looked through to their end. With less than a majority of them, a cluster that is
-    /// missing may be alive.
+    /// The number of masters whose keys were read to the end. If it is less than a majority, a missing cluster may be
+    /// alive.
     pub complete: usize,
 }
 
-/// The lock that the operators of a cluster hold in turn, and by which others see that it is alive.
+/// Returns the lock that the operators of a cluster hold in turn, which shows other clusters that it is alive.
 ///
 /// # Errors
-/// A UID that is too long for a name.
+/// Returns an error for a UID that is too long for a name.
 pub fn reporter_lock(cluster: &ClusterId) -> Result<LockName, IdentityError> {
     LockName::internal(PURPOSE, cluster.uid())
 }
 
-/// The lock of those among them that watch the same namespaces.
+/// Returns the lock of the operators of a cluster that watch the same namespaces.
 ///
 /// # Errors
-/// A UID that is too long for a name.
+/// Returns an error for a UID that is too long for a name.
 pub fn scope_reporter_lock(cluster: &ClusterId, scope: &str) -> Result<LockName, IdentityError> {
     LockName::internal(PURPOSE, &format!("{}/{scope}", cluster.uid()))
 }
 
 impl Masters {
-    /// Asks for them; the walk through the keys of a master takes at most `bound`.
+    /// Reads the reporters; the walk through the keys of a master takes at most `bound`.
     pub async fn clusters(&self, bound: Duration) -> Reporters {
         let until = clock::now() + bound;
         let each = join_all(self.links().iter().map(|link| clusters(link, until))).await;
@@ -65,7 +64,7 @@ async fn clusters(link: &Link, until: BootInstant) -> Result<(Vec<ClusterId>, bo
     let accounts = accounts(link, &locks).await?.into_iter();
     let clusters = accounts.filter_map(|account| match account.lease {
         Some((Obstacle::Lease(lease), _)) => Some(lease.cluster),
-        // Gone since it was found, or written by somebody else.
+        // The key has ended since the walk, or is not ours.
         _ => None,
     });
     Ok((clusters.collect(), found.complete))

@@ -1,6 +1,6 @@
-//! Which locks there are and what each master shows of them, for people.
+//! Lists the locks and the state that each master shows of them, for display.
 //!
-//! Asks every master that answers, whether it may vote or not. Refuses to decide who holds what.
+//! Asks every master that answers, whether it may vote or not. Does not decide which candidate holds a lock.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,31 +14,32 @@ use redlock_core::{
 use super::{Masters, link::Link};
 use crate::clock;
 
-/// Locks in one call: they block the master for a fraction of a millisecond.
+/// The locks in one call, which blocks the master for a fraction of a millisecond.
 const CHUNK: usize = 128;
 
-/// Keys looked at in one step of a walk: some milliseconds of a busy server.
+/// The keys read in one step of a walk: some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
 
 /// The names of the locks that one master knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockNames {
     pub names: BTreeSet<LockName>,
-    /// False if there were more keys than could be looked at in time.
+    /// False if the walk could not read all keys in time.
     pub complete: bool,
 }
 
-/// What one master shows of one lock.
+/// The state of one lock on one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockAccount {
-    /// [`Obstacle::Lease`] or [`Obstacle::Foreign`], and what is left of it; without expiry, `None`.
+    /// [`Obstacle::Lease`] or [`Obstacle::Foreign`], and its remaining time; `None` without expiry.
     pub lease: Option<(Obstacle, Option<Duration>)>,
     /// A cluster id, or `nobody`.
     pub reservation: Option<(String, Option<Duration>)>,
 }
 
 impl Masters {
-    /// The locks with a lease or a reservation, by each master; the walk through a master takes at most `bound`.
+    /// Returns the locks with a lease or a reservation, for each master; the walk through a master takes at most
+    /// `bound`.
     pub async fn lock_names(&self, bound: Duration) -> Vec<Result<LockNames, Unknown>> {
         let until = clock::now() + bound;
         let walks = self.links().iter().map(|link| async move {
@@ -48,13 +49,13 @@ impl Masters {
         join_all(walks).await
     }
 
-    /// What each master shows of these locks, in their order.
+    /// Returns the state of these locks on each master, in their order.
     pub async fn accounts(&self, locks: &[LockName]) -> Vec<Result<Vec<LockAccount>, Unknown>> {
         let keys: Vec<_> = locks.iter().map(|lock| self.lock(lock)).collect();
         join_all(self.links().iter().map(|link| accounts(link, &keys))).await
     }
 
-    /// The round trips of `count` requests to each master, one after the other; `None` for each that failed.
+    /// Measures `count` requests to each master, one after the other; `None` stands for a failed request.
     pub async fn round_trips(&self, count: usize) -> Vec<Vec<Option<Duration>>> {
         join_all(self.links().iter().map(|link| async move {
             let mut took = Vec::new();
@@ -69,7 +70,7 @@ impl Masters {
     }
 }
 
-/// The names in the keys that fit a pattern.
+/// Returns the names in the keys that match a pattern.
 pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -> Result<LockNames, Unknown> {
     let mut found = LockNames::default();
     let mut cursor = "0".to_owned();
@@ -82,7 +83,7 @@ pub(super) async fn lock_names(link: &Link, pattern: &str, until: BootInstant) -
         let [next, keys @ ..] = &reply.items[..] else {
             return Err(Unknown::Reply("scan without cursor".into()));
         };
-        // What is no text, or no name, was written by somebody else: no lock of ours.
+        // A key that is not text, or not a name, is no lock of ours.
         let names = keys
             .iter()
             .filter_map(|key| LockName::any(link.keys.lock_of(reply::text(key).ok()?)?).ok());

@@ -1,9 +1,9 @@
-//! The seal: gives a master that lost its memory its vote back.
+//! Gives a master that lost its memory its vote back, with a new seal.
 //!
-//! Owns the way from a master without a seal to one that votes: by itself ([`Sealer`]), for new masters ([`init`]) and
-//! by hand ([`reseal`]). What to do is decided in `plan`, on values; how registers merge, in `registers`. Refuses to
-//! seal sooner than every lease and every attempt that the master may have voted for is over, and without the registers
-//! of f+1 others, unless so many lost theirs at once.
+//! Owns the way from a master without a seal to one that votes: automatically ([`Sealer`]), for new masters ([`init`])
+//! and by hand ([`reseal`]). `plan` decides, on values; `registers` merges registers. No master is sealed before every
+//! lease and every attempt that it may have voted for is over, nor without the registers of f+1 others, unless a
+//! majority lost theirs at once.
 
 mod init;
 mod reseal;
@@ -30,13 +30,13 @@ use self::sealing::{SealExecutor, Sealed};
 use super::{Masters, link::Link, shared::Shared};
 use crate::clock;
 
-/// How often the last look at each master is read again, from memory: a few locks.
+/// The interval at which the last poll of each master is read from memory, which costs a few locks.
 const GLANCE: Duration = Duration::from_millis(200);
-/// How often the masters are asked while one is without a seal: a probe that changes restarts the wait, and people
-/// look at the seconds.
+/// The interval of reads while a master is without a seal. A probe that changes restarts the wait, and users watch the
+/// remaining seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How far a master without a seal is.
+/// The progress of a master without a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sealing {
     pub(crate) until: BootInstant,
@@ -48,7 +48,7 @@ pub(crate) struct Sealing {
 pub(crate) struct Sealer {
     executor: SealExecutor,
     quarantine: Quarantine,
-    /// What was last said of each master, so that it is said once.
+    /// The last logged state of each master, so that a state is logged once.
     said: BTreeMap<usize, Said>,
 }
 
@@ -94,13 +94,13 @@ impl Sealer {
         }
     }
 
-    /// By the last looks of the links: no exchange while there is nothing to do.
+    /// Uses the last polls of the links: no exchange while every master is sealed.
     fn all_sealed(&self) -> bool {
         let lacks_seal = |link: &Arc<Link>| link.known().is_some_and(|facts| !facts.sealed());
         !self.executor.links.iter().any(lacks_seal)
     }
 
-    /// Looks, plans and acts once. Returns when to do so again.
+    /// Reads, plans and acts once. Returns the time until the next turn.
     async fn turn(&mut self) -> Duration {
         let plan = self.executor.look(&mut self.quarantine).await;
         let mut done = self.executor.seal(&self.quarantine, &plan).await;
@@ -110,7 +110,7 @@ impl Sealer {
         self.tell(&sealing);
         self.say(&plan, &done);
         if !plan.of(&Step::Probe).is_empty() {
-            // Probes were written just now: say soon how long they wait.
+            // Probes were just written: report the remaining wait soon.
             return GLANCE;
         }
         let now = clock::now();
@@ -125,7 +125,7 @@ impl Sealer {
         }
     }
 
-    /// One line a change.
+    /// Logs each change once.
     fn say(&mut self, plan: &Plan, done: &Sealed) {
         for (index, step) in &plan.steps {
             let master = &self.executor.links[*index].name;
@@ -156,7 +156,7 @@ impl Sealer {
     }
 }
 
-/// What is left for each master after this turn.
+/// Returns the progress of each master after this turn.
 fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
     let sealed = |master: &usize| done.iter().any(|(m, result)| m == master && result.is_ok());
     let left = plan.steps.iter().filter(|(master, _)| !sealed(master));
@@ -174,7 +174,7 @@ fn progress(plan: &Plan, done: &Sealed) -> BTreeMap<usize, Sealing> {
 }
 
 impl Masters {
-    /// Each master's registers, in the order of the votes, sealed or not.
+    /// Returns each master's registers, in the order of the votes, sealed or not.
     pub async fn registers(&self) -> Vec<Result<Registers, Unknown>> {
         let limit = self.fingerprint().acquire_limit();
         let accounts = self.links().iter().map(|link| rounds::account(link, limit));
@@ -194,14 +194,14 @@ impl Masters {
         }
     }
 
-    /// Takes a token into the floor of the counter after a total loss, of which no master may know any more.
+    /// Adds a token to the floor of the counter after a total loss, in which all masters may have forgotten it.
     pub fn remember_token(&self, token: FencingToken) -> Remembered {
         let now = clock::unix_time();
         self.shared().update(|engine, _| engine.remember(token, now))
     }
 
-    /// The largest counter that the sealed masters report when asked now; none if fewer than a majority of them do.
-    /// A token that was granted before is never above it.
+    /// Returns the largest counter that the sealed masters report now; `None` if fewer than a majority report one. No
+    /// token that was granted before is greater.
     pub async fn largest_counter(&self) -> Option<FencingToken> {
         let looks = futures_util::future::join_all(self.links().iter().map(|link| link.look())).await;
         let (fingerprint, quorum) = (self.fingerprint().to_string(), self.quorum_id());
@@ -215,16 +215,16 @@ impl Masters {
         counters.into_values().max().filter(|_| enough).map(FencingToken)
     }
 
-    /// Waits, at most so long, until all masters have been looked at.
+    /// Waits until all masters have been polled, at most for `bound`.
     async fn connected(&self, bound: Duration) {
-        /// A local master connects within a millisecond; nobody notices more.
+        /// A local master connects within a millisecond; a user does not notice this interval.
         const TICK: Duration = Duration::from_millis(5);
         let all = async {
             while self.links().iter().any(|link| link.known().is_none()) {
                 time::sleep(TICK).await;
             }
         };
-        // Those who need all of them look for themselves and say which one is missing.
+        // A caller that needs all masters checks them itself and names the missing one.
         let _ = time::timeout(bound, all).await;
     }
 }

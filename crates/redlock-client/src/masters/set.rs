@@ -1,4 +1,4 @@
-//! The masters of one quorum as a library: open, acquire, renew, release, close.
+//! Exposes the masters of one quorum as a library: open, acquire, renew, release, close.
 
 mod change;
 mod lease;
@@ -32,10 +32,10 @@ use super::{
     shared::Shared,
 };
 
-/// What the masters tell without being asked.
+/// The unasked messages of the masters.
 pub type Notices = mpsc::UnboundedReceiver<Notice>;
 
-/// The task that carries calls is gone: nothing is held any more.
+/// The task that carries calls has ended: no lease is held.
 #[derive(Debug, Error)]
 #[error("the connection to the masters has been closed")]
 pub struct Closed;
@@ -64,7 +64,8 @@ impl Masters {
     /// Starts connecting; never waits for it. The tasks must be kept, watched and closed by their owner.
     ///
     /// # Errors
-    /// A configuration that cannot work: wrong number of masters, a bad url, two masters with one url or name.
+    /// Returns an error for a configuration that cannot work: a wrong number of masters, a bad url, two masters with
+    /// one url or name.
     pub fn open(
         config: &MastersConfig,
         meter: Option<Arc<dyn Meter>>,
@@ -72,10 +73,11 @@ impl Masters {
         Self::open_as(config, config.fingerprint(), meter)
     }
 
-    /// Whether masters can be opened so. Connects to none.
+    /// Checks whether masters can be opened with this configuration. Connects to none.
     ///
     /// # Errors
-    /// Too few or too many masters, two of them with one name or url, and urls or certificates that cannot be used.
+    /// Returns an error for too few or too many masters, for two with one name or url, and for urls or certificates
+    /// that cannot be used.
     pub fn check(config: &MastersConfig) -> Result<(), ConfigError> {
         config.size()?;
         unique(config)?;
@@ -84,7 +86,7 @@ impl Masters {
         clients.try_for_each(|client| client.map(drop))
     }
 
-    /// The same under a fingerprint that names the masters otherwise: the stored one of a quorum that was found.
+    /// Opens the masters under a fingerprint with other names: the stored one of an adopted quorum.
     pub(crate) fn open_as(
         config: &MastersConfig,
         fingerprint: Fingerprint,
@@ -178,7 +180,7 @@ impl Masters {
         &self.inner.fingerprint
     }
 
-    /// The id of the quorum; `None` until a majority of the masters shows one.
+    /// Returns the id of the quorum; `None` until a majority of the masters shows one.
     #[must_use]
     pub fn quorum_id(&self) -> Option<QuorumId> {
         self.inner
@@ -209,7 +211,7 @@ impl Masters {
         &self.inner.links
     }
 
-    /// How many masters can vote now.
+    /// Returns the number of masters that can vote now.
     #[must_use]
     pub fn voters(&self) -> usize {
         self.inner.shared.read(|engine, now| {
@@ -218,17 +220,17 @@ impl Masters {
         })
     }
 
-    /// How often the local clock stepped: what was won before the last time is lost.
+    /// Returns the number of steps of the local clock: a lease that was won before the last step is lost.
     pub(crate) fn local_steps(&self) -> u64 {
         self.inner.shared.local_steps()
     }
 
-    /// Changes when the local clock has stepped.
+    /// Returns a receiver that changes when the local clock has stepped.
     pub(crate) fn watch_clock(&self) -> watch::Receiver<u64> {
         self.inner.shared.watch_clock()
     }
 
-    /// A stem with a fresh nonce for the next attempt.
+    /// Returns a stem with a fresh nonce for the next attempt.
     #[must_use]
     pub fn stem(&self, holder: &HolderIdentity) -> LeaseStem {
         LeaseStem::new(&self.inner.cluster, holder, Nonce(random::bits()))
@@ -237,7 +239,7 @@ impl Masters {
     /// Hands a call to the driver.
     ///
     /// # Errors
-    /// [`Closed`] after [`Tasks::close`] or the end of the driver.
+    /// Returns [`Closed`] after [`Tasks::close`] or the end of the driver.
     pub fn submit(&self, call: Call) -> Result<(), Closed> {
         if self.inner.closing.is_cancelled() {
             return Err(Closed);
@@ -245,10 +247,10 @@ impl Masters {
         self.inner.calls.send(call).map_err(|_| Closed)
     }
 
-    /// Asks for one lock and waits for the completion. Dropping the future undoes an attempt that wins.
+    /// Sends a command for one lock and waits for the completion. Dropping the future undoes an attempt that wins.
     ///
     /// # Errors
-    /// As [`Self::submit`].
+    /// See [`Self::submit`].
     pub async fn ask(&self, lock: &Arc<LockKeys>, command: Command) -> Result<Completion, Closed> {
         let (sender, receiver) = oneshot::channel();
         self.submit(Call {

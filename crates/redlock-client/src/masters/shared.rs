@@ -1,4 +1,4 @@
-//! The engine of one quorum, shared by the tasks that connect to its masters.
+//! Shares the engine of one quorum between the tasks that connect to its masters.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,23 +13,23 @@ use tokio::sync::{mpsc, watch};
 use super::driver::Carried;
 use crate::{clock, trace};
 
-/// Feeds the engine from several tasks. One of them, the driver, carries out what the engine returns.
+/// Feeds the engine from several tasks. One of them, the driver, carries out the outputs of the engine.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: Config,
     engine: Mutex<Recorded<Engine>>,
-    /// How often the local clock stepped.
+    /// The number of steps of the local clock.
     local_steps: watch::Sender<u64>,
-    /// Of the driver, for when the engine has something for it.
+    /// Wakes the driver when the engine has an output.
     wake: AtomicWaker,
-    /// Whether the driver carries out what this engine returns. Otherwise nothing is carried out.
+    /// Whether the driver carries out the outputs of this engine. Otherwise they are discarded.
     driven: bool,
-    /// To the driver of the quorum.
+    /// Passes connections to the driver of the quorum.
     connections: mpsc::UnboundedSender<Carried>,
 }
 
 impl Shared {
-    /// For a driver that carries these connections.
+    /// Returns the engine for a driver that carries these connections.
     pub(crate) fn new(config: Config, connections: mpsc::UnboundedSender<Carried>) -> Self {
         Self::with(config, true, connections)
     }
@@ -45,8 +45,8 @@ impl Shared {
         }
     }
 
-    /// An engine for a connection of its own, of which nothing counts for the quorum. The driver carries the connection,
-    /// which may take the place of one of the quorum.
+    /// Returns an engine for a connection of its own, which does not affect the quorum. The driver carries the
+    /// connection, which may replace one of the quorum.
     pub(crate) fn apart(&self) -> Self {
         let config = Config {
             quorum: self.read(|engine, _| engine.identity().id().cloned()),
@@ -58,12 +58,12 @@ impl Shared {
 
     /// The lock is a leaf: no other lock is taken under it.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Engine, BootInstant) -> T) -> T {
-        // Nothing that panics runs under this lock; a poisoned one still holds consistent values.
+        // No code that panics runs under this lock; a poisoned one still holds consistent values.
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         read(&engine, clock::now())
     }
 
-    /// Changes the engine and wakes the driver if that leads to anything.
+    /// Changes the engine and wakes the driver if there is an output.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, BootInstant) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
@@ -76,7 +76,7 @@ impl Shared {
         result
     }
 
-    /// The same for the driver, which polls the engine before it waits again.
+    /// Changes the engine for the driver, which polls the engine before it waits again.
     pub(super) fn drive<T>(&self, change: impl FnOnce(&mut Recorded<Engine>, BootInstant) -> T) -> T {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut engine, clock::now());
@@ -84,7 +84,7 @@ impl Shared {
         result
     }
 
-    /// Before the input that shows a step leads to anything.
+    /// Publishes steps before the input that shows a step has any other effect.
     fn publish_steps(&self, engine: &Engine) {
         let steps = engine.local_steps();
         if *self.local_steps.borrow() != steps {
@@ -96,7 +96,7 @@ impl Shared {
         self.update(|engine, now| engine.handle(input, now));
     }
 
-    /// The driver is woken when another task fed the engine from now on, or when it is to end.
+    /// Registers the driver to be woken when another task has fed the engine, or when the driver is to end.
     pub(super) fn register(&self, driver: &Waker) {
         self.wake.register(driver);
     }
@@ -105,7 +105,7 @@ impl Shared {
         self.wake.wake();
     }
 
-    /// Gives a connection to the driver, or back after the driver ended.
+    /// Passes a connection to the driver; returns it if the driver has ended.
     pub(super) fn carry(&self, connection: Carried) -> Result<(), Carried> {
         self.connections.send(connection).map_err(|refused| refused.0)
     }

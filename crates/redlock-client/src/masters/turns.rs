@@ -1,7 +1,7 @@
-//! A task that wakes itself is polled again at once, and is not scheduled anew.
+//! Polls a task that wakes itself again at once, without scheduling it anew.
 //!
-//! The driver and the connections that it carries wake each other all the time, and they are one task. The runtime would
-//! put the task into its queue for each wake, and wake another of its threads to take it from there.
+//! The driver and the connections that it carries wake each other frequently, and they are one task. Otherwise the
+//! runtime would queue the task for each wake, and wake another thread to run it.
 
 use std::{
     sync::{
@@ -13,12 +13,12 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// Polls in a row; then other tasks get their chance.
+/// The polls in a row before other tasks run.
 const IN_A_ROW: usize = 64;
 
-/// While the future is polled.
+/// Set while the future is polled.
 const POLLED: u8 = 1;
-/// Something happened after the last poll began.
+/// An event occurred after the last poll began.
 const WOKEN: u8 = 2;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Wake for Bell {
     }
 }
 
-/// See the module.
+/// The state described in the module.
 #[derive(Debug)]
 pub(super) struct Turns {
     bell: Arc<Bell>,
@@ -55,8 +55,8 @@ impl Turns {
         }
     }
 
-    /// Takes turns until one is ready or nothing has happened since the last one began. After a turn that was ready
-    /// nothing wakes the task: it must call this again.
+    /// Takes turns until one is ready or no event has occurred since the last one began. After a ready turn nothing
+    /// wakes the task: it must call this again.
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -65,7 +65,7 @@ impl Turns {
         self.bell.task.register(cx.waker());
         let mut inner = Context::from_waker(&self.waker);
         for _ in 0..IN_A_ROW {
-            // A swap and no store: changes before a wake that is overwritten here are visible to the turn.
+            // A swap instead of a store: changes before a wake that is overwritten here are visible to the turn.
             self.bell.state.swap(POLLED, SeqCst);
             if let Poll::Ready(output) = turn(&mut inner) {
                 return Poll::Ready(output);
@@ -75,7 +75,7 @@ impl Turns {
                 return Poll::Pending;
             }
         }
-        // The state stays as it is: the next poll is certain.
+        // The state does not change: the next poll is certain.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

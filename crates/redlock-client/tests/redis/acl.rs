@@ -1,4 +1,4 @@
-//! The line of docs/redis-acl.md is enough for everything that the library does, and nothing in it is too much.
+//! Tests that the line of docs/redis-acl.md permits every operation of the library, and no unneeded one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn the_documented_user_can_do_everything() {
     })
     .await;
 
-    // Release, and the message of it.
+    // Release, and its message.
     assert!(lease.release().await.unwrap());
     eventually(BOUND, "the release is heard", async || {
         match opened.notices.try_recv() {
@@ -80,7 +80,7 @@ async fn the_documented_user_can_do_everything() {
         other => panic!("{other:?}"),
     }
 
-    // The clusters that report.
+    // The reporting clusters.
     let reporter = masters::reporter_lock(opened.cluster()).unwrap();
     let reports = opened
         .acquire(&reporter, &identity("me"), LONGEST_LEASE)
@@ -97,7 +97,7 @@ async fn the_documented_user_can_do_everything() {
     opened.voters(3).await;
 }
 
-/// What follows from a missing permission is not its cause: the master has no seal for it, or no vote is won there.
+/// A consequence of a missing permission is not its cause: the master has no seal for it, or no vote is won there.
 #[tokio::test]
 async fn a_missing_permission_is_reported_as_such_and_not_as_a_missing_seal() {
     let line = line();
@@ -151,7 +151,7 @@ async fn other_keys_and_channels_are_refused() {
         .replace("&redlock:released", "&other:released");
     let servers = servers(vec![documented, silent]);
     for (user, prefix, script) in [
-        // Not even the first look.
+        // Not even the first poll.
         ("redlock", "other", "look"),
         ("redlock", "redlock2", "look"),
         ("silent", "redlock", "reserve"),

@@ -1,4 +1,4 @@
-//! Fingerprint: bare urls adopt the stored one when a majority agrees and N equals the number of urls.
+//! Tests the fingerprint: bare urls adopt the stored one when a majority agrees and N equals the number of urls.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn servers(count: usize) -> RedisServers {
     RedisServers::start(count, &ServerOptions::default()).unwrap()
 }
 
-/// What `--masters` gives.
+/// Returns the configuration that `--masters` gives.
 fn bare(servers: &[RedisServer]) -> MastersConfig {
     MastersConfig {
         longest_lease: Duration::from_secs(60),
@@ -41,7 +41,7 @@ async fn bare_urls_vote_under_the_names_and_lengths_that_are_stored() {
     let servers = servers(3);
     let stored = named(&servers);
     seal(&stored).await;
-    // One of them may be away.
+    // One of them may be down.
     servers[1].pause().unwrap();
     let adopted = adopt(bare(&servers), Agreement::Majority).await.unwrap();
     servers[1].resume().unwrap();

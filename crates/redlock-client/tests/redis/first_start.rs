@@ -1,4 +1,4 @@
-//! docs/protocol.md, P-74 to P-76: masters that are new, by the fallback and by `init`.
+//! Tests docs/protocol.md, P-74 to P-76: new masters, by the fallback and by `init`.
 
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ async fn a_total_loss_is_sealed_above_a_token_that_was_remembered_and_no_grant_i
 #[tokio::test]
 async fn init_seals_new_masters_at_once_and_states_that_nothing_was_held() {
     let servers = servers();
-    // Other keys than ours, more than one step of a scan looks at, do not matter; nor does a probe.
+    // Foreign keys, more than one step of a scan reads, do not matter; nor does a probe.
     for server in servers.iter() {
         let fill = "for i = 1, 3000 do redis.call('SET', 'redlocks:' .. i, 1) end";
         let _: () = redis::Script::new(fill)
@@ -200,7 +200,7 @@ async fn others_do_not_seal_a_master_under_an_init_probe_before_a_full_wait() {
             m.sealing_left.is_some_and(|left| left < WAIT / 2)
         })
         .await;
-    // As an init that wrote its probes and died.
+    // Like an init that wrote its probes and died.
     for server in servers.iter() {
         let mut connection = raw(server).await;
         let info: redis::InfoDict = redis::cmd("INFO")
@@ -221,7 +221,7 @@ async fn two_inits_at_once_leave_one_quorum() {
     let servers = servers();
     let (one, other) = (open(&config(&servers)), open(&config(&servers)));
     let results = tokio::join!(init(&one), init(&other));
-    // Whoever lost says so; whatever they left, all vote in the end and agree.
+    // Each init may fail. Whatever state they left, all masters vote in the end and agree.
     eventually(BOUND, "three voters", async || {
         if one.voters_now() == 3 {
             Ok(())

@@ -1,4 +1,4 @@
-//! Which server is a master of this quorum: replicas, promoted replicas, and servers of another quorum.
+//! Tests which server is a master of this quorum: replicas, promoted replicas, and servers of another quorum.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn new_server() -> RedisServer {
     RedisServer::start(&ServerOptions::default()).unwrap()
 }
 
-/// The configuration with some masters reached elsewhere, or not at all.
+/// Returns the configuration with some masters at other urls, or unreachable.
 fn with(config: &MastersConfig, urls: &[(usize, &str)]) -> MastersConfig {
     let mut config = config.clone();
     for (master, url) in urls {
@@ -58,7 +58,7 @@ async fn promote(replica: &RedisServer) {
         .unwrap();
 }
 
-/// Two candidates that each try for the same lock; which of them hold it.
+/// Reports which of two candidates that try for the same lock hold it.
 async fn holders(first: &Opened, second: &Opened) -> (bool, bool) {
     let one = first.try_acquire("a/b", "h1").await;
     let other = second.try_acquire("a/b", "h2").await;
@@ -123,7 +123,7 @@ async fn master_with_replicas_has_no_vote_until_it_is_sealed_again() {
     attached.await;
     masters.voters(2).await;
     promote(&replica).await;
-    // What was promoted votes elsewhere, perhaps: the former master stays refused.
+    // The promoted server may vote elsewhere, so the former master stays refused.
     let detached = masters.master(2, "still refused", |master| {
         master.ineligible == Some(Ineligible::HasReplicas(0))
     });
@@ -145,7 +145,7 @@ async fn master_with_an_attached_replica_is_not_sealed() {
     let run_id: String = info.get("run_id").unwrap();
     let probe = format!("{run_id}|x");
     let _: () = connection.set("p:probe", &probe).await.unwrap();
-    // Between the look at this master and its seal.
+    // Between the poll of this master and its seal.
     replicate(&replica, &server).await;
     let seal = redis::Script::new(concat!(
         include_str!("../../../redlock-core/src/scripts/unsealed.lua"),
@@ -225,7 +225,7 @@ async fn server_of_another_quorum_is_named_and_is_not_sealed_after_a_restart() {
         .await;
     tokio::time::sleep(WAIT + Duration::from_secs(2)).await;
     assert_eq!(masters.voters_now(), 2);
-    // Emptied, it is a new master like any other.
+    // Once emptied, it is a new master like any other.
     let _: () = redis::cmd("DEL")
         .arg("redlock:meta")
         .query_async(&mut raw(&others[2]).await)
@@ -254,7 +254,7 @@ async fn remembered_quorum_id_wins_over_a_majority_of_strangers() {
     assert!(masters.try_acquire("a/b", "h").await.is_none());
 }
 
-/// Two processes that find a total loss at once, with nothing left of the id.
+/// Two processes find a total loss at once, and no server shows the id.
 #[tokio::test]
 async fn total_loss_found_by_two_processes_leaves_one_quorum() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -263,7 +263,7 @@ async fn total_loss_found_by_two_processes_leaves_one_quorum() {
     second.voters(3).await;
     assert_eq!(quorum_id(&first), quorum_id(&second));
     let id = quorum_id(&first);
-    // It is lost again while a process still knows it.
+    // The memory is lost again while a process still knows the id.
     for server in servers.iter() {
         server.restart_empty().unwrap();
     }

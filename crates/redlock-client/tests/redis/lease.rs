@@ -1,4 +1,4 @@
-//! docs/protocol.md, sections 5, 6 and 8, on real servers: acquire, validity, undo.
+//! Tests docs/protocol.md, sections 5, 6 and 8, on real servers: acquire, validity, undo.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ pub(crate) async fn three() -> (redlock_testkit::RedisServers, Opened) {
     sealed(3, &ServerOptions::default()).await
 }
 
-/// Longer than a busy machine stands still.
+/// Longer than the stalls of a busy machine.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
 
-/// Servers of which all are sealed, and masters whose commands may take so long that whoever waits for one is told apart.
+/// Starts sealed servers, and masters with a command timeout so long that a caller that waits for one is detected.
 pub(crate) async fn unhurried(count: usize) -> (redlock_testkit::RedisServers, Opened) {
     let servers = redlock_testkit::RedisServers::start(count, &ServerOptions::default()).unwrap();
     let masters = open(&MastersConfig {
@@ -110,7 +110,7 @@ async fn equal_numbers_of_a_majority_take_one_round_trip() {
 async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
     let (servers, masters) = three().await;
     let base = authority(&masters.acquire_soon("a/first", "me").await).token.0;
-    // Somebody else's grants moved two counters, each to a place of its own; this process has not seen them.
+    // Foreign grants moved two counters to different values; this process has not seen them.
     for (server, ahead) in servers.iter().zip([0_u64, 1_000, 2_000]) {
         let _: i64 = raw(server)
             .await
@@ -131,7 +131,7 @@ async fn different_numbers_are_confirmed_with_the_largest_on_a_majority() {
     assert!(confirmed >= 2, "token {token}, counters {counters:?}");
 }
 
-/// The scripts count in doubles. One master that somebody wrote to must not bring the others to where they stop counting.
+/// The scripts count in doubles. A master with a forged counter must not raise the other counters to their limit.
 #[tokio::test]
 async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no_vote() {
     let (servers, masters) = three().await;
@@ -159,7 +159,7 @@ async fn a_counter_beyond_what_can_be_counted_is_no_floor_and_that_master_has_no
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     assert!(tokens.last().unwrap() < &last, "no floor: {tokens:?}");
 
-    // Just below it numbers run out: then nobody gets a lock, rather than a token twice.
+    // Just below the limit numbers run out: then no candidate gets a lock, rather than a token twice.
     let _: () = raw(&servers[1])
         .await
         .hset("redlock:meta", "counter", last - 2)
@@ -218,7 +218,7 @@ async fn authority_ends_before_the_keys_do() {
 #[tokio::test]
 async fn s5_a_lost_attempt_leaves_no_key_behind() {
     let (servers, masters) = three().await;
-    // Two of three masters show somebody else's lease.
+    // Two of three masters show the lease of another candidate.
     for server in &servers[..2] {
         let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
         let _: () = raw(server)
@@ -247,7 +247,7 @@ async fn s5_a_cancelled_attempt_leaves_no_key_behind() {
     for round in 0..50 {
         let (lock, holder) = (lock_name(&format!("a/{round}")), identity("me"));
         let attempt = masters.acquire(&lock, &holder, LONGEST_LEASE);
-        // Dropped at a different moment each time: before, while and after it is won.
+        // Dropped at a different time in each round: before, during and after the win.
         let patience = Duration::from_micros(20 * round);
         if let Ok(Ok(Acquired::Won(lease))) = tokio::time::timeout(patience, attempt).await {
             drop(lease);
@@ -264,7 +264,7 @@ async fn a_master_that_does_not_answer_does_not_slow_an_attempt() {
     servers[0].pause().unwrap();
     let started = std::time::Instant::now();
     let lease = masters.try_acquire("a/b", "me").await.unwrap();
-    // An answer of four takes well under the deadline of a command.
+    // The answers of four masters take well under the deadline of a command.
     assert!(started.elapsed() < PATIENT * 3 / 4, "{:?}", started.elapsed());
     drop(lease);
     servers[0].resume().unwrap();
@@ -292,17 +292,17 @@ async fn a_grant_queued_in_the_socket_of_a_stopped_master_writes_nothing_when_it
     let (servers, masters) = three().await;
     let one = &servers[2];
     one.pause().unwrap();
-    // Sent to all three, won on two.
+    // Sent to all three masters, won on two.
     let lease = masters.acquire_soon("a/b", "me").await;
     assert!(lease.authority_at(clock::now()).is_some());
     // The client dies: no undo, no release, its connections are reset.
     std::mem::forget(lease);
     drop(masters);
-    // Until it is too late for it.
+    // Until the command is too late.
     tokio::time::sleep(COMMAND_TIMEOUT + Duration::from_millis(100)).await;
     one.resume().unwrap();
     let mut connection = raw(one).await;
-    // Everything that was queued has been run once a later command is answered.
+    // A later command is answered once all queued commands have run.
     let _: String = redis::cmd("PING").query_async(&mut connection).await.unwrap();
     let left: Option<String> = connection.get("redlock:lease:a/b").await.unwrap();
     assert_eq!(left, None, "the late grant wrote a key");
@@ -313,14 +313,14 @@ async fn an_undo_is_repeated_after_the_connection_of_the_grant_was_lost() {
     let (servers, masters) = three().await;
     let lease = masters.acquire_soon("a/b", "me").await;
     eventually_values(&servers, "a/b", 3).await;
-    // The connections go, the leases stay; then the lease is given back while one master cannot be reached.
+    // The lease is released while one master does not answer.
     servers[0].pause().unwrap();
     let _ = lease.release().await.unwrap();
     servers[0].resume().unwrap();
     eventually_values(&servers, "a/b", 0).await;
 }
 
-/// Before the keys would end by themselves.
+/// Waits for the keys to be deleted before they would expire.
 async fn soon_no_values(servers: &[RedisServer], lock: &str) {
     let soon = LONGEST_LEASE * 3 / 4;
     eventually(soon, &format!("no lease of {lock} is left"), async || {
@@ -340,7 +340,7 @@ async fn s5_an_attempt_that_is_dropped_after_it_was_won_leaves_no_key_behind() {
     let (lock, holder) = (lock_name("a/b"), identity("me"));
     let mut attempt = Box::pin(masters.acquire(&lock, &holder, LONGEST_LEASE));
     assert!(attempt.as_mut().now_or_never().is_none());
-    // It is won and delivered meanwhile; nobody reads it.
+    // It is won and delivered, but not read.
     eventually_values(&servers, "a/b", 3).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(attempt);
@@ -382,7 +382,7 @@ async fn no_lease_is_longer_than_a_seal_waits_for() {
 }
 
 #[tokio::test]
-async fn whoever_gives_a_lease_back_may_have_it_again_at_once() {
+async fn a_released_lease_can_be_acquired_again_at_once() {
     let (_servers, masters) = three().await;
     for _ in 0..20 {
         let lease = masters.try_acquire("a/b", "me").await.expect("free");
@@ -441,7 +441,7 @@ async fn a_confirm_holds_only_where_the_lease_is_exactly_the_one_that_was_grante
         acknowledged >= 2
     };
     assert!(confirm((0..3).map(|m| (m, number)).collect(), number).await);
-    // Another number than the one that was granted, or a lease that is gone: no acknowledgement, and no counter moves.
+    // Another number than the granted one, or a lease that is gone: no acknowledgement, and no counter moves.
     assert!(!confirm((0..3).map(|m| (m, number + 1)).collect(), number + 50).await);
     for server in servers.iter() {
         let _: () = raw(server).await.del("redlock:lease:a/b").await.unwrap();

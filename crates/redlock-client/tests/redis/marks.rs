@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 12.1: what the registers of a lock say of its last holder.
+//! Tests docs/protocol.md, section 12.1: the registers of a lock about its last holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn a_holder_with_targets_that_says_nothing_more_ended_uncleanly_also_for_a
     let (attempt, won) = acquire(&masters, "first").await;
     eventually_values(&servers, "a/b", 3).await;
     assert!(mark(&masters, &attempt, won.token, HELD).await);
-    // It dies; its lease is deleted here, so that the test need not wait for its end.
+    // The holder dies. The test deletes its lease instead of waiting for the end.
     release(&masters, &servers, attempt).await;
     let newcomer = open(&config(&servers));
     newcomer.voters(3).await;
@@ -160,7 +160,7 @@ async fn a_register_never_falls() {
 async fn after_a_total_loss_every_lock_counts_as_ended_uncleanly_once() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let masters = open(&config(&servers));
-    // No `init`: sealed by the fallback, after the wait.
+    // No `init`: the fallback seals, after the wait.
     masters.voters(3).await;
     let (_, won) = acquire(&masters, "first").await;
     assert!(won.marks.ended_uncleanly(), "{won:?}");

@@ -1,5 +1,5 @@
-//! The model of a master that the simulation runs on, held against a real server: random sequences of scripts, the same
-//! answers and the same data after each.
+//! Compares the model of a master that the simulation uses with a real server: random sequences of scripts must give
+//! the same answers and the same data after each.
 
 #[path = "model/real.rs"]
 mod real;
@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
-/// How many steps could be compared, or the first difference.
+/// Returns the number of steps that could be compared, or the first difference.
 async fn compare(real: &mut Real, plant: Plant, seed: u64) -> Result<usize, String> {
     let mut sequence = Sequence::new(Rng::with_seed(seed), plant, real).await;
     let mut compared = 0;
@@ -46,7 +46,7 @@ async fn a_real_server_does_what_the_model_of_the_simulation_does() {
         compared += compare(&mut real, Plant::Nothing, seed).await.unwrap();
     }
     println!("{compared} steps compared, seeds from {first}");
-    // Of a script that came late, or while a key ended, nothing can be said: on a busy machine that is many.
+    // A script that ran late, or while a key ended, cannot be compared; on a busy machine those are many.
     assert!(compared * 50 > usize::try_from(count).unwrap() * STEPS);
 }
 
@@ -64,7 +64,7 @@ async fn a_model_that_does_something_else_is_found_out() {
         Plant::DelayLowered,
     ] {
         let (mut compared, mut seed, began) = (0, 0, Instant::now());
-        // A machine that is busy compares few steps of a sequence, and needs more of them.
+        // A busy machine compares fewer steps of a sequence, and needs more sequences.
         let enough = usize::try_from(SEQUENCES).unwrap() * STEPS;
         loop {
             let steps = compare(&mut real, plant, seed).await;

@@ -1,4 +1,5 @@
-//! A seal is of one process. Another process behind the same url, address or connection gives no vote, whatever is stored there.
+//! Tests that a seal belongs to one process. Another process behind the same url, address or connection gives no vote,
+//! whatever is stored there.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -70,7 +71,7 @@ async fn carry(mut client: TcpStream, mut targets: watch::Receiver<SocketAddr>) 
                 },
                 read = server.read(&mut down) => match read {
                     Ok(length) if length > 0 => client.write_all(&down[..length]).await.unwrap(),
-                    // The server has ended. The client is not told.
+                    // The server has ended. The client does not learn of it.
                     _ => {
                         let _ = targets.changed().await;
                         break;
@@ -108,7 +109,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::O
     let switch = Switch::to(&servers[0]).await;
     let mut config = config(&servers);
     config.masters[0].url.clone_from(&switch.url);
-    // A new seal would be a vote again.
+    // A new seal would give a vote again.
     config.reseal = false;
     let masters = open(&config);
     redlock_client::masters::init(&masters).await.unwrap();
@@ -118,7 +119,7 @@ async fn behind_a_switch() -> (RedisServers, Switch, redlock_testkit::masters::O
     (servers, switch, masters)
 }
 
-/// No vote at `server`, neither now nor after the masters were looked at again.
+/// Checks that `server` gives no vote, neither now nor after the masters were polled again.
 async fn no_vote(masters: &redlock_testkit::masters::Opened, server: &RedisServer) {
     for _ in 0..20 {
         assert!(masters.try_acquire("a/b", "h").await.is_none());
@@ -176,7 +177,7 @@ async fn server_restarted_from_a_file_that_holds_the_old_seal_has_no_vote_on_the
     no_vote(&masters, &servers[0]).await;
 }
 
-/// What a master gives before anybody looks at it again.
+/// Returns the answer that a master gives before its next poll.
 async fn code(server: &RedisServer) -> String {
     let script = redis::Script::new(concat!(
         include_str!("../../../redlock-core/src/scripts/fields_none.lua"),

@@ -1,4 +1,4 @@
-//! Credentials and certificates are rotated while leases are held.
+//! Tests the rotation of credentials and certificates while leases are held.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions, TlsMaterial, eve
 const BOUND: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What a lease saw that was renewed all along.
+/// The observations of a lease that was renewed throughout.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     pub(crate) renewed: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Life {
     pub(crate) fewest_voters: usize,
 }
 
-/// Renews a lease every 100 ms until it is asked how that went.
+/// Renews a lease every 100 ms until the test asks for the observations.
 pub(crate) struct Held(JoinHandle<Life>, oneshot::Sender<()>);
 
 impl Held {
@@ -74,7 +74,7 @@ async fn everywhere(servers: &[RedisServer], words: &[&str]) {
     }
 }
 
-/// The connections of redlock's users, by server and number.
+/// Returns the connections of redlock's users, by server and number.
 async fn connections(servers: &[RedisServer]) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for server in servers {
@@ -86,7 +86,7 @@ async fn connections(servers: &[RedisServer]) -> BTreeSet<String> {
     all
 }
 
-/// Waits until none of the connections from before is left and as many others stand.
+/// Waits until all connections from before are replaced.
 async fn renewed(servers: &[RedisServer], before: &BTreeSet<String>) {
     eventually(BOUND, "all connections are new ones", async || {
         let now = connections(servers).await;
@@ -141,7 +141,7 @@ async fn a_password_is_rotated_without_a_vote_lost_and_used_from_then_on() {
         "{life:?}"
     );
 
-    // Opened anew, all at once: the lease outlives that, too.
+    // All connections are opened anew at once: the lease survives that, too.
     let held = Held::keep(&masters, masters.acquire_soon("c/d", "me").await);
     let before = connections(&servers).await;
     everywhere(&servers, &["CLIENT", "KILL", "USER", "redlock"]).await;
@@ -167,7 +167,7 @@ async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken(
     }
     assert_eq!(connections(&servers).await, before, "what works stays");
 
-    // The Secret is set right.
+    // The Secret is corrected.
     masters
         .rekey(credentials("redlock", PASSWORD), Tls::default())
         .unwrap();
@@ -175,7 +175,7 @@ async fn a_wrong_password_takes_nothing_and_is_named_and_either_repair_is_taken(
     let before = connections(&servers).await;
     masters.rekey(wrong, Tls::default()).unwrap();
     refused(&masters, true).await;
-    // The servers are.
+    // The servers are corrected.
     everywhere(&servers, &["ACL", "SETUSER", "redlock", ">not-yet-known"]).await;
     renewed(&servers, &before).await;
     eventually(BOUND, "nothing is refused any more", async || {

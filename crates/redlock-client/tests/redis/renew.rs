@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 7: renew.
+//! Tests docs/protocol.md, section 7: renew.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_renewal_moves_the_end_and_the_expiry_of_every_key() {
     assert_eq!(after.token, before.token, "a renewal is no new grant");
     for server in servers.iter() {
         let left: u64 = raw(server).await.pttl(KEY).await.unwrap();
-        // It was read before now, so the key ends before this moment.
+        // Read before now, so the key ends before this time.
         let ends = clock::now() + Duration::from_millis(left + 2);
         assert!(ends >= asked + LONGEST_LEASE, "{left}");
     }

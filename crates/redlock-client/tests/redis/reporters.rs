@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 2.1, `_reporter/…`: which clusters are alive on a quorum.
+//! Tests docs/protocol.md, section 2.1, `_reporter/…`: the clusters that are alive on a quorum.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let of = |name: &str, uid: &str| MastersConfig {
         cluster: ClusterId::new(name, uid).unwrap(),
-        // What the pattern must not take for its own.
+        // Characters that are special in a pattern.
         key_prefix: "a[b]*".into(),
         ..config(&servers)
     };
@@ -55,7 +55,7 @@ async fn clusters_that_report_are_seen_with_their_names_also_by_a_minority_of_ma
             .unwrap();
         let foreign = "a[b]*:lease:_reporter/foreign";
         let _: () = connection.set(foreign, "no lease value").await.unwrap();
-        // However long this takes.
+        // The leases must outlast a slow test.
         for uid in ["uid-1", "uid-2"] {
             let lease = format!("a[b]*:lease:_reporter/{uid}");
             let _: () = connection.pexpire(lease, 600_000).await.unwrap();

@@ -1,4 +1,4 @@
-//! docs/protocol.md, P-28: another server, or another name for the same one.
+//! Tests docs/protocol.md, P-28: another server, or another name for the same one.
 
 use std::time::Instant;
 
@@ -70,7 +70,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
         text.contains("retired: m2 is the server") && text.contains(&new.url()),
         "{text}"
     );
-    // Not by a restart with its memory, either.
+    // It stays retired after a restart with its memory.
     old.restart().unwrap();
 
     one.voters(2).await;
@@ -91,7 +91,7 @@ async fn another_server_takes_over_a_name_and_the_old_one_never_votes_again() {
         "{no_init}"
     );
 
-    // The other cluster follows: nothing is retired twice, and the new one keeps its seal.
+    // The other cluster follows: no server is retired twice, and the new one keeps its seal.
     assert_eq!(retire(&other, old, &new, MUST).await, RetireOutcome::Retired);
     let stated = retire(&other, old, &new, OldServer::Stated).await;
     assert_eq!(stated, RetireOutcome::Retired);
@@ -152,7 +152,7 @@ async fn the_same_server_by_another_name_is_only_connected_anew() {
     assert!(changed.elapsed() < WAIT, "it kept its seal");
     let life = held.life().await;
     assert_eq!(life.lost, 0, "{life:?}");
-    // Nor is it another's.
+    // Nor the url of another master.
     let taken = masters.replace_url("m2", &servers[1].url()).unwrap_err();
     assert!(matches!(taken, ConfigError::SameUrl { .. }), "{taken}");
     let unknown = masters.replace_url("m7", &by_name).unwrap_err();
@@ -265,12 +265,12 @@ async fn two_successors_of_one_server_never_both_vote() {
         RetireOutcome::RetiredForAnother { said } => assert!(said.contains(&first.url()), "{said}"),
         _ => panic!("{outcome:?}"),
     }
-    // A person knows that it is the right one.
+    // An administrator knows that it is the right server.
     assert_eq!(
         retire(&other, &servers[2], &second, OldServer::Stated).await,
         RetireOutcome::Retired
     );
-    // The way back leads to a server that was retired.
+    // The way back is refused: its server was retired.
     let outcome = retire(&one, &first, &servers[2], MUST).await;
     assert!(
         matches!(
@@ -287,7 +287,7 @@ async fn two_successors_of_one_server_never_both_vote() {
 async fn a_new_server_with_a_seal_of_an_earlier_time_waits_for_another() {
     let (servers, masters) = sealed(3, &ServerOptions::default()).await;
     let (old, new) = (&servers[2], plain());
-    // It was m2 once, and nobody told it otherwise when it was replaced.
+    // It was m2 once, and was not retired when it was replaced.
     let info: redis::InfoDict = redis::cmd("INFO")
         .arg("server")
         .query_async(&mut raw(&new).await)

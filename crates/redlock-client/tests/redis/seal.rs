@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 11: a master that lost its memory, from the loss to its vote.
+//! Tests docs/protocol.md, section 11: a master that lost its memory, from the loss to its vote.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ async fn counter(server: &RedisServer) -> u64 {
         .map_or(0, |text| text.parse().unwrap())
 }
 
-/// Servers of which all are sealed.
+/// Starts servers and seals all of them.
 pub(crate) async fn sealed(count: usize, options: &ServerOptions) -> (RedisServers, Opened) {
     let servers = RedisServers::start(count, options).unwrap();
     let masters = open(&config(&servers));
@@ -89,7 +89,7 @@ async fn a_master_that_lost_its_memory_has_no_vote_until_the_wait_is_over_and_th
         m.sealing_left.is_some_and(|left| !left.is_zero())
     });
     assert!(status.await.sealing_left.unwrap() <= WAIT);
-    // What is granted during the wait must be in the floor: it is read after the wait.
+    // A grant during the wait must be in the floor, which is read after the wait.
     assert!(first.release().await.unwrap());
     let during = masters.acquire_soon("c/d", "h1").await;
     let during_token = token(&during);
@@ -158,7 +158,7 @@ async fn flushall_takes_the_seal_with_the_registers() {
     assert!(counter(&servers[0]).await >= token_ever(&lease));
 }
 
-/// The lease may be over by now; its release is not what is tested.
+/// Returns the token of the lease, which may be over by now; the caller does not test its release.
 fn token_ever(lease: &Lease) -> u64 {
     lease
         .authority_at(redlock_client::lease::BootInstant::default())
@@ -222,7 +222,7 @@ async fn equal_slots_with_different_uids_merge_to_nobody() {
         ..ServerOptions::default()
     };
     let (servers, masters) = sealed(3, &options).await;
-    // Between two sources, and between the floor and what the master itself still knows.
+    // Between two sources, and between the floor and the master's own registers.
     let (sources, own) = ("slot:a/b/sources", "slot:a/b/own");
     for (server, field, uid) in [
         (1, sources, "u"),

@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 4.3: such masters are never sealed and never a source.
+//! Tests docs/protocol.md, section 4.3: masters that are never sealed and never a source.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn three() -> RedisServers {
     RedisServers::start(3, &ServerOptions::default()).unwrap()
 }
 
-/// The last master is odd: init refuses it by name, the other two are sealed without it, and it gets nothing.
+/// Tests an ineligible last master: init refuses it by name, the other two are sealed without it, and it gets no seal.
 async fn refused_by_name(config: &MastersConfig, odd: &RedisServer, named: impl Fn(&Ineligible) -> bool) {
     let masters = open(config);
     let status = masters
@@ -120,7 +120,7 @@ async fn another_fingerprint() {
         })
         .await;
     assert!(masters.try_acquire("a/b", "h").await.is_none());
-    // One of them loses its memory: the others are no sources for this quorum, and are left as they are.
+    // One master loses its memory: the others are no sources for this quorum, and do not change.
     let seal = register(&servers[1], "seal").await;
     servers[0].restart_empty().unwrap();
     masters

@@ -1,4 +1,4 @@
-//! docs/protocol.md, section 12.3, as the elector asks: a slot is one job's, by a majority in one round.
+//! Tests docs/protocol.md, section 12.3, through the elector: a slot belongs to one job, by a majority in one round.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn a_slot_is_granted_to_one_job_and_to_it_again() {
     let text = register(&servers[0], REGISTER).await.unwrap();
     assert_eq!(text, format!("{SLOT}|1@a"));
 
-    // It only grows: an older one can never be claimed again, not even by the job that had it.
+    // The register only grows: an older slot can never be claimed again, not even by the job that had it.
     assert_eq!(claims.claim(SLOT + 1, "3@b").await, Claim::Granted);
     assert_eq!(claims.claim(SLOT, "1@a").await, Claim::Refused);
     let passed = Gone::Passed {
@@ -122,7 +122,7 @@ async fn what_a_minority_shows_decides_nothing() {
 #[tokio::test]
 async fn votes_of_several_rounds_are_not_summed_up() {
     let (servers, claims) = claims(3).await;
-    // One grants; then that one is away while another one grants.
+    // One master grants; then that one is down while another one grants.
     for index in [1, 2] {
         servers[index].pause().unwrap();
     }
@@ -171,7 +171,7 @@ async fn a_master_without_a_seal_neither_grants_nor_shows() {
     servers[0].restart_empty().unwrap();
     claims.voters(2).await;
     servers[1].pause().unwrap();
-    // The empty one would grant it to anybody.
+    // The empty master would grant it to any job.
     assert_eq!(claims.claim(SLOT, "2@b").await, Claim::Undecided);
     assert_eq!(claims.fate(SLOT, "2@b").await, Fate::Open);
     assert_eq!(claims.fate(SLOT, "1@a").await, Fate::Open);

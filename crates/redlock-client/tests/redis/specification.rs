@@ -1,5 +1,5 @@
-//! One test for each step and argument of "Distributed Locks with Redis" (redis.io, the page that describes Redlock),
-//! named after it.
+//! Tests each step and argument of "Distributed Locks with Redis" (redis.io, the page that describes Redlock). Each
+//! test is named after one.
 
 use std::time::Instant;
 
@@ -89,7 +89,7 @@ async fn single_instance_the_key_is_removed_only_if_it_holds_exactly_my_value() 
     let (servers, masters) = three().await;
     let lease = masters.acquire_soon("a/b", "slow").await;
     eventually_values(&servers, "a/b", 3).await;
-    // Its lease expired meanwhile and another client acquired the lock.
+    // Its lease expired in the meantime, and another client acquired the lock.
     let theirs = "1|test|test|them|000000000000000000000000000000ff|9";
     for server in servers.iter() {
         let _: () = raw(server)
@@ -163,7 +163,7 @@ async fn step_4_the_validity_is_the_initial_one_minus_the_time_elapsed_minus_the
 #[tokio::test]
 async fn step_5_a_client_that_failed_unlocks_all_instances_even_those_it_believes_it_did_not_lock() {
     let (servers, masters) = three().await;
-    // Runs the grant, but the answer does not come in time.
+    // This master runs the grant, but its answer does not arrive in time.
     servers[2].pause().unwrap();
     let theirs = "1|test|test|them|000000000000000000000000000000ff|1";
     let _: () = raw(&servers[0])
@@ -191,7 +191,7 @@ async fn retry_on_failure_clients_that_compete_are_not_blocked_by_each_other_for
     let (a, b) = (open(&config(&servers)), open(&config(&servers)));
     a.voters(5).await;
     b.voters(5).await;
-    // What is left of a split is undone at once, so somebody wins long before a lease would have expired.
+    // The remains of a split are undone at once, so a candidate wins long before a lease would have expired.
     let started = Instant::now();
     for round in 0..20 {
         let lock = format!("split/{round}");

@@ -1,4 +1,4 @@
-//! docs/protocol.md, P-4: every class of error is a vote of unknown, never a refusal and never a grant.
+//! Tests docs/protocol.md, P-4: every class of error is a vote of unknown, never a refusal and never a grant.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ async fn command(server: &RedisServer, words: &[&str]) {
     let _: redis::Value = command.query_async(&mut raw(server).await).await.unwrap();
 }
 
-/// What the first master answers to a look at a lock, and that the two others decide without it.
+/// Returns the answer of the first master to an observation of a lock, and checks that the two others decide without
+/// it.
 async fn answer_of_the_first(masters: &Opened) -> Answer {
     let lock = masters.lock(&lock_name("some/lock"));
     let Completion::Done {
@@ -117,7 +118,7 @@ async fn a_time_out_and_then_no_vote_is_asked_for_until_it_answers_again() {
     let (servers, masters) = unhurried(3).await;
     servers[0].pause().unwrap();
     let answer = answer_of_the_first(&masters).await;
-    // A look may have found out first.
+    // A poll may have detected it first.
     let silent = match &answer {
         Answer::Unknown(Unknown::TimedOut(after)) => *after == PATIENT.as_millis(),
         Answer::Unknown(unknown) => matches!(unknown, Unknown::Silent),
@@ -254,7 +255,8 @@ async fn user_and_password() {
 #[tokio::test]
 async fn a_clock_step_of_a_master_is_seen_and_nothing_is_written() {
     // The clock of a real server cannot be stepped alone; its TIME can be forged by a slow reply in one direction only.
-    // What a step does is a table test of `offset`; here: an honest clock is never taken for a step under load.
+    // A table test of `offset` covers steps. This test covers an honest clock under load, which must not count as
+    // stepped.
     let (_servers, masters) = sealed(3, &ServerOptions::default()).await;
     let end = std::time::Instant::now() + Duration::from_secs(2);
     while std::time::Instant::now() < end {
@@ -266,7 +268,7 @@ async fn a_clock_step_of_a_master_is_seen_and_nothing_is_written() {
     assert_eq!(masters.voters_now(), 3, "{:?}", masters.status());
 }
 
-/// The client library keeps a connection for as long as a call waits on it, and this master never answers.
+/// The client library keeps a connection while a call waits for it, and this master never answers.
 #[tokio::test]
 async fn connection_that_was_given_up_is_closed_although_calls_wait_on_it() {
     let (servers, _sealed) = sealed(3, &ServerOptions::default()).await;
@@ -279,7 +281,7 @@ async fn connection_that_was_given_up_is_closed_although_calls_wait_on_it() {
     assert_eq!(proxy.open(), 1);
     proxy.set(Mode::BlackHole);
     drop(lease);
-    // Each further try to connect stands for a second at most, with a pause before the next one.
+    // Each further connection attempt lasts a second at most, with a pause before the next one.
     eventually(BOUND, "no connection is left", async || match proxy.open() {
         0 => Ok(()),
         open => Err(open),

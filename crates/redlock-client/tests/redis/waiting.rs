@@ -1,4 +1,4 @@
-//! A test that waits in vain says what it saw.
+//! Tests that a bounded wait that fails reports the last state.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,22 +1,22 @@
-//! One master's clock.
+//! Tracks the clock of one master.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::{BootInstant, Sample};
 
-/// The least step that is one, beside what the rates explain. The drift of the shortest lease there may be (2 s) is
-/// 22 ms; a smaller step fits into the drift of every lease.
+/// The least movement beyond the rates that counts as a step. The drift of the shortest possible lease (2 s) is 22 ms,
+/// so a smaller step fits into the drift of every lease.
 const STEP: Duration = Duration::from_millis(22);
 
-/// Rates of clocks differ by less than this part (assumption A3).
+/// The rates of clocks differ by less than this part (assumption A3).
 const RATE: u32 = 100;
 
-/// A clock that is slewed moves a little between two replies: each is also compared with those of the last second, of which
-/// the one with the shortest round trip is kept for each span of this length.
+/// A clock that is slewed moves little between two replies. Each reply is also compared with those of the last second,
+/// of which the one with the shortest round trip is kept for each span of this length.
 const KEEP_EVERY: Duration = Duration::from_millis(250);
 const KEEP_FOR: Duration = Duration::from_secs(1);
 
-/// Of explanations of one step.
+/// The limit of explanations of one step.
 const MOST_STEPS: usize = 12;
 
 fn micros(duration: Duration) -> i128 {
@@ -32,20 +32,20 @@ impl Sample {
         self.received.since(self.sent)
     }
 
-    /// Bounds of the offset (master minus own clock) in microseconds.
+    /// Returns bounds of the offset (master minus own clock) in microseconds.
     fn bounds(&self) -> (i128, i128) {
         let master = i128::from(self.master);
         (master - Self::at(self.received), master - Self::at(self.sent))
     }
 
-    /// The least that the master's clock shows at `now`, in microseconds.
+    /// Returns the least time that the master's clock can show at `now`, in microseconds.
     fn least(&self, now: BootInstant) -> u64 {
         let passed = now.since(self.received);
         let passed = u64::try_from((passed - passed / RATE).as_micros()).unwrap_or(u64::MAX / 2);
         self.master.saturating_add(passed)
     }
 
-    /// The step since `before`, if there is one beyond both round trips and what the rates explain.
+    /// Returns the step since `before`, if the clocks moved by more than both round trips and the rates explain.
     fn step_since(&self, before: &Self, distrusted_until: BootInstant) -> Option<Step> {
         let ((low, high), (low_before, high_before)) = (self.bounds(), before.bounds());
         let (least, most) = (low - high_before, high - low_before);
@@ -62,28 +62,28 @@ impl Sample {
     }
 }
 
-/// Where the master's clock went, by the local one.
+/// The direction in which the master's clock moved, relative to the local one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Ahead,
     Back,
 }
 
-/// The master's clock and the local one moved against each other.
+/// A movement of the master's clock against the local one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// By how many microseconds the master's clock went ahead.
+    /// The microseconds by which the master's clock moved ahead.
     pub(super) least: i128,
     most: i128,
-    /// When, by the local clock.
+    /// The earliest time of the step, by the local clock.
     pub(super) since: BootInstant,
     until: BootInstant,
-    /// What held for the master before it.
+    /// The end of the distrust that applied to the master before the step.
     distrusted_until: BootInstant,
 }
 
 impl Step {
-    /// Both as one, which began with this one.
+    /// Merges two steps into one that began with this one.
     fn with(&self, next: &Self) -> Self {
         Self {
             least: self.least + next.least,
@@ -94,7 +94,7 @@ impl Step {
         }
     }
 
-    /// What explains both, if anything does.
+    /// Returns a step that explains both, if there is one.
     pub(super) fn common(&self, other: &Self) -> Option<Self> {
         let common = Self {
             least: self.least.max(other.least),
@@ -114,7 +114,7 @@ impl Step {
         }
     }
 
-    /// The least amount by which the clocks moved.
+    /// Returns the least amount by which the clocks moved.
     pub(super) fn size(&self) -> i128 {
         self.least.abs().min(self.most.abs())
     }
@@ -132,16 +132,18 @@ impl Step {
     }
 }
 
-/// What is known of one master's clock.
+/// The samples and steps of one master's clock.
 #[derive(Debug)]
 pub(super) struct Offset {
     last: Option<Sample>,
-    /// The one that bounds the master's clock best. A reply that was read late says that its clock shows less than it does.
+    /// The sample that bounds the master's clock best. A reply that was read late gives a lower clock than the real
+    /// one.
     best: Option<Sample>,
-    /// Of about the last second, oldest first, each with the beginning of its span.
+    /// The samples of about the last second, oldest first, each with the beginning of its span.
     kept: VecDeque<(BootInstant, Sample)>,
-    /// What the last step may have been: one for each earlier sample that witnesses it, the latest sample first. Since a
-    /// master may answer while the local clock stands still, each also together with the one before that it may be a part of.
+    /// The possible explanations of the last step: one for each earlier sample that witnesses it, the latest sample
+    /// first. A master may answer while the local clock stands still, so each is also combined with the previous step
+    /// that it may continue.
     steps: Vec<Step>,
     distrusted_until: BootInstant,
     /// 1.02 × the longest lease.
@@ -160,9 +162,9 @@ impl Offset {
         }
     }
 
-    /// Takes a sample; true if it shows a step.
+    /// Enters a sample; returns true if it shows a step.
     ///
-    /// A sample older than the distrust is no witness: no lease is left that a step before it could have harmed.
+    /// A sample older than the distrust is no witness: every lease that an earlier step could have harmed has ended.
     pub(super) fn sample(&mut self, sample: Sample) -> bool {
         let witnesses = self.last.iter().chain(self.kept.iter().map(|(_, kept)| kept));
         let mut steps: Vec<Step> = witnesses
@@ -189,7 +191,7 @@ impl Offset {
             self.best = Some(sample);
         }
         match self.kept.back_mut() {
-            // A reply to a request that was under way for long says little: it must not take the place of a better one.
+            // A reply with a long round trip is imprecise, and must not replace a better one.
             Some((began, kept)) if now.since(*began) < KEEP_EVERY => {
                 if sample.round_trip() <= kept.round_trip() {
                     *kept = sample;
@@ -210,8 +212,8 @@ impl Offset {
         self.steps.iter()
     }
 
-    /// The last step was this one of the local clock, if it explains it: the master is trusted as before. The step is still
-    /// a witness, since there may have been another one in the same time.
+    /// Returns true if this step of the local clock explains the last step; the master is then trusted as before. The
+    /// step remains a witness, since there may have been another one in the same time.
     pub(super) fn absolve(&mut self, local: &Step) -> bool {
         let explained = self.steps().find(|step| step.common(local).is_some()).copied();
         let Some(step) = explained else { return false };
@@ -219,7 +221,7 @@ impl Offset {
         true
     }
 
-    /// What was learned of the clock since then stays.
+    /// Forgets the steps, and keeps the samples that were taken since.
     pub(super) fn forget_steps(&mut self) {
         self.steps.clear();
     }

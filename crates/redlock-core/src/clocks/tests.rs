@@ -20,7 +20,7 @@ fn clocks(masters: usize) -> Clocks {
     Clocks::new(QuorumSize::new(masters).unwrap(), Duration::from_secs(60))
 }
 
-/// Replies every `every` ms, each after one millisecond, of masters whose clocks show `shown(local ms)`.
+/// Samples a reply every `every` ms, each after one millisecond, of masters whose clocks show `shown(local ms)`.
 fn steady(clocks: &mut Clocks, masters: usize, until: usize, every: usize, shown: impl Fn(u64) -> u64) {
     for now in (0..until).step_by(every) {
         for master in 0..masters {
@@ -131,7 +131,7 @@ fn masters_that_step_at_other_times_or_in_other_directions_are_at_fault_themselv
     }
 }
 
-/// The masters show +4 s, +3.7 s and so on, of one pause: some read a request amid it.
+/// The masters show +4 s, +3.7 s and so on after one pause: some read a request amid it.
 #[test]
 fn a_step_that_masters_show_in_parts_is_that_of_the_local_clock() {
     for (jumps, name) in [
@@ -191,7 +191,7 @@ fn distrust_of_an_earlier_step_survives_a_step_of_the_local_clock() {
         (2, Judgement::Explained),
     ] {
         let base = if master == 0 { 1_005_000 } else { 1_000_000 };
-        // The last one had been on its way: nothing of it was forgotten yet.
+        // The last reply was under way before the step, so no sample was forgotten yet.
         let shown = sample(base + 12_000, 2_000, 2_001);
         if master == 2 {
             assert_eq!(
@@ -223,7 +223,7 @@ fn a_slewed_clock_is_seen_although_each_reply_shows_little() {
 fn replies_to_old_requests_do_not_hide_a_stop_of_the_local_clock() {
     let mut clocks = clocks(3);
     for master in 0..3 {
-        // Of three replies the second alone tells much: the others were asked for 2 s before.
+        // Only the second of three replies is precise: the others were requested 2 s before.
         for (sent, received) in [(100, 2_100), (2_200, 2_201), (300, 2_300), (400, 2_400)] {
             let judgement = clocks.sample(master, sample(1_000_000 + received, sent, received));
             assert_eq!(judgement, Judgement::Steady);
@@ -261,7 +261,7 @@ fn not_after_never_runs_ahead_of_the_master() {
     let mut clocks = clocks(3);
     assert_eq!(clocks.not_after(0, BootInstant::default(), Duration::ZERO), None);
     let _ = clocks.sample(0, sample(1_000, 0, 10));
-    // One per cent less than the time since, in case the master's clock is the slower one.
+    // One per cent less than the elapsed time, in case the master's clock is the slower one.
     assert_eq!(
         clocks.not_after(0, at(110), ms(500)),
         Some((1_000 + 99 + 500) * 1_000)
@@ -291,7 +291,7 @@ fn a_step_of_the_master_restarts_the_bound_of_its_clock() {
 fn after_one_step_that_a_majority_shows_alike_their_clocks_are_still_known() {
     let mut clocks = clocks(5);
     steady(&mut clocks, 5, 2_000, 500, |now| 1_000_000 + now);
-    // One master steps back by itself at the same time.
+    // One master's clock steps back at the same time.
     let back = clocks.sample(3, sample(997_100, 2_100, 2_101));
     assert_eq!(back, Judgement::MasterStepped);
     for (master, judgement) in [

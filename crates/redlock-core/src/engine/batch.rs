@@ -1,25 +1,25 @@
-//! One chunk of requests of one kind, and how far each of them is.
+//! Tracks one chunk of requests of one kind, and the progress of each.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{calls::Call, progress::Progress};
 use crate::{BootInstant, LockKeys, MAX_MASTERS, Operation, QuorumSize, RequestId, command::Item};
 
-/// One lock's part of a batch, and how far it is.
+/// One lock's part of a batch, and its progress.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Of the request that it completes; a clean-up completes none.
+    /// The request that it completes; a clean-up completes none.
     pub(super) request: Option<RequestId>,
     pub(super) lock: Arc<LockKeys>,
     pub(super) item: Item,
     pub(super) progress: Progress,
-    /// How often the local clock had stepped when it began.
+    /// The number of local clock steps when it began.
     pub(super) local_steps: u64,
 }
 
 impl Entry {
-    /// An entry that begins at `started`, when the local clock had stepped so often; no attempt lasts longer than
-    /// `acquire_limit`.
+    /// Returns an entry that begins at `started`, after `local_steps` steps of the local clock; no attempt lasts longer
+    /// than `acquire_limit`.
     pub(super) fn new(
         request: Option<RequestId>,
         (lock, item): (Arc<LockKeys>, Item),
@@ -37,7 +37,7 @@ impl Entry {
         }
     }
 
-    /// Whether the local clock stepped since it began, and its result depends on when that was.
+    /// Reports whether the local clock stepped since it began, and its result depends on that time.
     pub(super) fn is_stale(&self, local_steps: u64) -> bool {
         self.local_steps != local_steps && self.progress.is_timed()
     }
@@ -48,11 +48,11 @@ impl Entry {
 pub(super) struct Batch {
     pub(super) operation: Operation,
     pub(super) entries: Vec<Entry>,
-    /// The calls that were not answered, each with its places in `entries`.
+    /// The unanswered calls, each with its places in `entries`.
     pub(super) calls: [Option<(Call, Vec<usize>)>; MAX_MASTERS],
-    /// Masters whose answer is not in yet.
+    /// The number of masters whose answer is missing.
     pub(super) outstanding: usize,
-    /// Entries whose completion is not certain yet. No caller waits for an undo.
+    /// The number of entries whose completion is not certain yet. No caller waits for an undo.
     pub(super) undecided: usize,
     pub(super) deadline: BootInstant,
 }

@@ -1,4 +1,4 @@
-//! One script call to one master: whether it may be sent, and what its reply is worth.
+//! Decides whether a script call to one master may be sent, and whether its reply counts.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{
     Admission, BootInstant, Ineligible, Judgement, Reply, Sample, Unknown, planted::Plant, reply::Code,
 };
 
-/// More calls of batches than a healthy master ever has under way; beyond it a hung one would only fill memory.
+/// More calls of batches than a healthy master ever has under way; further calls to a hung one would only use memory.
 const UNDER_WAY: usize = 256;
 
 /// A call that may be sent. [`Engine::finish_call`] takes it back with the result.
@@ -20,7 +20,7 @@ pub struct Call {
     pub not_after: u64,
     pub timeout: Duration,
     admission: Admission,
-    /// Which server this master was.
+    /// The number of the server that was this master.
     pub(super) server: u32,
     pub(super) sent: BootInstant,
 }
@@ -29,7 +29,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Finished {
     pub reply: Result<Reply, Unknown>,
-    /// The reply where a clock step alone makes its votes unknown. Refusals to renew count all the same: they can only
+    /// The reply, if only a clock step makes its votes unknown. Its refusals to renew count all the same: they can only
     /// end authority.
     pub doubted: Option<Reply>,
 }
@@ -38,7 +38,7 @@ impl Engine {
     /// Begins a call outside of a batch, such as a poll or a seal.
     ///
     /// # Errors
-    /// Why the master is not asked.
+    /// Returns the reason why the master is not asked.
     pub fn begin_call(
         &mut self,
         master: usize,
@@ -94,7 +94,7 @@ impl Engine {
         Ok(connection)
     }
 
-    /// Learns from the result of a call, received at `now`: the clock, whether the master is sealed, that it answers.
+    /// Handles the result of a call, received at `now`: updates the clock, the seal and the silence of the master.
     pub fn finish_call(
         &mut self,
         master: usize,
@@ -102,11 +102,11 @@ impl Engine {
         result: Result<Reply, Unknown>,
         now: BootInstant,
     ) -> Finished {
-        // A deadline cut short by the limit of an attempt says nothing against the master.
+        // A deadline cut short by the limit of an attempt does not show that the master is silent.
         if matches!(result, Err(Unknown::TimedOut(_))) && call.timeout >= self.command_timeout {
             self.masters[master].silent_since(call.sent);
         }
-        // A server that answers a poll with an error gives the same answer a moment later.
+        // A server that answers a poll with an error would answer the next poll in the same way.
         if let Err(unknown) = &result
             && (call.admission == Admission::Voting || !unknown.is_of_server())
         {
@@ -125,7 +125,7 @@ impl Engine {
     ) -> (Result<Reply, Unknown>, Option<Reply>) {
         let of = &mut self.masters[master];
         if call.server != of.server {
-            // Its vote was a vote then. It says nothing of the server that took its place.
+            // The vote belongs to the former server, not to the one that replaced it.
             let changed = Unknown::NotConnected("its url changed".into());
             return (result.and(Err(changed)), None);
         }
@@ -143,8 +143,8 @@ impl Engine {
             received: now,
         };
         let step = self.judge_clock(master, sample);
-        // The vote that shows a step was given by the clock that stepped. Nor do those count that were asked for
-        // before anything else was learned against this master.
+        // The vote that shows a step was given by the clock that stepped. Votes requested before the master became
+        // ineligible for another reason do not count either.
         let ineligible = self.masters[master].ineligible(self.clocks.distrusted(master, now));
         if call.admission == Admission::Voting && (step.is_some() || ineligible.is_some()) {
             let of_a_clock = matches!(ineligible, None | Some(Ineligible::ClockStep(_)));
@@ -163,7 +163,7 @@ impl Engine {
         (Err(unknown), None)
     }
 
-    /// Why the votes of a reply do not count, if it shows that a clock stepped.
+    /// Returns the reason why the votes of a reply do not count, if it shows that a clock stepped.
     fn judge_clock(&mut self, master: usize, sample: Sample) -> Option<Unknown> {
         match self.clocks.sample(master, sample) {
             Judgement::Steady => return None,
@@ -171,7 +171,7 @@ impl Engine {
             Judgement::MasterStepped => self.outputs.push_back(Output::MasterStepped { master }),
             Judgement::LocalStepped if self.plant.is(Plant::MastersBlamed) => {}
             Judgement::LocalStepped => {
-                // Before the reply that shows it leads to anything.
+                // Counted before the reply that shows it has any effect.
                 self.local_steps += 1;
                 self.outputs.push_back(Output::LocalClockStepped);
             }

@@ -1,35 +1,35 @@
-//! What is known of one master, and whether it may be asked.
+//! Tracks the state of one master, and decides whether it may be asked.
 
 use std::time::Duration;
 
 use super::{ConnectionId, Engine, Output};
 use crate::{BootInstant, Ineligible, MasterFacts, Unknown, eligibility};
 
-/// Between two polls of a master: a step of its clock and a lost seal show within a second.
+/// The interval of polls: a step of the master's clock and a lost seal show within a second.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// The same while no lock is held or contended for, and the master could vote at the last poll. The script of each request
-/// checks the seal, the quorum and the clock by itself.
+/// The interval while no lock is held or contended for, and the master could vote at the last poll. The script of each
+/// request checks the seal, the quorum and the clock itself.
 const POLL_UNUSED_EVERY: Duration = Duration::from_secs(5);
-/// MasterFacts give no vote when the next poll is late by more than this.
+/// The facts give no vote when the next poll is late by more than this.
 const POLL_LATE: Duration = Duration::from_secs(2);
 
-/// See the module. A fresh one was never connected.
+/// The state described in the module. By default, the master was never connected.
 #[derive(Debug, Default)]
 pub(super) struct Master {
     connected: bool,
     /// The number of the last connection.
     connection: ConnectionId,
-    /// Counts the servers that were this master.
+    /// The number of servers that were this master before.
     pub(super) server: u32,
-    /// What the server behind the present url answered when it was retired.
+    /// The text that the server behind the present url showed when it was retired.
     retired: Option<String>,
-    /// Read on the present connection.
+    /// The facts that were read on the present connection.
     pub(super) facts: Option<MasterFacts>,
-    /// The server counts among those that are this quorum: it was polled, and its connection stands.
+    /// Whether the server counts among those of this quorum: it was polled, and its connection stands.
     listed: bool,
-    /// Until when the facts give a vote.
+    /// The time until which the facts give a vote.
     facts_until: BootInstant,
-    /// From one poll to the next one.
+    /// The time from one poll to the next.
     poll_after: Duration,
     connected_at: BootInstant,
     ineligible: Option<Ineligible>,
@@ -38,13 +38,13 @@ pub(super) struct Master {
     pub(super) trouble: Option<Unknown>,
     /// The standing that was reported last.
     reported: String,
-    /// It left a request unanswered for a whole command timeout, and has not answered since. Nothing that needs its
-    /// vote is asked of it then: a round that waits for it blocks the lock at the masters that granted it, and with one
-    /// of three masters hung, several candidates could do so in turn for seconds. Polls go on.
+    /// The master left a request unanswered for a whole command timeout, and has not answered since. It is then not
+    /// asked for votes: a round that waits for it blocks the lock at the masters that granted it, and with one of three
+    /// masters hung, several candidates could do so in turn for seconds. Polls continue.
     silent: bool,
     pub(super) latency: Duration,
     answered: BootInstant,
-    /// Calls of batches that were not answered yet.
+    /// The number of calls of batches without an answer.
     pub(super) under_way: usize,
 }
 
@@ -66,17 +66,17 @@ impl Master {
         self.silent = false;
     }
 
-    /// How long it has left everything unanswered.
+    /// Returns the time for which it has left all requests unanswered.
     pub(super) fn quiet(&self, now: BootInstant) -> Duration {
         now.since(self.answered)
     }
 
-    /// A request sent at `sent` was not answered in time.
+    /// Enters that a request sent at `sent` was not answered in time.
     pub(super) fn silent_since(&mut self, sent: BootInstant) {
         self.silent = self.answered <= sent;
     }
 
-    /// `distrusted`: how long its clock still counts for nothing.
+    /// Returns the reason why it is ineligible. `distrusted` is the remaining distrust of its clock.
     pub(super) fn ineligible(&self, distrusted: Option<Duration>) -> Option<Ineligible> {
         if self.duplicate {
             return Some(Ineligible::Duplicate);
@@ -85,12 +85,12 @@ impl Master {
         self.ineligible.clone().or_else(step)
     }
 
-    /// The task that polls the master hangs, or this process stood still: what is known of it may have changed.
+    /// Reports whether the facts are too old: the task that polls the master hangs, or this process stood still.
     fn is_stale(&self, now: BootInstant) -> bool {
         now > self.facts_until
     }
 
-    /// By what is known of the master, whether or not it is connected.
+    /// Decides by the known facts, whether or not the master is connected.
     pub(super) fn may_vote(&self, distrusted: Option<Duration>, now: BootInstant) -> Result<(), Unknown> {
         if self.silent {
             return Err(Unknown::Silent);
@@ -112,7 +112,7 @@ impl Master {
         Ok(())
     }
 
-    /// The facts of a server that counts among those that are this quorum.
+    /// Returns the facts of a server that counts among those of this quorum.
     fn listed_facts(&self) -> Option<&MasterFacts> {
         self.facts.as_ref().filter(|_| self.listed)
     }
@@ -122,7 +122,7 @@ impl Master {
             _ if self.silent => "does not answer".into(),
             _ if self.facts.is_some() && self.is_stale(now) => "not polled".into(),
             (_, None) => "unknown".into(),
-            // Without the seconds left, which differ at each poll.
+            // Without the remaining seconds, which differ at each poll.
             (Some(Ineligible::ClockStep(_)), _) => "refused: its clock stepped".into(),
             (Some(reason), _) => format!("refused: {reason}"),
             (None, Some(facts)) if facts.sealed() => "sealed".into(),
@@ -130,9 +130,9 @@ impl Master {
         }
     }
 
-    /// A server may forget that it was retired, with all else or back to an older snapshot; then it would be sealed again
-    /// by a process that still has its url. This process does not forget. The successor, which the same url may lead to
-    /// one day, is named in the text of the retirement, or was sealed by others.
+    /// Restores a retirement that a server has forgotten, with its whole memory or by an older snapshot: a process that
+    /// still has its url would seal it again. The successor, which the same url may lead to one day, is named in the
+    /// text of the retirement, or was sealed by others.
     fn recall_retirement(&mut self, facts: &mut MasterFacts) {
         if facts.fingerprint.starts_with(eligibility::RETIRED) {
             self.retired = Some(facts.fingerprint.clone());
@@ -149,7 +149,7 @@ impl Master {
         self.facts_until = now + POLL_EVERY + POLL_LATE;
     }
 
-    /// When the master is to be polled again, after a poll.
+    /// Returns the time from a poll to the next one.
     pub(super) fn poll_after(&self) -> Duration {
         self.poll_after.max(POLL_EVERY)
     }
@@ -202,8 +202,8 @@ impl Engine {
         self.compare_servers();
     }
 
-    /// MasterFacts that were read by this call, as this process has to see them: a server that forgot its retirement is
-    /// retired still.
+    /// Restores the retirement in facts that were read by this call: a server that forgot its retirement is still
+    /// retired.
     pub fn recall_retirement(&mut self, master: usize, call: &super::Call, facts: &mut MasterFacts) {
         let of = &mut self.masters[master];
         if of.server == call.server {
@@ -236,15 +236,15 @@ impl Engine {
     fn enter(&mut self, master: usize, facts: MasterFacts, now: BootInstant) {
         let of = &mut self.masters[master];
         if of.facts.is_some() && of.is_stale(now) {
-            // It has a vote again, which is to be reported.
+            // It has a vote again, which must be reported.
             of.reported.clear();
         }
         of.facts = Some(facts);
         of.listed = true;
-        // Fresh now. For how long depends on whether it can vote.
+        // The facts are fresh now. Their lifetime depends on whether the master can vote.
         of.facts_until = now;
         of.trouble = None;
-        // Before the first vote of this connection: a second name for the same server must not bring a second vote.
+        // Before the first vote of this connection: a second name of the same server must not give a second vote.
         self.compare_servers();
         self.masters[master].ineligible = self.ineligible_by(master);
         let (distrusted, unused) = (self.clocks.distrusted(master, now), self.is_unused(now));
@@ -258,12 +258,12 @@ impl Engine {
         of.facts_until = now + of.poll_after + POLL_LATE;
     }
 
-    /// Whether nothing can be held or contended for through this process: whatever it was asked for has run out.
+    /// Reports whether no lock can be held or contended for through this process: every request has run out.
     pub(super) fn is_unused(&self, now: BootInstant) -> bool {
         now.since(self.last_request) > self.longest_lease
     }
 
-    /// Those that may have been polled seconds ago: they are in use from now on.
+    /// Requests a poll of the masters that may have been polled seconds ago, because they are now in use.
     pub(super) fn poll_rested(&mut self) {
         for (master, of) in self.masters.iter().enumerate() {
             if of.poll_after > POLL_EVERY {
@@ -277,7 +277,7 @@ impl Engine {
         self.judge(facts)
     }
 
-    /// Why a server that showed these facts may not vote in this quorum.
+    /// Returns the reason why a server with these facts may not vote in this quorum.
     #[must_use]
     pub fn judge(&self, facts: &MasterFacts) -> Option<Ineligible> {
         eligibility::check(facts, self.identity.fingerprint(), self.identity.id())
@@ -300,8 +300,8 @@ impl Engine {
         }
     }
 
-    /// Reports the standing of a master if it differs from the one before: a clock step or a duplicate comes and goes
-    /// between two polls.
+    /// Reports the standing of a master if it differs from the one before: a clock step or a duplicate may start and
+    /// end between two polls.
     fn report(&mut self, master: usize, now: BootInstant) {
         let distrusted = self.clocks.distrusted(master, now);
         let of = &mut self.masters[master];

@@ -1,4 +1,4 @@
-//! What the planted faults of the engine do at their places.
+//! Plants the faults of the engine.
 
 use super::{
     Engine,
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// After the answer of a master to this entry was counted.
+    /// Applies a fault after the answer of a master to this entry was counted.
     pub(super) fn planted_change(
         &mut self,
         entry: &mut Entry,

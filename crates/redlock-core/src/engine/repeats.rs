@@ -1,10 +1,10 @@
-//! Undos and reserves that have to be repeated: the connection of the grant is gone, or the master did not answer.
+//! Repeats undos and reserves: the connection of the grant was lost, or the master did not answer.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{BootInstant, LeaseAttempt, LockKeys, command::Item, script::BatchItem};
 
-/// Longest wait between two repeats.
+/// The longest wait between two repeats.
 const SLOWEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -12,13 +12,13 @@ struct Repeat {
     lock: Arc<LockKeys>,
     attempt: Arc<LeaseAttempt>,
     master: usize,
-    /// The end was a reserve.
+    /// The lease ended with a reserve.
     reserve: bool,
     wait: Duration,
     until: BootInstant,
 }
 
-/// By the time of the next try. A lease that nobody could undo ends by itself, and its entry with it.
+/// The pending repeats, by the time of the next try. A lease that cannot be undone expires, and its entry with it.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     due: BTreeMap<(BootInstant, u64), Repeat>,
@@ -28,7 +28,7 @@ pub(super) struct Repeats {
 
 impl Repeats {
     /// Plans a repeat after the last `not_after` of any grant or renewal of that lease: none is sent after `now`, and
-    /// each was given at most `command_timeout`, the longest that there was.
+    /// each was given at most `command_timeout`, the longest timeout so far.
     pub(super) fn plan(
         &mut self,
         lock: &Arc<LockKeys>,
@@ -65,8 +65,8 @@ impl Repeats {
         self.due.len()
     }
 
-    /// Those whose time has come. What follows a reserve that failed is a release, with repeats of its own; or nothing,
-    /// and the lease is to run out.
+    /// Returns the repeats that are due. A reserve that failed is followed by a release with repeats of its own; or by
+    /// nothing, if the lease is to run out.
     pub(super) fn take_due(&mut self, now: BootInstant) -> Vec<BatchItem> {
         let mut items = Vec::new();
         while let Some(entry) = self.due.first_entry() {
@@ -100,7 +100,7 @@ impl Repeats {
         items
     }
 
-    /// This one was answered: nothing is left.
+    /// Removes the repeat of this lease at this master, which has answered.
     pub(super) fn done(&mut self, attempt: &Arc<LeaseAttempt>, master: usize) {
         self.trying.remove(&(Arc::as_ptr(attempt) as usize, master));
     }
@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(repeats.count(), 0);
             now = next;
         }
-        // The next one, at 11.6 s, would come after the end of the lease and the timeout of the last grant.
+        // The next repeat, at 11.6 s, would be after the end of the lease and the timeout of the last grant.
         assert_eq!(waits, [107, 214, 428, 856, 1_712, 3_424]);
     }
 

@@ -1,4 +1,4 @@
-//! What an engine shows of itself, for people, metrics and the tasks beside it.
+//! Exposes the state of an engine to users, metrics and the tasks around it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
 pub struct MasterView {
     pub connected: bool,
     pub facts: Option<MasterFacts>,
-    /// Why it has no vote although it answers.
+    /// The reason why it has no vote although it answers.
     pub ineligible: Option<Ineligible>,
     /// The last error, while it is not connected.
     pub trouble: Option<Unknown>,
     pub latency: Duration,
-    /// Why it is not asked for votes; `None` if it is.
+    /// The reason why it is not asked for votes; `None` if it is asked.
     pub no_vote: Option<Unknown>,
 }
 
@@ -36,26 +36,26 @@ impl Engine {
         }
     }
 
-    /// Whether the master is asked for votes.
+    /// Reports whether the master is asked for votes.
     #[must_use]
     pub fn votes(&self, master: usize, now: BootInstant) -> bool {
         self.admitted(master, Admission::Voting, now).is_ok()
     }
 
-    /// The facts that the last poll on the present connection gave.
+    /// Returns the facts of the last poll on the present connection.
     #[must_use]
     pub fn facts(&self, master: usize) -> Option<&MasterFacts> {
         let of = &self.masters[master];
         of.facts.as_ref().filter(|_| of.is_connected())
     }
 
-    /// For how long the master has left everything unanswered.
+    /// Returns the time for which the master has left all requests unanswered.
     #[must_use]
     pub fn quiet(&self, master: usize, now: BootInstant) -> Duration {
         self.masters[master].quiet(now)
     }
 
-    /// After how long the master is to be polled again, from the end of a poll.
+    /// Returns the time from the end of a poll of the master to the next one.
     #[must_use]
     pub fn poll_after(&self, master: usize) -> Duration {
         self.masters[master].poll_after()
@@ -71,7 +71,7 @@ impl Engine {
         &self.clocks
     }
 
-    /// How often the local clock stepped: what was won before the last time is lost.
+    /// Returns the number of steps of the local clock: a lease that was won before the last step is lost.
     #[must_use]
     pub const fn local_steps(&self) -> u64 {
         self.local_steps
@@ -97,18 +97,18 @@ impl Engine {
         self.command_timeout
     }
 
-    /// The longest that any command was ever given.
+    /// Returns the longest command timeout so far.
     #[must_use]
     pub const fn longest_timeout(&self) -> Duration {
         self.longest_timeout
     }
 
-    /// Takes a token into the floor of the counter after a total loss.
+    /// Adds a token to the floor of the counter after a total loss.
     pub fn remember(&mut self, token: FencingToken, unix_time: Duration) -> Remembered {
         Known::remember(&mut self.known, token, unix_time)
     }
 
-    /// The registers that this process knows of, for that floor.
+    /// Returns the registers that this process knows, for that floor.
     #[must_use]
     pub fn known_registers(&self) -> Registers {
         self.known.registers()

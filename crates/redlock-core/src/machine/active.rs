@@ -1,4 +1,4 @@
-//! While the lock is held: renew in time, and end before anybody else can begin.
+//! Handles a held lock: renews in time, and ends before another candidate can acquire it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Action, EndReason, Held, Machine, Participation, Round, State, on_gr
 use crate::{Authority, BootInstant, ClusterId, FencingToken, Won, planted::Plant, timing};
 
 impl Machine {
-    /// `lease_duration` is what the attempt carried.
+    /// Handles a win; `lease_duration` is the duration that the attempt carried.
     pub(super) fn on_won(
         &mut self,
         won: Won,
@@ -44,7 +44,7 @@ impl Machine {
             renew_at: if lease_duration == timings.lease_duration {
                 on_grid(started + interval, interval)
             } else {
-                // The terms changed meanwhile: this lease may end before the new interval does.
+                // The terms changed during the attempt: this lease may end before the new interval does.
                 started
             },
             renewing: None,
@@ -59,7 +59,8 @@ impl Machine {
         }
     }
 
-    /// A round that started before the end but was won after it changes nothing: `handle` has ended the lease.
+    /// Handles a won renewal. A round that started before the end but was won after it changes nothing: `handle` has
+    /// ended the lease.
     pub(super) fn on_renewed(
         &mut self,
         held: Held,
@@ -88,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// A failed renewal deletes nothing and moves nothing: try again, until the renew deadline.
+    /// Retries until the renew deadline. A failed renewal deletes nothing and moves nothing.
     pub(super) fn on_undecided(&mut self, held: Held, now: BootInstant, out: &mut Vec<Action>) {
         let held = Held {
             renew_at: now + self.terms.timings.retry_period,
@@ -106,7 +107,7 @@ impl Machine {
         };
         if held.renewing.is_none() && now >= held.renew_at {
             let lease_duration = self.terms.timings.lease_duration;
-            // A renewal with a shorter duration cuts the keys down, so the authority must be cut down before it.
+            // A renewal with a shorter duration shortens the keys, so the authority must be shortened before it.
             let cut = now + lease_duration - timing::drift(lease_duration);
             if cut < held.authority.valid_until {
                 held.authority.valid_until = cut;
@@ -115,7 +116,7 @@ impl Machine {
                     won: None,
                 });
             }
-            // Nor may a shorter renew deadline wait for the renewal to be won.
+            // A shorter renew deadline must not wait for the renewal to be won, either.
             held.step_down_at = held.step_down_at.min(now + self.terms.timings.renew_deadline);
             held.renewing = Some(lease_duration);
             self.start(
@@ -140,8 +141,8 @@ impl Machine {
         }
     }
 
-    /// The local end of a lease that was not given up. Where it guards something, that is not undone yet, so the
-    /// lease is left to run out: deleted, it would let another cluster begin beside it.
+    /// Handles the local end of a lease that was not given up. If it guards targets, they have not stopped yet, so the
+    /// lease is left to run out: deleting it would let another cluster start next to them.
     pub(super) fn lose(&mut self, reason: EndReason, now: BootInstant, out: &mut Vec<Action>) {
         if !self.terms.guards {
             return self.end(reason, out);
@@ -158,8 +159,8 @@ impl Machine {
         self.look_or_take(now, out);
     }
 
-    /// The local end, published before the first byte of the release. From here on no renewal and no heal of this
-    /// lease is sent: the lock is acquired anew, with a new token.
+    /// Publishes the local end, before the first byte of the release. From here on no renewal and no heal of this lease
+    /// is sent: the lock is acquired anew, with a new token.
     pub(super) fn end(&mut self, reason: EndReason, out: &mut Vec<Action>) {
         if let State::Active(_held) = self.state {
             #[cfg(feature = "planted")]
@@ -204,8 +205,8 @@ impl Machine {
         }
     }
 
-    /// A reserve on a minority failed: what it left on the other masters would keep everybody out.
-    /// Unless something still runs: then the lease, and what is left of the reservation, may run out.
+    /// Handles a reserve that reached only a minority: its remains on the other masters would block every candidate, so
+    /// they are deleted. If something still runs, the lease and the remains of the reservation may run out instead.
     pub(super) fn on_not_reserved(&mut self, out: &mut Vec<Action>) {
         if self.closing && self.terms.guards {
             return self.stop(out);

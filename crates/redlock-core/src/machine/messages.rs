@@ -1,4 +1,4 @@
-//! The input and the output of the machine: events, rounds and their outcomes, actions.
+//! Defines the input and the output of the machine: events, rounds and their outcomes, actions.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub enum Round {
         token: FencingToken,
     },
     Observe,
-    /// Delete a lease that was held, and publish the release. A reservation for the own cluster goes with it.
+    /// Delete a lease that was held, and publish the release. A reservation for the own cluster is deleted with it.
     Release,
-    /// Delete what an attempt may have left that never led to a published lease, and publish that, since standbys wait
-    /// for the end of what was granted. Reservations stay: the cluster that one is for has not entered yet.
+    /// Delete the remains of an attempt that never led to a published lease, and publish that, since standbys wait for
+    /// the end of the granted leases. Reservations stay: the cluster of a reservation has not entered yet.
     Undo,
     /// Pass the lock to a cluster.
     Reserve {
@@ -30,7 +30,7 @@ pub enum Round {
     },
 }
 
-/// How a round ended.
+/// The result of a round.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
@@ -42,10 +42,10 @@ pub enum Outcome {
     },
     /// More than N - M masters refused.
     RenewalRefused,
-    /// Neither: try again.
+    /// Neither won nor refused: retry.
     RenewalUndecided,
     Observed(View),
-    /// Of a release or an undo.
+    /// The end of a release or an undo.
     Released,
     Reserved {
         majority: bool,
@@ -55,9 +55,9 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum Event {
-    /// The first event, and whenever the time of `SleepUntil` has come.
+    /// The first event, and the event at the time of `SleepUntil`.
     TimerFired,
-    /// A round ended; `id` is the one that it was started with.
+    /// A round ended; `id` is the id that it was started with.
     RoundFinished {
         id: u64,
         outcome: Outcome,
@@ -69,36 +69,36 @@ pub enum Event {
     /// A majority of the masters can be asked again.
     QuorumBack,
     SpecChanged(Terms),
-    /// The local clock stepped: every moment that was read before is worth nothing.
+    /// The local clock stepped: every moment that was read before is worthless.
     ClockStepped,
-    /// Give the lock up, and do not take it for so long.
+    /// Give the lock up, and abstain from it for this time.
     StepDown {
         abstain: Duration,
     },
     /// Pass the lock on.
     HandOver {
         to: ClusterId,
-        /// Only the lease with this token; the present one, whichever it is, without.
+        /// The token of the lease to pass on; `None` stands for the present lease.
         token: Option<FencingToken>,
     },
     /// Give the lock up for good.
     Shutdown(ReleaseMode),
 }
 
-/// What becomes of a lease that is held when its candidate leaves.
+/// The treatment of a held lease when its candidate leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReleaseMode {
-    /// Anybody may take it at once.
+    /// Any candidate may acquire it at once.
     #[default]
     Release,
-    /// Only a sibling may take it: what it guards runs on meanwhile.
+    /// Only a sibling may acquire it: the guarded targets continue to run.
     Reserve,
-    /// It runs out: what it guards may still run.
+    /// It runs out: the guarded targets may still run.
     Abandon,
 }
 
-/// Why a lease came to its local end.
+/// The reason of the local end of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
     Released,
@@ -107,7 +107,7 @@ pub enum EndReason {
     QuorumLost,
     Refused,
     SteppedDown,
-    /// The local clock stepped: when the lease ends cannot be told any more.
+    /// The local clock stepped: the end of the lease is no longer known.
     ClockStepped,
 }
 
@@ -117,9 +117,9 @@ pub enum Action {
         id: u64,
         round: Round,
     },
-    /// Replaces the moment of an earlier one.
+    /// Replaces the time of an earlier `SleepUntil`.
     SleepUntil(BootInstant),
-    /// Held now, and until when. `won` when it was just acquired, not renewed.
+    /// The lease is held, with this authority. `won` if it was just acquired, not renewed.
     PublishActive {
         authority: Authority,
         won: Option<(Won, Option<Takeover>)>,
@@ -128,15 +128,15 @@ pub enum Action {
         ended: Option<EndReason>,
         holder: Option<Holder>,
     },
-    /// The answer to `Shutdown`: nothing is held, nothing is under way.
+    /// The answer to `Shutdown`: no lease is held and no round is under way.
     Stopped,
 }
 
-/// What the lease that was won came after.
+/// The end of the lease before the one that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
-    /// The holder before gave it back; otherwise its lease ran out.
+    /// Whether the holder before released it; otherwise its lease ran out.
     pub released: bool,
-    /// When this candidate heard of the release, or when the lease ended by its own observation.
+    /// The time at which this candidate received the release, or at which the lease ended by its own observation.
     pub ended_at: BootInstant,
 }

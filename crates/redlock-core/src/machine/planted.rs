@@ -1,4 +1,4 @@
-//! What the planted faults of the machine need to remember.
+//! Stores the state of the planted faults of the machine.
 
 use super::{Action, EndReason, Held, Machine, Round, State, Terms};
 use crate::{Authority, BootInstant, FencingToken, planted::Plant};
@@ -17,7 +17,7 @@ impl Machine {
         self.plant = plant;
     }
 
-    /// The terms, unless they are to take effect late.
+    /// Returns the terms, unless they are to take effect late.
     pub(super) fn delayed(&mut self, terms: Terms) -> Option<Terms> {
         let renews = matches!(
             self.state,

@@ -1,4 +1,4 @@
-//! While somebody else holds the lock: know when it can be free, and take it then.
+//! Handles a lock that another candidate holds: determines when it can be free, and acquires it then.
 
 use std::time::Duration;
 
@@ -7,46 +7,48 @@ use crate::{BootInstant, ClusterId, Loss, View, obstacle::Holder};
 
 /// A key is still alive in its last millisecond.
 const LAST_MILLISECOND: Duration = Duration::from_millis(1);
-/// After the first message of a release: time for the other masters' to arrive. They run the release at the same
-/// time, so it is a fraction of a round trip; more would only delay a release whose other messages were lost.
+/// The wait after the first message of a release, for the messages of the other masters. They run the release at the
+/// same time, so a fraction of a round trip is enough; a longer wait would only delay a release whose other messages
+/// were lost.
 const RELEASE_SPREAD: Duration = Duration::from_millis(1);
-/// Who only looks is told of a release, and of no acquisition: it looks so soon after the end of a lease, then after twice
-/// the time, and so on.
+/// The first wait after the end of a lease for a candidate that only observes; each further wait is twice as long.
+/// Releases are published, but acquisitions are not.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
-/// Least back-off after a clash; it doubles each time, up to the retry period.
+/// The least back-off after a clash; it doubles each time, up to the retry period.
 const CLASH_BACKOFF: Duration = Duration::from_millis(2);
-/// After a lease that ran out, a sibling of its holder goes first: what the lease guarded runs on under it, where another
-/// cluster would have it stopped, and would wait for that. More than a busy machine is late, and little beside that wait.
+/// The head start of a sibling after a lease that ran out: the guarded targets continue under a sibling, whereas
+/// another cluster would have to wait until they are stopped. Longer than the delays of a busy machine, and short
+/// compared with that wait.
 const SIBLINGS_FIRST: Duration = Duration::from_millis(250);
 
-/// What a standby knows.
+/// The knowledge of a standby.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standby {
-    /// Own observed end of the lease (or reservation) that stands in the way. Only a release brings it nearer, so a
-    /// clock step or FLUSHALL on the masters does not let this candidate in early.
+    /// The end of the blocking lease (or reservation) by own observation. Only a release moves it earlier, so a clock
+    /// step or FLUSHALL on the masters does not let this candidate in early.
     busy_until: BootInstant,
-    /// Back-off after a clash or without a quorum.
+    /// The end of the back-off after a clash or without a quorum.
     not_before: BootInstant,
-    /// The last attempt or look found no quorum.
+    /// The last attempt or observation found no quorum.
     no_quorum: bool,
     /// A majority of the masters came back while a round was under way that may still have missed it.
     quorum_back: bool,
     pub(super) abstain_until: BootInstant,
     clashes: u32,
-    /// When the last attempt or look began.
+    /// The start of the last attempt or observation.
     asked_at: BootInstant,
     holder: Option<Holder>,
     last_cluster: Option<ClusterId>,
     reserved_for_us: bool,
-    /// Somebody was seen to hold it; and when a release of it was heard of.
+    /// Another candidate was seen to hold the lock; and the time at which its release was received.
     was_held: bool,
     released_at: Option<BootInstant>,
-    /// Masters that published a release since the last look or attempt began, a bit each.
+    /// The masters that published a release since the last observation or attempt began, a bit each.
     released: u8,
 }
 
 impl Standby {
-    /// The lock was won, by this candidate of `cluster`.
+    /// Resets the knowledge after a win of the lock by this candidate of `cluster`.
     pub(super) fn forget(&mut self, cluster: &ClusterId) {
         *self = Self {
             abstain_until: self.abstain_until,
@@ -56,20 +58,20 @@ impl Standby {
         };
     }
 
-    /// The own lease was lost and is left to run out.
+    /// Enters that the own lease was lost and is left to run out.
     pub(super) fn leave(&mut self, ends: BootInstant) {
         self.busy_until = self.busy_until.max(ends);
     }
 
-    /// The local clock stepped, or those of the masters did together. The observed end of the lease stays in force, and
-    /// a lease of the duration `missed` may have been renewed just before the step.
+    /// Handles a step of the local clock, or a common step of the masters' clocks. The observed end of the lease stays
+    /// in force, and a lease of the duration `missed` may have been renewed just before the step.
     pub(super) fn distrust_clock(&mut self, now: BootInstant, missed: Duration) {
         self.busy_until = self.busy_until.max(now + missed);
         (self.not_before, self.asked_at) = (now, now);
         (self.was_held, self.released_at) = (false, None);
     }
 
-    /// What a lease that is won now comes after.
+    /// Returns the end of the lease that a win now would follow.
     pub(super) fn takeover(&self) -> Option<Takeover> {
         match self.released_at {
             Some(ended_at) => Some(Takeover {
@@ -101,12 +103,12 @@ impl Machine {
         }
     }
 
-    /// The name of a cluster may change; its UID does not.
+    /// Compares UIDs, because the name of a cluster may change.
     fn is_own(&self, cluster: &ClusterId) -> bool {
         cluster.uid() == self.terms.cluster.uid()
     }
 
-    /// When this candidate may try.
+    /// Returns the time from which this candidate may try.
     fn due(&self) -> BootInstant {
         let siblings = if self.goes_after_siblings() {
             SIBLINGS_FIRST
@@ -114,7 +116,7 @@ impl Machine {
             Duration::ZERO
         };
         let ordered = match self.standby.busy_until + self.terms.ordered_delay.max(siblings) {
-            // Reserved for this cluster: nobody else may enter, so there is no order to keep.
+            // Reserved for this cluster: no other cluster may enter, so there is no order to keep.
             _ if self.standby.reserved_for_us => self.standby.busy_until,
             ordered => ordered,
         };
@@ -129,7 +131,7 @@ impl Machine {
         self.terms.siblings_first && elsewhere && self.standby.released_at.is_none()
     }
 
-    /// Nothing is under way: acquire if it is time, look if it is not known who holds it, else sleep.
+    /// Acquires if the candidate may and it is time, and observes otherwise. No round is under way.
     pub(super) fn look_or_take(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         if self.standby.busy_until == BootInstant::default() {
             // First visit. With an ordered delay, it begins now.
@@ -151,7 +153,7 @@ impl Machine {
         self.start(Round::Observe, out);
     }
 
-    /// Sleeps until the lock can be free, and looks now and then: messages get lost.
+    /// Sleeps until the lock can be free, and observes periodically, since messages get lost.
     fn sleep(&mut self, now: BootInstant, out: &mut Vec<Action>) {
         self.state = State::Waiting;
         let half = self.terms.timings.lease_duration / 2;
@@ -180,7 +182,7 @@ impl Machine {
 
     pub(super) fn on_view(&mut self, view: &View, now: BootInstant, entropy: u64, out: &mut Vec<Action>) {
         self.learn(view, now, entropy, out);
-        // Only a look tells: a grant of a reserved lock does not say that it was.
+        // Only an observation shows this: a grant of a reserved lock does not show the reservation.
         if view.decided() {
             self.standby.reserved_for_us = view.reserved_for_us();
         }
@@ -193,8 +195,8 @@ impl Machine {
         self.sleep(now, out);
     }
 
-    /// A release was heard while the round that has just ended was under way: its masters may have answered before
-    /// they ran it. Looks again, or tries, once the others have had their time; true if so.
+    /// Handles a release that was received during the round that has just ended: the masters may have answered before
+    /// they ran it. Tries again once the other masters' messages have had time to arrive; returns whether it does so.
     fn heed_release(&mut self, now: BootInstant, out: &mut Vec<Action>) -> bool {
         if self.standby.released == 0 {
             return false;
@@ -222,8 +224,8 @@ impl Machine {
             self.standby.was_held = true;
             self.standby.released_at = None;
             let ends = if free_at == BootInstant::NEVER {
-                // A key without an expiry tells nothing of an end, and must not keep this candidate out once it is
-                // gone: look again.
+                // A key without an expiry has no known end, and must not block this candidate once it is deleted:
+                // observe again.
                 now + self.terms.timings.lease_duration / 2
             } else {
                 free_at + LAST_MILLISECOND
@@ -236,8 +238,8 @@ impl Machine {
         if let Some(holder) = &holder {
             self.standby.last_cluster = Some(holder.cluster.clone());
         }
-        // A split, which one late answer may make of a lease that a bare majority has, says nothing of who holds it: whoever
-        // was seen last is good until the end.
+        // A split does not show the holder, and one late answer may turn a lease on a bare majority into a split. The
+        // last seen holder stays until the end of its lease.
         let tells = holder.is_some() || view.free() || view.blocked();
         if tells && holder != self.standby.holder {
             self.standby.holder.clone_from(&holder);
@@ -245,9 +247,9 @@ impl Machine {
         }
     }
 
-    /// Several candidates split the masters: try again after a random delay.
+    /// Several candidates split the masters: retries after a random delay.
     fn clash(&mut self, now: BootInstant, entropy: u64) {
-        // Spread over less than an attempt takes, they would only meet again.
+        // With a delay spread over less than an attempt takes, they would clash again.
         let first = CLASH_BACKOFF.max(now.since(self.standby.asked_at));
         let ceiling = first
             .saturating_mul(1 << self.standby.clashes.min(10))
@@ -256,11 +258,11 @@ impl Machine {
         self.standby.not_before = now + LAST_MILLISECOND + random(ceiling, entropy);
     }
 
-    /// No majority answered: again after the retry period, give or take a quarter.
+    /// No majority answered: retries after the retry period, plus or minus a quarter.
     fn back_off(&mut self, now: BootInstant, entropy: u64) {
         let period = self.terms.timings.retry_period;
         self.standby.no_quorum = true;
-        // What is won after an outage was not taken over: the time would be the outage's.
+        // A win after an outage does not count as a takeover: its duration would be that of the outage.
         (self.standby.was_held, self.standby.released_at) = (false, None);
         if std::mem::take(&mut self.standby.quorum_back) {
             self.standby.not_before = now;
@@ -284,12 +286,12 @@ impl Machine {
         let all = self.standby.released.count_ones() as usize >= self.majority;
         let free = if all { now } else { now + RELEASE_SPREAD };
         self.standby.busy_until = self.standby.busy_until.min(free);
-        // It was held, so there is nobody to clash with from before, and the masters can be heard.
+        // The lock was held, so no earlier clash is pending, and the masters can be reached.
         self.standby.not_before = self.standby.not_before.min(free);
         self.standby.clashes = 0;
         self.standby.no_quorum = false;
         if all {
-            // Looks if it may not take it yet: it may be reserved for this cluster.
+            // Observes if it may not acquire the lock yet: the lock may be reserved for this cluster.
             self.look_or_take(now, out);
         } else {
             out.push(Action::SleepUntil(free));
@@ -304,14 +306,14 @@ impl Machine {
                 self.look_or_take(now, out);
             }
             State::Observing | State::Acquiring { .. } => self.standby.quorum_back = true,
-            // A renewal that failed meanwhile need not wait for the retry period.
+            // A renewal that failed in the meantime need not wait for the retry period.
             State::Active(held) if held.retries => self.renew_now(now, out),
             State::Waiting | State::Active(_) | State::Ending | State::Stopped => {}
         }
     }
 }
 
-/// Uniform below `ceiling`.
+/// Returns a uniform duration below `ceiling`.
 fn random(ceiling: Duration, entropy: u64) -> Duration {
     let ceiling = u64::try_from(ceiling.as_nanos()).unwrap_or(u64::MAX).max(1);
     Duration::from_nanos(entropy % ceiling)

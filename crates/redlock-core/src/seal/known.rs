@@ -1,4 +1,4 @@
-//! What this process knows of counters, for the floor after a total loss: the masters may all have forgotten more.
+//! Remembers counters for the floor after a total loss, in which all masters may have forgotten them.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use super::registers::Registers;
 use crate::FencingToken;
 
 /// A token further ahead of the clock than this was never granted: counters begin at the milliseconds since 1970 and
-/// grow more slowly than these. As much room as clocks that are wrong by a time zone need.
+/// grow more slowly than these. The margin covers clocks that are wrong by a time zone.
 const AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What became of a token that was told.
+/// The result of adding a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an implausible token is to be reported"]
 pub enum Remembered {
     Taken,
-    /// More than a day ahead of the clock: it was written by somebody who did not get it from a grant.
+    /// More than a day ahead of the clock: it does not come from a grant.
     Implausible,
 }
 
-/// The largest counter that this process knows of. Never a floor of an ordinary grant: one wrong
-/// number in a status would reach every master by it.
+/// The largest counter that this process knows. Never a floor of an ordinary grant: one wrong number in a status would
+/// reach every master by it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known(u64);
 
 impl Known {
-    /// Seen at a master.
+    /// Enters a counter that a master showed.
     pub fn saw(&mut self, counter: u64) {
         self.0 = self.0.max(counter);
     }
 
-    /// Told by somebody else.
+    /// Enters a token from another source, such as a status.
     pub fn remember(&mut self, token: FencingToken, unix_time: Duration) -> Remembered {
         if u128::from(token.0) > (unix_time + AHEAD).as_millis() {
             return Remembered::Implausible;

@@ -1,8 +1,8 @@
-//! What to do about masters without a seal, given what was seen of all of them and when.
+//! Plans the next step for masters without a seal, from the reads of all masters and their times.
 //!
 //! Pure. Owns the memory of the probes and the two ways to a seal: the ordinary one, from the registers of f+1 sealed
-//! masters, and the fallback, when f+1 masters are without a seal at once. Refuses to take silence for anything: a
-//! master that does not answer is neither sealed nor unsealed.
+//! masters, and the fallback, when f+1 masters are without a seal at once. Silence proves nothing: a master that does
+//! not answer counts neither as sealed nor as unsealed.
 //!
 //! Wait first, then read: the wait outlives every lease that the master may have granted before it lost its memory, and
 //! every attempt in which its vote may still count. Registers read earlier would miss what such an attempt decides.
@@ -11,10 +11,10 @@ use std::{fmt, time::Duration};
 
 use crate::{BootInstant, Fingerprint, Identity, MasterFacts, QuorumId, QuorumSize, eligibility};
 
-/// All masters asked at the same time.
+/// One read of all masters at the same time.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Before the first byte: a wait that was over by then was over before every answer.
+    /// The time before the first byte: a wait that was over by then was over before every answer.
     pub sent: BootInstant,
     /// `None`: not reached.
     pub looks: Vec<Option<Look>>,
@@ -26,14 +26,14 @@ pub struct Look {
     pub received: BootInstant,
 }
 
-/// A probe and when it was first seen here.
+/// A probe and the time at which it was first seen here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     probe: String,
     since: BootInstant,
 }
 
-/// What to do with one master that answers and is not sealed.
+/// The next step for one master that answers and is not sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// It carries no probe of its present run: write one.
@@ -43,18 +43,18 @@ pub enum Step {
     },
     /// Read the registers of the sources, now, and seal it with their maximum.
     Seal,
-    /// Seal it with all that is known and the fallback's floor.
+    /// Seal it with all known registers and the fallback's floor.
     Fallback,
-    /// Not before more sealed masters can be read, however long the wait.
+    /// It cannot be sealed before more sealed masters can be read, however long the wait.
     Blocked {
         until: BootInstant,
     },
 }
 
-/// What to do after one read.
+/// The steps after one read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// When the read began that it was made of: what had to be over, was over then.
+    /// The start of the read that the plan was made from: a wait that had to be over was over then.
     pub read_at: BootInstant,
     /// The masters without a seal that can have one.
     pub steps: Vec<(usize, Step)>,
@@ -62,19 +62,20 @@ pub struct Plan {
     pub sources: Vec<usize>,
     /// The id of the quorum to seal them under; `None` if no master shows one.
     pub quorum: Option<QuorumId>,
-    /// Why no way is open, if none is.
+    /// The reason why neither way is open, if so.
     pub blocked: Option<Blocked>,
 }
 
 impl Plan {
-    /// The masters of which the plan says exactly this.
+    /// Returns the masters whose step is exactly this one.
     pub fn of(&self, wanted: &Step) -> Vec<usize> {
         let wanted = self.steps.iter().filter(|(_, step)| step == wanted);
         wanted.map(|(master, _)| *master).collect()
     }
 }
 
-/// Why a master cannot be sealed: too few sealed masters answer, and too few are without a seal for a total loss.
+/// The reason why a master cannot be sealed: too few sealed masters answer, and too few are without a seal for a total
+/// loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// f+1.
@@ -124,7 +125,7 @@ impl Quarantine {
         }
     }
 
-    /// Notes a probe that a master was seen to carry; a wait that runs for this same probe goes on.
+    /// Enters the probe that a master carries; a wait that runs for the same probe continues.
     pub fn note(&mut self, master: usize, probe: &str, received: BootInstant) {
         if let Some(slot) = self.seen.get_mut(master)
             && slot.as_ref().is_none_or(|seen| seen.probe != probe)
@@ -136,12 +137,12 @@ impl Quarantine {
         }
     }
 
-    /// The probe under which a master waits.
+    /// Returns the probe under which a master waits.
     pub fn probe(&self, master: usize) -> Option<&str> {
         self.seen.get(master)?.as_ref().map(|seen| seen.probe.as_str())
     }
 
-    /// Takes in a read and says what to do.
+    /// Enters a read and returns the plan.
     pub fn decide(&mut self, read: &Read, identity: &Identity) -> Plan {
         let quorum = identity.choose(read.looks.iter().flatten().map(|look| &look.facts));
         let standings = standings(read, identity.fingerprint(), quorum.as_ref());
@@ -149,7 +150,7 @@ impl Quarantine {
             let look = read.looks.get(master).and_then(Option::as_ref);
             match (standing, look.filter(|look| carries_probe(&look.facts))) {
                 (MasterState::Unsealed, Some(look)) => self.note(master, &look.facts.probe, look.received),
-                // Its connection may come back and show the same probe: then it has carried it all the time.
+                // A lost connection may come back and show the same probe, which the master then carried throughout.
                 (MasterState::Unusable, _) if look.is_none() => {}
                 _ => self.seen[master] = None,
             }
@@ -171,7 +172,7 @@ impl Quarantine {
         let end = |master: usize| self.seen[master].as_ref().map(|seen| seen.since + wait);
         let mut ends: Vec<BootInstant> = unsealed.iter().filter_map(|m| end(*m)).collect();
         ends.sort_unstable();
-        // The moment from which f+1 are without a seal at once; they all show their probes in this read.
+        // The time from which f+1 are without a seal at once; all of them show their probes in this read.
         let all_lost = ends.get(majority - 1).copied();
         let blocked = (sources.len() < majority && unsealed.len() < majority).then_some(Blocked {
             needed: majority,
@@ -209,9 +210,9 @@ impl Quarantine {
         }
     }
 
-    /// The wait where no majority carries the seals of this quorum, as the longest one of any quorum whose traces are
-    /// seen: a majority may have granted leases of that length until it lost its memory. Beside a majority that is sealed
-    /// it could not have, and a server that comes from another quorum does not make the wait longer.
+    /// Returns the wait when no majority carries the seals of this quorum: the longest wait of any quorum that left
+    /// traces, because a majority may have granted leases of that length until it lost its memory. With a sealed
+    /// majority that is impossible, so a server from another quorum does not lengthen the wait.
     fn wait_after_loss(&self, read: &Read) -> Duration {
         let traces = read.looks.iter().flatten();
         traces
@@ -238,7 +239,8 @@ fn standings(read: &Read, fingerprint: &str, quorum: Option<&QuorumId>) -> Vec<M
     read.looks.iter().map(standing).collect()
 }
 
-/// Whether a master carries a probe of its present run, whoever wrote it: one of `init` is a probe like any other.
+/// Reports whether a master carries a probe of its present run, whichever process wrote it; a probe of `init` counts
+/// like any other.
 fn carries_probe(facts: &MasterFacts) -> bool {
     facts
         .probe

@@ -1,7 +1,7 @@
-//! The registers of a master: numbers that only grow, and what a sealed one must at least have.
+//! Defines the registers of a master, which only grow, and the floor that a sealed master must have.
 //!
-//! Pure. Owns the merge of registers and the floor after a total loss. Refuses to read a register that it does not
-//! understand: such a master is no source, since what is left out would be forgotten.
+//! Pure. Owns the merge of registers and the floor after a total loss. A master with a register that cannot be parsed
+//! is no source, since the omitted register would be forgotten.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,13 +12,14 @@ use crate::{
     script::Arguments,
 };
 
-/// What stands beside the registers under `P:meta`.
+/// The fields of `P:meta` that are not registers.
 const NO_REGISTERS: [&str; 4] = ["seal", "fingerprint", "evicted", "replication"];
 const SLOT: &str = "slot:";
 const DELAY: &str = "delay:";
-/// Nobody's uid: no job can claim the slot again.
+/// The uid of no job: no job can claim the slot again.
 const NOBODY: &str = "nobody";
-/// Slots up to so long after the loss are not claimed again: a CronJob controller may be that early by its own clock.
+/// The time after the loss up to which slots are not claimed again: a CronJob controller may be that early by its own
+/// clock.
 const SLOT_MARGIN: Duration = Duration::from_secs(60);
 
 /// The registers of one master, or the greatest of several.
@@ -39,7 +40,7 @@ pub struct Slot {
     pub uid: String,
 }
 
-/// Who states what about leases that may have been live before a total loss.
+/// The statement about leases that may have been live before a total loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
     /// Each lock waits its takeover delay, at least 40 s: its holder may have been running targets.
@@ -48,7 +49,7 @@ pub enum Past {
     NothingHeld,
 }
 
-/// One master's registers and whether it was sealed when it gave them.
+/// One master's registers, and whether it was sealed when it returned them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub registers: Registers,
@@ -59,7 +60,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of the `registers` script's reply.
+    /// Parses the reply of the `registers` script.
     pub fn parse(items: &[Value]) -> Result<Self, Unknown> {
         let [run_id, fields @ ..] = items else {
             return Err(Unknown::Reply("registers without run_id".into()));
@@ -89,7 +90,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Whether these are registers of a master that may vote in this quorum.
+    /// Reports whether these are registers of a master that may vote in this quorum.
     pub fn sealed(&self, fingerprint: &str, quorum: &QuorumId) -> bool {
         let sealed = !self.run_id.is_empty() && self.seal == self.run_id;
         sealed && self.fingerprint == fingerprint && self.quorum.as_ref() == Some(quorum)
@@ -101,7 +102,8 @@ impl Slot {
         if other.slot > self.slot {
             *self = other;
         } else if other.slot == self.slot && !same_job(&other.uid, &self.uid) {
-            // Either may have the majority. At most once, never twice: from now on neither is granted it again.
+            // Either job may have the majority. At most once, never twice: from now on neither is granted the slot
+            // again.
             NOBODY.clone_into(&mut self.uid);
         }
     }
@@ -137,7 +139,7 @@ impl Registers {
         Ok(())
     }
 
-    /// Register by register the greater.
+    /// Merges register by register to the greater.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (field, number) in other.numbers {
@@ -157,14 +159,14 @@ impl Registers {
         self
     }
 
-    /// One number, zero if it was never written.
+    /// Returns one number; zero if it was never written.
     #[must_use]
     pub fn number(&self, field: &str) -> u64 {
         self.numbers.get(field).copied().unwrap_or_default()
     }
 
-    /// The floor when no f+1 masters know everything any more: above all that is known, and above everything that may
-    /// have been, since counters begin at the milliseconds since 1970 and grow more slowly than these.
+    /// Returns the floor when fewer than f+1 masters have all registers: above all known values, and above every
+    /// possible one, since counters begin at the milliseconds since 1970 and grow more slowly than these.
     #[must_use]
     pub fn fallback(self, unix_time: Duration, past: Past) -> Self {
         let milliseconds = u64::try_from(unix_time.as_millis()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What is wrong with given timings: one variant a rule, each with the values that broke it.
+//! Describes the errors of given timings: one variant for each rule, each with the values that broke it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum TimingField {
 }
 
 impl TimingField {
-    /// Its name in a `LeaderLock`'s `spec`.
+    /// Returns its name in a `LeaderLock`'s `spec`.
     pub fn wire_name(self) -> &'static str {
         match self {
             TimingField::LeaseDuration => "leaseDurationSeconds",
@@ -65,7 +65,7 @@ pub enum TimingError {
         renew_deadline: Duration,
         lease: Duration,
     },
-    /// A retry period of nothing would never rest.
+    /// A retry period of zero would retry without a pause.
     RetryPeriodTooShort { retry_period: Duration },
 }
 
@@ -82,7 +82,7 @@ impl TimingError {
         }
     }
 
-    /// The value that broke the rule; derived where the user gave none.
+    /// Returns the value that broke the rule; derived where the user gave none.
     pub fn value(&self) -> Duration {
         match *self {
             Self::LeaseTooShort { lease }
@@ -96,7 +96,7 @@ impl TimingError {
         }
     }
 
-    /// What is wrong with the value and what would be right, as the rest of a sentence that names it.
+    /// Returns the error of the value and the expected value, as the rest of a sentence that names the value.
     pub fn reason(&self) -> String {
         match *self {
             Self::LeaseTooShort { .. } => {

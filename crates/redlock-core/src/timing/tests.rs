@@ -24,7 +24,7 @@ fn given(lease: Option<Duration>, deadline: Option<Duration>, retry: Option<Dura
     }
 }
 
-/// The rules of docs/protocol.md, section 14, written a second time, as whole numbers without any rounding.
+/// Checks the rules of docs/protocol.md, section 14, in a second implementation: whole numbers without any rounding.
 fn rules_hold(t: &Timings, command_timeout: Duration) -> bool {
     let lease = t.lease_duration.as_millis();
     let deadline = t.renew_deadline.as_millis();
@@ -203,7 +203,7 @@ fn a_stop_that_does_not_fit_names_the_lease_that_would_do_and_the_longest() {
             }
         );
     }
-    // a given renew deadline counts in what would do
+    // a given renew deadline is part of the suggested lease
     let e = Timings::resolve(given(Some(s(60)), Some(s(30)), None), s(35), None, s(120)).unwrap_err();
     assert_eq!(
         e,
@@ -216,7 +216,7 @@ fn a_stop_that_does_not_fit_names_the_lease_that_would_do_and_the_longest() {
     );
 }
 
-/// 24.167 s less drift, stop and slack leaves 49 ms for the renew deadline: nobody gave the retry period of 9 ms.
+/// 24.167 s less drift, stop and slack leaves 49 ms for the renew deadline: the retry period of 9 ms is derived.
 #[test]
 fn a_derived_retry_period_is_never_what_is_refused() {
     let stop = ms(22_859);

@@ -1,4 +1,4 @@
-//! An engine or a machine whose calls are recorded, if there is a trace.
+//! Wraps an engine or a machine and records its calls, if there is a trace.
 
 use std::{ops::Deref, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     seal::Remembered,
 };
 
-/// The only way to change what is inside is a call that is recorded.
+/// A value that only recorded calls can change.
 #[derive(Debug)]
 pub struct Recorded<T> {
     inner: T,
@@ -84,7 +84,7 @@ impl Recorded<Engine> {
     /// See [`Engine::begin_call`].
     ///
     /// # Errors
-    /// Why the master is not asked.
+    /// Returns the reason why the master is not asked.
     pub fn begin_call(
         &mut self,
         master: usize,

@@ -1,4 +1,4 @@
-//! Makes the calls of a trace again and compares what they return.
+//! Repeats the calls of a trace and compares their results.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::{Header, Record, Step, text};
 use crate::{BootInstant, Engine, Input, LeaseAttempt, LockName, Machine, Nonce, QuorumSize};
 
-/// What a replay went through.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub engines: u64,
@@ -30,7 +30,7 @@ impl std::ops::AddAssign for Summary {
     }
 }
 
-/// A call returned something else than the trace says.
+/// The result of a call differs from the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {subject} returned something else\n  recorded: {recorded}\n  replayed: {replayed}")]
 pub struct Divergence {
@@ -41,7 +41,7 @@ pub struct Divergence {
     pub replayed: String,
 }
 
-/// Why a replay stopped.
+/// The reason why a replay stopped.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -52,18 +52,19 @@ pub enum ReplayError {
     OtherVersion { found: Header, own: Header },
 }
 
-/// The engines and the machines of a trace, as far as its lines were taken.
+/// The engines and the machines of a trace, up to the last line taken.
 #[derive(Debug, Default)]
 pub struct Replay {
     line: u64,
     engines: BTreeMap<u64, Engine>,
     machines: BTreeMap<u64, (LockName, Machine)>,
-    /// One for each nonce: the engine counts in it what was sent. The process kept it for as long as it needed it.
+    /// One attempt for each nonce: the engine counts in it the connections on which it was sent. The process kept it
+    /// for as long as it needed it.
     attempts: BTreeMap<Nonce, Arc<LeaseAttempt>>,
     summary: Summary,
 }
 
-/// What a call returned; `None` where there is nothing to compare.
+/// The result of a call; `None` if there is nothing to compare.
 type Returned = Result<Option<String>, String>;
 
 impl Replay {
@@ -72,10 +73,10 @@ impl Replay {
         self.summary
     }
 
-    /// Takes the next line of the trace. A process that was killed leaves an incomplete last line: it is not to be given.
+    /// Takes the next line of the trace. The caller must omit the incomplete last line of a process that was killed.
     ///
     /// # Errors
-    /// A divergence, or a line that is no record. The lines after it mean nothing.
+    /// Returns an error for a divergence, or for a line that is no record. The later lines are then meaningless.
     pub fn take(&mut self, line: &str) -> Result<(), ReplayError> {
         self.line += 1;
         let number = self.line;
@@ -111,7 +112,7 @@ impl Replay {
     fn call(&mut self, of: u64, step: Step, now: BootInstant) -> Returned {
         match step {
             Step::Engine(config) => {
-                // The size is an index wherever masters are.
+                // The size is used as an index for the masters.
                 QuorumSize::new(config.size.masters()).ok_or("no quorum has so many masters")?;
                 enter(&mut self.engines, of, Engine::new(*config))?;
                 self.summary.engines += 1;
@@ -164,7 +165,7 @@ fn enter<T>(all: &mut BTreeMap<u64, T>, of: u64, new: T) -> Result<(), String> {
     }
 }
 
-/// A call of an engine.
+/// Repeats a call of an engine.
 fn call(
     engine: &mut Engine,
     attempts: &mut BTreeMap<Nonce, Arc<LeaseAttempt>>,
@@ -207,12 +208,12 @@ fn call(
             Some(text::drawn(engine))
         }
         Step::Remember { token, unix_time } => Some(text::remembered(engine.remember(token, unix_time))),
-        // Not of an engine.
+        // Not a call of an engine.
         Step::Engine(_) | Step::Machine { .. } | Step::Event { .. } | Step::End => None,
     }
 }
 
-/// The master that a step is about.
+/// Returns the master that a step is about.
 fn master(step: &Step) -> Option<usize> {
     match step {
         Step::BeginCall { master, .. }

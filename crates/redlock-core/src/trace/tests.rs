@@ -29,7 +29,7 @@ fn config() -> Config {
     }
 }
 
-/// A recorded engine and what has been written so far.
+/// A recorded engine and the lines written so far.
 struct Recording {
     engine: Recorded<Engine>,
     lines: Arc<Mutex<Vec<String>>>,
@@ -99,8 +99,8 @@ impl Recording {
         self.engine.handle(Input::Reply { transmit, result }, at(ms));
     }
 
-    /// A clock that is known, an acquire that all grant, and a release on a connection that is another one by then at one
-    /// master: whether the release is repeated there depends on what the attempt counted.
+    /// Records a known clock, an acquire that all masters grant, and a release after a reconnect to one master: whether
+    /// the release is repeated there depends on the counts in the attempt.
     fn live(&mut self) {
         for master in 0..3 {
             let timeout = Duration::from_millis(100);
@@ -195,7 +195,7 @@ fn a_changed_reply_is_a_divergence_at_the_first_output_that_depends_on_it() {
     let reply = reply.unwrap();
     lines[reply] = lines[reply].replace("{\"Int\":9}", "{\"Int\":8}");
     let found = divergence(&lines);
-    // Nothing before the reply; lines count from one.
+    // No divergence before the reply; lines count from one.
     assert!(found.line > reply as u64 + 1, "{found}");
     assert_ne!(found.recorded, found.replayed);
     let line = &lines[usize::try_from(found.line).unwrap() - 1];
@@ -245,7 +245,7 @@ fn without_a_trace_nothing_is_written() {
     assert!(engine.poll(at(1)).is_none());
 }
 
-/// The recorded results of all calls of this step.
+/// Returns the recorded results of all calls of this step.
 fn results(lines: &[String], step: &str) -> Vec<String> {
     let records = lines[1..].iter().map(|line| serde_json::from_str(line).unwrap());
     let of = records.filter(|record: &Record| format!("{:?}", record.step).starts_with(step));
@@ -278,7 +278,7 @@ fn result_of_each_call_is_recorded() {
         ("RecallRetirement", retired),
         ("SetDrawn", &"c".repeat(32)),
         ("Remember", "Taken"),
-        // Each argument of the script, among them the end of the call and the duration of the lease.
+        // Each argument of the script, including the end of the call and the duration of the lease.
         ("Poll", " 108920 \"f quorum="),
         ("Poll", " 3000 \"l\""),
         // Until the next timeout.

@@ -1,4 +1,4 @@
-//! What a call returned, as a trace holds it and a replay compares it.
+//! Formats the result of a call, as a trace stores it and a replay compares it.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::{
     seal::Remembered,
 };
 
-/// With what the master is sent, word for word.
+/// Includes the exact text of the message to the master.
 pub(super) fn polled(output: Option<&Output>, engine: &Engine) -> String {
     match output {
         None => idle(engine.next_timeout()),
@@ -27,7 +27,7 @@ pub(super) fn polled(output: Option<&Output>, engine: &Engine) -> String {
     }
 }
 
-/// Nothing to do before then.
+/// Formats an idle engine, with its next timeout.
 fn idle(until: Option<BootInstant>) -> String {
     until.map_or_else(|| "-".to_owned(), |until| format!("- {}", until.as_nanos()))
 }
@@ -71,7 +71,7 @@ pub(super) fn recalled(facts: &MasterFacts) -> String {
     format!("{facts:?}")
 }
 
-/// The id that stays.
+/// Formats the id that stays.
 pub(super) fn drawn(engine: &Engine) -> String {
     format!("{:?}", engine.identity().drawn())
 }
@@ -80,7 +80,7 @@ pub(super) fn remembered(remembered: Remembered) -> String {
     format!("{remembered:?}")
 }
 
-/// None where nothing is to be done.
+/// Returns `None` without actions.
 pub(super) fn actions(actions: &[Action]) -> Option<String> {
     (!actions.is_empty()).then(|| format!("{actions:?}"))
 }

@@ -1,4 +1,4 @@
-//! What must hold at every instant.
+//! Checks the invariants at every instant.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::{
     world::ACQUIRE_LIMIT,
 };
 
-/// A broken invariant, by its name in docs/safety.md where it has one there.
+/// A broken invariant, by its name in docs/safety.md if it has one there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) invariant: &'static str,
@@ -25,11 +25,11 @@ pub(crate) struct Broken {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     greatest_token: u64,
-    /// Of every win.
+    /// The tokens of all wins.
     won: BTreeSet<u64>,
-    /// The greatest of each candidate.
+    /// The greatest token of each candidate.
     tokens: BTreeMap<usize, u64>,
-    /// Everything before was checked, with the masters as they were then.
+    /// Every instant before was checked, with the masters as they were then.
     checked: Instant,
     pub(crate) broken: Option<Broken>,
     pub(crate) wins: u64,
@@ -39,11 +39,11 @@ pub(crate) struct Checks {
     /// The longest delay that a majority has with that token.
     delay: Duration,
     slots: BTreeMap<u64, Job>,
-    /// The cluster that the lock is kept for, and until when.
+    /// The cluster that the lock is kept for, and the end of that.
     reserved: Option<(String, Instant)>,
-    /// When a candidate of a cluster won it last.
+    /// The last win of a candidate of each cluster.
     entered: BTreeMap<String, Instant>,
-    /// Clocks may be beyond the drift: the tokens alone do not lean on them.
+    /// Clocks may be beyond the drift: only the tokens do not depend on them.
     only_tokens: bool,
 }
 
@@ -55,7 +55,7 @@ impl Checks {
         }
     }
 
-    /// Clocks are set beyond what S1 and S3 assume.
+    /// Limits the checks to tokens: clocks are set beyond the assumptions of S1 and S3.
     pub(crate) fn check_only_tokens(&mut self) {
         self.only_tokens = true;
     }
@@ -67,7 +67,7 @@ impl Checks {
         self.broken.get_or_insert(Broken { invariant, at, how });
     }
 
-    /// S1 and S3 at every instant from the last event up to `at`: between events belief only ends and keys only
+    /// Checks S1 and S3 at every instant from the last event up to `at`: between events belief only ends and keys only
     /// expire, so the worst instant of a belief is its last one.
     /// `twin`: the planted second server of the first master's name, for the candidates that reach it.
     pub(crate) fn until<'a>(
@@ -103,8 +103,8 @@ impl Checks {
         self.checked = at;
     }
 
-    /// S2: each win has a greater token than every one before, and nobody goes back. A renewal under a smaller one than that
-    /// of somebody else is that of a second holder: it breaks S1, which leans on clocks.
+    /// S2: each win has a greater token than every one before, and no candidate goes back. A renewal under a smaller
+    /// token than that of another candidate is that of a second holder: it breaks S1, which depends on clocks.
     pub(crate) fn active(
         &mut self,
         token: u64,
@@ -128,7 +128,7 @@ impl Checks {
         let Some((marks, took)) = won else { return };
         self.wins += 1;
         self.entered.insert(cluster.uid().to_owned(), at);
-        // The wait of a seal leans on it.
+        // The wait of a seal depends on it.
         if took > ACQUIRE_LIMIT {
             self.fail("limit", at, format!("an attempt took {took:?}"));
         }
@@ -148,9 +148,9 @@ impl Checks {
         }
     }
 
-    /// Of a win or a renewal that was asked for before the candidate's clock stood still, and that is published after it:
-    /// others may have held the lock meanwhile, but the token is unique and raises the greatest one. A cluster that enters ends
-    /// what was kept for it.
+    /// Checks a win or a renewal that was requested before the candidate's clock stood still, and that is published
+    /// after it: another candidate may have held the lock in between, but the token is unique and raises the greatest
+    /// one. A cluster that enters ends the reservation for it.
     pub(crate) fn active_late(
         &mut self,
         token: u64,
@@ -185,7 +185,7 @@ impl Checks {
         self.clean = self.clean.max(token);
     }
 
-    /// Unless it was entered since the reserve `began`, of which its sender may hear late.
+    /// Enters a reservation, unless its cluster entered since the reserve `began`: the sender may learn of that late.
     pub(crate) fn reserved(&mut self, cluster: &ClusterId, began: Instant, until: Instant) {
         if self
             .entered
@@ -196,7 +196,7 @@ impl Checks {
         }
     }
 
-    /// S2, of slots.
+    /// Checks S2 for slots.
     pub(crate) fn claimed(&mut self, slot: u64, job: Job, at: Instant) {
         let first = *self.slots.entry(slot).or_insert(job);
         if first != job {
@@ -205,14 +205,14 @@ impl Checks {
     }
 }
 
-/// S5: what is there of those who lost, a while after a win in good weather.
+/// Checks S5: the remains of lost attempts, a while after a win without faults.
 pub(crate) fn left(at: Instant, holder: &Candidate, masters: &[&Master]) -> Option<String> {
     let mut leases = masters.iter().filter_map(|master| master.lease(at));
     let lease = leases.find(|lease| Some(lease.nonce) != holder.nonce())?;
     Some(format!("{lease:?} is left under the lease of {}", holder.cluster))
 }
 
-/// Whether this master's vote could go to another than the holder.
+/// Reports whether this master could vote for a candidate other than the holder.
 fn available(master: &Master, at: Instant, holder: &Candidate) -> bool {
     master.sealed
         && master
@@ -220,7 +220,7 @@ fn available(master: &Master, at: Instant, holder: &Candidate) -> bool {
             .is_none_or(|lease| Some(lease.nonce) != holder.nonce())
 }
 
-/// S6: what a script deleted, if its holder believes in it.
+/// Checks S6: a script deleted a lease that its holder believes in.
 pub(crate) fn deleted<'a>(
     before: &Master,
     after: &Master,

@@ -1,4 +1,4 @@
-//! Planted bugs: proof that the checks see them.
+//! Plants bugs, to prove that the checks find them.
 
 use std::{process::Command, time::Instant};
 
@@ -6,7 +6,7 @@ use redlock_core::planted::Plant as Code;
 
 use crate::{plant::Plant as Model, simulation::run, world::hands_over};
 
-/// Which fault is planted: into the code, or into the models.
+/// The planted fault: in the code, or in the models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Planted {
     pub(crate) code: Code,
@@ -57,7 +57,7 @@ const SEEDS: usize = 3_000;
 fn is_found(plant: impl Into<Planted> + std::fmt::Debug + Copy, by: &[&str]) {
     let planted = plant.into();
     let about = |seed: &u64| planted.code != Code::ReserveUndone || hands_over(*seed);
-    // A planted bug may also cost time; what has to be seen is the broken promise of safety.
+    // A planted bug may also cost time; only a broken promise of safety counts.
     let safety = |seed| {
         run(seed, planted, false)
             .err()

@@ -1,4 +1,4 @@
-//! Clocks that run at different rates.
+//! Models clocks that run at different rates.
 
 use redlock_core::BootInstant;
 
@@ -21,7 +21,7 @@ impl Rate {
         self.offset + u64::try_from(shown).unwrap()
     }
 
-    /// What the clock gains in this time.
+    /// Returns the time that the clock gains in this time.
     pub(crate) fn gained(&self, nanos: u64) -> u64 {
         let shown = i128::from(nanos) * i128::from(1_000_000 + self.parts_per_million) / 1_000_000;
         u64::try_from(shown).unwrap()
@@ -31,7 +31,7 @@ impl Rate {
         BootInstant::from_nanos(self.nanos(at))
     }
 
-    /// The first instant at which the clock shows `moment` or later.
+    /// Returns the first instant at which the clock shows `moment` or later.
     pub(crate) fn instant(&self, moment: BootInstant) -> Instant {
         let shown = i128::from(moment.as_nanos().saturating_sub(self.offset));
         let rate = i128::from(1_000_000 + self.parts_per_million);

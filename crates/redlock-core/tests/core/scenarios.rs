@@ -1,4 +1,4 @@
-//! Orders of events that the random storm meets too seldom: short runs by a good network, from many seeds.
+//! Runs orders of events that the random storm meets too seldom: short runs by a good network, from many seeds.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::{
 
 const SEEDS: std::ops::Range<u64> = 1..400;
 
-/// All candidates run, one of them holds the lock, and the others have seen its lease and a renewal of it.
+/// Returns a world in which all candidates run, one holds the lock, and the others have seen its lease and a renewal of
+/// it.
 fn held(seed: u64, planted: Planted) -> (World, usize) {
     let mut world = World::new(seed, planted);
     // Not beyond the drift, as in some storms.
@@ -34,7 +35,7 @@ fn holders(world: &World) -> Vec<usize> {
         .collect()
 }
 
-/// Whether two candidates hold the lock at any millisecond until `end`.
+/// Reports whether two candidates hold the lock at any millisecond until `end`.
 fn overlaps(world: &mut World, end: Instant) -> bool {
     while world.now < end {
         let next = world.now + MS;
@@ -46,7 +47,8 @@ fn overlaps(world: &mut World, end: Instant) -> bool {
     false
 }
 
-/// The holder may hear no master any more: then it counts on its lease to the end.
+/// Reports whether two candidates hold the lock after a common step of the masters' clocks. The holder may be cut off from
+/// all masters: it then counts on its lease to the end.
 fn common_step_overlaps(seed: u64) -> bool {
     let (mut world, holder) = held(seed, Planted::default());
     // The masters forget a lease that is held: S3 cannot hold.
@@ -67,8 +69,8 @@ fn common_clock_step_of_all_masters_gives_no_second_holder() {
     assert!(found.is_empty(), "two holders with the seeds {found:?}");
 }
 
-/// After a release, the first candidate that makes an attempt shuts down before it knows the end of it. How long
-/// nobody holds the lock then; none where no candidate is left, or no attempt was interrupted.
+/// After a release, the first candidate that makes an attempt shuts down before it knows the result. Returns for how
+/// long no candidate then holds the lock; `None` if no candidate is left, or no attempt was interrupted.
 fn unheld_after_an_attempt_is_given_up(seed: u64, planted: Planted) -> Option<Instant> {
     let (mut world, holder) = held(seed, planted);
     if world.candidates.len() < 3 {

@@ -1,4 +1,4 @@
-//! One run from a seed: a storm, a calm, a release, a crash.
+//! Runs one simulation from a seed: a storm, a calm, a release, a crash.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::{
 
 const STORM: Instant = 15_000 * MS;
 
-/// What happened in a run, or in many.
+/// The events of a run, or of many.
 #[derive(Debug, Default)]
 pub(crate) struct Happened {
     pub(crate) wins: u64,
-    /// Entries after a release or a crash, and those of them that took longer than L1 gives 99 of 100.
+    /// Entries after a release or a crash, and those of them that took longer than L1 allows for 99 of 100.
     pub(crate) entries: u64,
     pub(crate) late: u64,
     pub(crate) faults: BTreeMap<&'static str, u64>,
 }
 
-/// L1 is about 99 of 100. Three that split two masters again and again are the hundredth: for how long they may.
+/// L1 covers 99 of 100. The rest are three candidates that split two masters repeatedly; this bounds their time.
 const UNLUCKY: u64 = 150 * MS;
 
 impl Happened {
@@ -36,7 +36,7 @@ impl Happened {
         }
     }
 
-    /// L1 speaks of 99 in 100.
+    /// Checks L1, for 99 in 100.
     pub(crate) fn is_prompt(&self) {
         let (late, entries) = (self.late, self.entries);
         assert!(late * 100 <= entries, "L1: {late} of {entries} entries were late");
@@ -53,13 +53,13 @@ pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result
     world.storm();
     world.run_until(STORM);
     world.calm();
-    // What stands in the way may be a break; then everybody has backed off once.
+    // The obstacle may be a break; then every candidate has backed off once.
     let mut bound = nanos(LONGEST) * 102 / 100 + 2 * nanos(SHORT.retry_period) + 2 * nanos(ACQUIRE_LIMIT);
     if world.masters.iter().filter(|master| master.sealed).count() < world.size.majority() {
         bound += nanos(timing::seal_wait(LONGEST, ACQUIRE_LIMIT)) + nanos(ACQUIRE_LIMIT);
     }
     held_within(&mut world, bound, "faults stopped");
-    // Whatever else happened in the storm has run out, and renewals are regular.
+    // All effects of the storm have run out, and renewals are regular.
     let settled = world.now + 2 * nanos(LONGEST);
     world.run_until(settled);
     if let Some(holder) = holder(&world) {
@@ -108,8 +108,9 @@ pub(crate) fn run(seed: u64, planted: impl Into<Planted>, trace: bool) -> Result
     }
 }
 
-/// How long candidates that may enter now can be at it. Where a master is hung and two split the others, nobody knows
-/// more before the command's deadline; where something runs, siblings of a holder that died go first.
+/// Returns how long the attempts of candidates that may enter now can take. With a hung master and two candidates that
+/// split the others, no result is known before the command's deadline; with running targets, siblings of a dead holder
+/// have precedence.
 fn entering(world: &World) -> u64 {
     let hung = world.hung.iter().any(Option::is_some);
     let undecided = if hung {
@@ -125,8 +126,8 @@ fn holder(world: &World) -> Option<usize> {
     (0..world.candidates.len()).find(|c| world.candidates[*c].authority(world.now).is_some())
 }
 
-/// S5, a little after a clash. Attempts go on where one master is down and another has not heard of the lease: each
-/// leaves nothing within milliseconds.
+/// Checks S5, a little after a clash. Attempts continue where one master is down and another has not seen the lease:
+/// each leaves nothing within milliseconds.
 fn nothing_is_left(world: &mut World) {
     let soon = world.now + nanos(COMMAND_TIMEOUT) * 4;
     world.run_until(soon);
@@ -145,9 +146,9 @@ fn nothing_is_left(world: &mut World) {
     }
 }
 
-/// L1, of a lock that was held.
+/// Checks L1 for a lock that was held.
 fn entered_within(world: &mut World, happened: &mut Happened, bound: u64, after: &str) {
-    // A clock beyond the drift looks like one that steps again and again, and its candidate waits each time.
+    // A clock beyond the drift appears to step again and again, and its candidate waits each time.
     if world.beyond {
         return;
     }
@@ -157,7 +158,7 @@ fn entered_within(world: &mut World, happened: &mut Happened, bound: u64, after:
     happened.late += u64::from(world.now > end);
 }
 
-/// L1.
+/// Checks L1.
 fn held_within(world: &mut World, bound: u64, after: &str) {
     let end = world.now + bound;
     while world.checks.broken.is_none() && holder(world).is_none() {

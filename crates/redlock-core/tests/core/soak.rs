@@ -1,4 +1,4 @@
-//! Many seeds on all cores, with a count of every fault. Run by `make simulate`.
+//! Runs many seeds on all cores and counts every fault. Used by `make simulate`.
 
 use std::{
     num::NonZero,
@@ -16,10 +16,10 @@ use crate::{
     simulation::{Happened, number, run},
 };
 
-/// Between two lines that say how far it is.
+/// The interval of progress lines.
 const LINE: Duration = Duration::from_secs(10);
 
-/// All that can go wrong here. One that did not happen makes the run worth nothing.
+/// All faults. A run without one of them proves nothing.
 const FAULTS: [&str; 34] = [
     "FLUSHALL",
     "break",

@@ -1,4 +1,4 @@
-//! Follows one life of a replica: reads its log and asks it what it holds.
+//! Follows one life of a replica through its log and its answers to `/locks`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,13 +16,14 @@ use crate::journal::{Journal, Line, Said};
 use redlock_client::clock;
 use redlock_core::BootInstant;
 
-/// A replica that says *lost* too late is caught with this resolution; its log has microseconds.
+/// The resolution with which a replica that logs *lost* too late is caught; the log itself has microseconds.
 const EVERY: Duration = Duration::from_millis(10);
-/// A paused replica does not answer. The next question is to reach it soon after it wakes, when it could be wrong.
+/// A paused replica does not answer. A short bound makes the next question reach it soon after it wakes, when its
+/// belief could be wrong.
 const PATIENCE: Duration = Duration::from_millis(60);
-/// How many questions go by between two about readiness.
+/// The number of questions between two questions about readiness.
 const READY_EVERY: u64 = 8;
-/// The time in a log line was read a moment after the time that its `valid_ms` counts from.
+/// The delay between the time from which `valid_ms` counts and the time in the log line.
 const LOG_DELAY: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Deserialize)]
@@ -30,7 +31,7 @@ struct Locks {
     locks: Vec<LockLine>,
 }
 
-/// The fields of `/locks` that say what a replica believes.
+/// The fields of `/locks` that show the belief of a replica.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LockLine {
@@ -97,7 +98,7 @@ impl Follower {
     }
 
     async fn read_log(&mut self) {
-        // A log that cannot be read shows in the record: what its replica does is then missing.
+        // An unreadable log shows in the record: the events of its replica are missing.
         let Ok(lines) = self.journal.news().await else {
             return;
         };
@@ -136,7 +137,8 @@ impl Follower {
         }
     }
 
-    /// The remaining time was computed after the question was sent: counted from there it is a lower bound.
+    /// The replica computed the remaining time after the question was sent, so counting from `asked` gives a lower
+    /// bound.
     fn believe(&self, locks: &[LockLine], asked: BootInstant, heard: BootInstant) {
         let mut record = lock(&self.record);
         for line in locks {

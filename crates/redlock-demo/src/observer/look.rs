@@ -1,4 +1,4 @@
-//! Enters what a master shows into the record.
+//! Enters the state that a master shows into the record.
 
 use redlock_testkit::observer::Shown;
 
@@ -7,7 +7,7 @@ use super::{Shared, lock};
 pub(super) fn write_down(master: usize, locks: &[String], shown: Option<Shown>, record: &Shared) {
     let mut record = lock(record);
     let view = record.masters.get_mut(master);
-    // Down, hung or restarted: not an error of the observer, but what it is there to see.
+    // A master that is down, hung or restarting is an observation, not an error.
     let Some(shown) = shown else {
         if let Some(view) = view {
             view.answers = false;

@@ -1,4 +1,4 @@
-//! What the observer has written down.
+//! The record of the observer.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,32 @@ use crate::journal::Line;
 use crate::tenure::Account;
 use redlock_core::BootInstant;
 
-/// One master, as it shows itself.
+/// The observed state of one master.
 #[derive(Clone, Debug, Default)]
 pub struct MasterView {
     pub answers: bool,
-    /// Its seal is that of its present run.
+    /// Whether its seal is that of its present run.
     pub sealed: bool,
-    /// A candidate has begun to seal it.
+    /// Whether a candidate has begun to seal it.
     pub probed: bool,
-    /// Of the run that answered last.
+    /// The `run_id` of the run that answered last.
     pub run_id: String,
-    /// Leases seen on it while it had no seal. There must be none.
+    /// The number of leases seen on it while it had no seal; must be 0.
     pub stray_leases: u64,
-    /// How often it was looked at.
+    /// The number of reads of this master.
     pub looks: u64,
 }
 
-/// One life of a replica, as it shows itself.
+/// The observed state of one life of a replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaView {
     pub who: Incarnation,
     pub ready: bool,
     pub answers: bool,
-    /// As it says in `/locks`.
+    /// The state of the quorum as `/locks` reports it.
     pub quorum: Option<String>,
     pub lines: Vec<Line>,
-    /// How often it answered what it holds.
+    /// The number of its answers to `/locks`.
     pub answered: u64,
 }
 
@@ -69,7 +69,7 @@ impl Record {
         self.replicas.iter_mut().find(|replica| replica.who == *who)
     }
 
-    /// Lock and token of all that a replica holds at `now`.
+    /// Returns the lock and token of every claim of a replica at `now`.
     pub fn held_by(&self, who: &Incarnation, now: BootInstant) -> Vec<(String, u64)> {
         let held = self
             .claims
@@ -79,7 +79,7 @@ impl Record {
         held.map(|claim| (claim.lock.clone(), claim.token)).collect()
     }
 
-    /// Whether every lock is held at `now`.
+    /// Reports whether every lock is held at `now`.
     pub fn all_held(&self, now: BootInstant) -> bool {
         self.locks
             .iter()

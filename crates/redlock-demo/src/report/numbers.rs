@@ -1,4 +1,4 @@
-//! How many takeovers of one kind, and how long they took.
+//! Counts the takeovers of one kind, and their durations.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Kind, Takeover, rounded};
 #[serde(rename_all = "camelCase")]
 pub struct Numbers {
     pub kind: Kind,
-    /// None: of all locks.
+    /// `None` stands for all locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
     pub n: usize,
@@ -38,7 +38,7 @@ impl Numbers {
         let numbers = |((kind, lock), mut times): ((Kind, Option<String>), Vec<f64>)| {
             times.sort_by(f64::total_cmp);
             let (n, half) = (times.len(), times.len() / 2);
-            // Never empty: a group comes into being with its first member.
+            // Never empty: a group is created with its first member.
             let median = if n % 2 == 1 {
                 times[half]
             } else {

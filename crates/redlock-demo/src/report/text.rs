@@ -1,10 +1,10 @@
-//! The summary for people.
+//! Writes the summary for people.
 
 use std::fmt::Write;
 
 use super::{Kind, Numbers, Report};
 
-/// Writing into a String cannot fail, so the results of `writeln!` say nothing.
+/// Writing into a String cannot fail, so the results of `writeln!` are ignored.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::from("\nSummary\n");
     takeovers(&mut out, report);

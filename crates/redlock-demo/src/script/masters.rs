@@ -1,4 +1,4 @@
-//! What happens to masters: one hangs, one loses its memory.
+//! Applies faults to masters: one hangs, one loses its memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::timeline::FaultKind;
 use redlock_client::clock;
 use redlock_core::{BootInstant, timing};
 
-/// Renewals come every third of a lease: this is more than one of them.
+/// The holder renews every third of a lease, so this contains at least one renewal.
 const TWO_RENEWALS: Duration = Duration::from_millis(LEASE_SECONDS * 500);
 
-/// A master that was started empty, and when.
+/// A master that was started empty, and the time of that start.
 pub(super) struct Emptied {
     master: usize,
     at: BootInstant,
@@ -122,7 +122,7 @@ impl Play<'_> {
     }
 }
 
-/// Nonce and end of the lease of each lock, by the masters.
+/// Returns the nonce and end of the lease of each lock, as the masters show them.
 fn holders(record: &Record) -> BTreeMap<String, (String, BootInstant)> {
     let of = |(lock, account): (&String, &crate::tenure::Account)| {
         account

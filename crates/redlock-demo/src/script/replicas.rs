@@ -1,4 +1,4 @@
-//! What happens to replicas: a crash, a clean stop, a pause past the lease.
+//! Applies faults to replicas: a crash, a clean stop, a pause past the lease.
 
 use nix::sys::signal::Signal;
 
@@ -119,7 +119,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Who holds most, once every lock has a holder.
+    /// Returns the replica that holds most locks, once every lock has a holder.
     async fn victim(&mut self) -> Result<(Incarnation, usize), DemoError> {
         self.stage
             .wait(SOON, "every lock has a holder", |record, now| {
@@ -136,7 +136,7 @@ impl Play<'_> {
     }
 }
 
-/// What a replica said first about a lock after `from`.
+/// Returns the first event that a replica logged about a lock after `from`.
 fn first_word(record: &Record, who: &Incarnation, lock: &str, from: BootInstant) -> Option<Said> {
     let lines = record.replica(who)?.lines.iter();
     let mut about = lines.filter(|line| line.at >= from && line.said.lock() == Some(lock));

@@ -1,4 +1,4 @@
-//! Measures how locks go from one replica to another.
+//! Measures takeovers: how a lock moves from one replica to another.
 
 use super::{AFTER_LEASE, Play};
 use crate::claims::Incarnation;
@@ -7,7 +7,7 @@ use crate::observer::Record;
 use crate::report::{Kind, Takeover, milliseconds};
 
 impl Play<'_> {
-    /// Waits until all that `from` held is held by others, and measures each.
+    /// Waits until other replicas hold every lock that `from` held, and measures each takeover.
     pub(super) async fn taken_over(
         &mut self,
         kind: Kind,
@@ -44,7 +44,7 @@ impl Play<'_> {
     }
 }
 
-/// None until the successor is known, and its lease seen on a majority of the masters.
+/// Returns `None` until the successor is known and its lease was seen on a majority of the masters.
 fn takeover(record: &Record, kind: Kind, from: &Incarnation, lock: &str, token: u64) -> Option<Takeover> {
     let successor = record
         .claims
@@ -55,7 +55,7 @@ fn takeover(record: &Record, kind: Kind, from: &Incarnation, lock: &str, token: 
     let account = record.accounts.get(lock)?;
     let old = account.of_claim(&from.name, before.began)?;
     let new = account.of_claim(&successor.who.name, successor.began)?;
-    // It may not have been seen on the masters yet, and what was found is an earlier lease of the same replica.
+    // Until the new lease was seen on the masters, `new` may be an earlier lease of the same replica.
     let seen = new.seen.filter(|seen| Some(*seen) > old.seen)?;
     let ended = match kind {
         Kind::Crash | Kind::Pause => old.free_at(),

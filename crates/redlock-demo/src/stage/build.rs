@@ -1,4 +1,4 @@
-//! Sets the stage: five masters, sealed; three replicas; the observer.
+//! Builds the stage: five sealed masters, three replicas and the observer.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use redlock_testkit::{RedisServers, ServerOptions};
 
 const MASTERS: usize = 5;
 const REPLICAS: [&str; 3] = ["replica-a", "replica-b", "replica-c"];
-/// As the operator has it for the leases of the demo.
+/// The value that the operator derives for the leases of the demo.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(400);
 
 pub(super) async fn build(screen: Screen) -> Result<Stage, DemoError> {
@@ -66,7 +66,7 @@ fn write(folder: &Path, all: &Manifests) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// What `redlock init` does.
+/// Seals the masters, as `redlock init` does.
 async fn seal(names: &[String], urls: &[String]) -> Result<(), DemoError> {
     let masters = names.iter().zip(urls).map(|(name, url)| MasterConfig {
         name: name.clone(),
@@ -81,7 +81,7 @@ async fn seal(names: &[String], urls: &[String]) -> Result<(), DemoError> {
     };
     let (masters, _notices, tasks) = Masters::open(&config, None)?;
     let sealed = init(&masters).await;
-    // Nothing is under way that would have to be waited for.
+    // No call is under way, so the tasks can be dropped at once.
     drop(tasks);
     sealed?;
     Ok(())

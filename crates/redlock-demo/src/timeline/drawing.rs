@@ -1,4 +1,4 @@
-//! Where each part of the timeline stands, and how it looks.
+//! Places and styles each part of the timeline.
 
 use super::svg::{Area, Body};
 use super::{Fault, FaultKind, Frame};
@@ -7,22 +7,22 @@ use crate::observer::Record;
 use redlock_core::BootInstant;
 
 const WIDTH: f64 = 1000.0;
-/// For the names of the rows.
+/// The width of the names of the rows.
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 52.0;
-/// Of a lock, and of a replica or master.
+/// The heights of the row of a lock, and of a replica or master.
 const LOCK: f64 = 30.0;
 const PART: f64 = 22.0;
 const SECTION: f64 = 30.0;
 const LEGEND: f64 = 78.0;
-/// A character of a label, about.
+/// The approximate width of a character of a label.
 const CHARACTER: f64 = 6.6;
-/// Between two labels of the axis, at least.
+/// The least distance between two labels of the axis.
 const TICK: f64 = 55.0;
 
-/// The colours of Okabe and Ito, which people with any colour vision can tell apart, in classes `h0` to `h5`. The page is drawn
-/// too: a transparent one is unreadable where the reader's page has the other scheme.
+/// The colours of Okabe and Ito, which people with any colour vision can distinguish, in classes `h0` to `h5`. The
+/// background is drawn, too: a transparent drawing is unreadable on a page with the other colour scheme.
 const STYLE: &str = "
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1f2328}
 .page{fill:#fff}.head{font-weight:600;font-size:14px}.section,.tick{fill:#59636e;font-size:11px}
@@ -62,7 +62,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The grid, with a label every so many whole seconds that they do not touch.
+    /// Draws the grid, with labels at whole seconds that do not touch.
     pub(super) fn axis(&mut self) {
         let steps = [1_u32, 2, 5, 10, 20, 30, 60, 120, 300, 600];
         let wide = |step: &u32| f64::from(*step) * self.scale() >= TICK;
@@ -78,7 +78,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The names, and a base line for each replica and master.
+    /// Draws the names, and a base line for each replica and master.
     pub(super) fn rows(&mut self) {
         let Frame {
             seed, lease_seconds, ..
@@ -106,7 +106,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// One bar; what is left of the lease of a holder that was killed or paused is faded.
+    /// Draws one bar. The part after the holder was killed or paused is faded.
     pub(super) fn lease(&mut self, claim: &Claim, faults: &[Fault]) {
         let Some(row) = self.locks.iter().position(|lock| *lock == claim.lock) else {
             return;
@@ -147,7 +147,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// From the fault of a replica up to the locks that it moves.
+    /// Draws a line from the fault of a replica up to the locks that it moves.
     pub(super) fn guide(&mut self, fault: &Fault) {
         if let Some(y) = self
             .part(&fault.of)
@@ -241,7 +241,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Where the next entry begins.
+    /// Draws one entry of the legend and returns the position of the next one.
     fn explained(&mut self, x: f64, y: f64, text: &str) -> f64 {
         self.body.text("label", (x + 20.0, y), text);
         x + 44.0 + CHARACTER * text.chars().count() as f64
@@ -257,7 +257,7 @@ impl<'a> Drawing<'a> {
         (WIDTH - LEFT - RIGHT) / self.seconds
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds from the start to `at`.
     fn after(&self, at: BootInstant) -> f64 {
         at.since(self.frame.started).as_secs_f64()
     }
@@ -275,7 +275,7 @@ impl<'a> Drawing<'a> {
         TOP + LOCK * row as f64
     }
 
-    /// The top of the replicas and masters.
+    /// Returns the top of the rows of replicas and masters.
     fn parts(&self) -> f64 {
         self.lock(self.locks.len()) + SECTION
     }

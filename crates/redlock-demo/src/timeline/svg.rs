@@ -1,8 +1,8 @@
-//! The elements of an SVG as text.
+//! Writes the elements of an SVG as text.
 
 use std::fmt::Write;
 
-/// A name as text of an element or of an attribute. XML has no place for control characters.
+/// Escapes a name as text of an element or of an attribute. XML does not allow control characters.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -70,7 +70,7 @@ impl Body {
         };
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str, style: &str) -> String {
         let title = escaped(title);
         format!(

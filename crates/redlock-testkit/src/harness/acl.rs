@@ -1,4 +1,4 @@
-//! The user that docs/redis-acl.md documents.
+//! Provides the Redis user that docs/redis-acl.md documents.
 
 use redlock_client::masters::{Credentials, MastersConfig, Secret};
 
@@ -8,7 +8,7 @@ use crate::{RedisServer, RedisServers, ServerOptions};
 pub const PASSWORD: &str = "of-the-documented-user";
 const PAGE: &str = include_str!("../../../../docs/redis-acl.md");
 
-/// The words of the documented line behind `user`, with a password.
+/// Returns the documented line without its leading `user`, with a password.
 pub fn line() -> String {
     let mut lines = PAGE.lines().filter_map(|line| line.strip_prefix("user "));
     let line = lines.next().expect("a line that begins with user");
@@ -16,7 +16,7 @@ pub fn line() -> String {
     line.replace("PASSWORD", PASSWORD)
 }
 
-/// Three servers with these users.
+/// Starts three servers with these users.
 pub fn servers(users: Vec<String>) -> RedisServers {
     let options = ServerOptions {
         users,
@@ -25,7 +25,7 @@ pub fn servers(users: Vec<String>) -> RedisServers {
     RedisServers::start(3, &options).unwrap()
 }
 
-/// The configuration with a user that has the password.
+/// Returns the configuration for a user with that password.
 pub fn as_user(servers: &[RedisServer], user: &str) -> MastersConfig {
     let credentials = Credentials {
         username: Some(user.to_owned()),

@@ -1,4 +1,4 @@
-//! A program under test, as a child process that ends with its test.
+//! Runs a program under test as a child process that ends with its test.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,13 +12,13 @@ use nix::unistd::Pid;
 
 use crate::eventually_blocking;
 
-/// Of a thread, after the signal.
+/// The bound for all threads to stop after SIGSTOP.
 const STOPPED: Duration = Duration::from_secs(10);
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// Collects what the child says on stdout and stderr; kills and reaps it on drop, and then, when the test has failed,
-/// prints all of it.
+/// A child process whose stdout and stderr are collected. Drop kills and reaps it, and prints its output if the test
+/// has failed.
 #[derive(Debug)]
 pub struct ChildGuard {
     name: String,
@@ -29,7 +29,7 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Starts the command with no stdin, and `name` in what is printed about it.
+    /// Starts the command without stdin. `name` labels its output.
     pub fn spawn(name: &str, command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
@@ -55,12 +55,12 @@ impl ChildGuard {
         self.child.id()
     }
 
-    /// All lines of stdout so far.
+    /// Returns all lines of stdout so far.
     pub fn stdout(&self) -> Vec<String> {
         self.stdout.lock().unwrap().clone()
     }
 
-    /// All lines of stderr so far.
+    /// Returns all lines of stderr so far.
     pub fn stderr(&self) -> Vec<String> {
         self.stderr.lock().unwrap().clone()
     }
@@ -71,7 +71,7 @@ impl ChildGuard {
         eventually_blocking(bound, &what, || {
             let ended = self.child.try_wait().unwrap();
             if ended.is_some() {
-                // What it said before it ended counts, and may not have been collected yet.
+                // Lines written before the exit count, and may not have been collected yet.
                 self.join_readers();
             }
             let (stdout, stderr) = (self.stdout(), self.stderr());
@@ -93,7 +93,7 @@ impl ChildGuard {
         signal::kill(pid, signal).unwrap_or_else(|error| panic!("{signal} to {}: {error}", self.name));
     }
 
-    /// SIGSTOP, and none of its threads runs any more: one may, on another core, for a moment after the signal.
+    /// Sends SIGSTOP and waits until no thread runs: a thread on another core may run shortly after the signal.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
         let folder = format!("/proc/{}/task", self.pid());
@@ -103,7 +103,7 @@ impl ChildGuard {
             let states: Vec<String> = tasks
                 .filter_map(|task| fs::read_to_string(task.unwrap().path().join("stat")).ok())
                 .collect();
-            // `pid (name) state …`, and a name may hold anything but what follows its last parenthesis.
+            // The format is `pid (name) state …`. The name may contain anything, so the last parenthesis counts.
             let stopped = |stat: &String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
             if states.iter().all(stopped) {
                 Ok(())
@@ -113,12 +113,12 @@ impl ChildGuard {
         });
     }
 
-    /// How it ended, if it has; reaped then.
+    /// Returns the exit status, and reaps the child, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// SIGKILL, and reaped.
+    /// Sends SIGKILL and reaps the child.
     pub fn kill(&mut self) {
         self.child
             .kill()
@@ -126,7 +126,7 @@ impl ChildGuard {
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end; all its lines are collected then. Says how long that took.
+    /// Waits for the end of the child and for all its lines. Returns how long that took.
     pub fn wait(&mut self, bound: Duration) -> (ExitStatus, Duration) {
         let started = Instant::now();
         let what = format!("{} ends", self.name);
@@ -150,7 +150,8 @@ impl Drop for ChildGuard {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            // Not joined: a grandchild may hold the pipes open. `eprintln` because the test harness captures it.
+            // The readers are not joined: a grandchild may hold the pipes open. `eprintln`, because the test harness
+            // captures it.
             for (stream, lines) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
                 for line in lines
                     .lock()

@@ -1,4 +1,4 @@
-//! Connections of somebody who watches from outside.
+//! Opens Redis connections for tests that observe from outside.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisResult};
 
 use crate::RedisServer;
 
-/// For a busy machine.
+/// Generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A new one, that waits for its answers: by itself the library gives one up after half a second.
+/// Opens a connection with a long response timeout; the default of the library is half a second.
 pub async fn patient(client: &Client) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
@@ -18,7 +18,7 @@ pub async fn patient(client: &Client) -> RedisResult<MultiplexedConnection> {
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// One command of the user who may do everything.
+/// Runs one command as the user with all permissions.
 pub async fn admin<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
     let client = Client::open(server.url()).unwrap();
     let mut connection = patient(&client).await.unwrap();

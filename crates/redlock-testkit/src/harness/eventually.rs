@@ -1,16 +1,16 @@
-//! Waiting for a condition, with a bound.
+//! Waits for a condition, with a bound.
 
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The first pause between two questions. Each further one is half as long again, up to [`LONGEST`]: a question to an API
+/// The first pause between two checks. Each further pause is half as long again, up to [`LONGEST`]: a check at an API
 /// server costs milliseconds of CPU.
 const FIRST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Asks until the answer is `Ok` and returns what it holds. The `Err` is what was seen in its place: the last one is
-/// named when the bound has passed. A question that hangs is given up at the bound, too.
+/// Repeats a check until it returns `Ok`, and returns the value. `Err` carries the observed state; the last one is
+/// reported when the bound has passed. The bound also ends a check that hangs.
 pub async fn eventually<T, E: Debug>(
     bound: Duration,
     what: &str,
@@ -33,7 +33,7 @@ pub async fn eventually<T, E: Debug>(
     }
 }
 
-/// The same in a test that is not async. A question that hangs, hangs.
+/// Does the same in a test that is not async. The bound does not end a check that hangs.
 pub fn eventually_blocking<T, E: Debug>(
     bound: Duration,
     what: &str,

@@ -1,4 +1,4 @@
-//! The library on real servers: the configuration of a test, and the masters as it opens them.
+//! Opens redlock-client on real servers, with the configuration of a test.
 
 use std::ops::Deref;
 use std::sync::Once;
@@ -10,15 +10,16 @@ use redlock_core::{ClusterId, HolderIdentity, LockName};
 
 use crate::eventually;
 
-/// Short enough for a test to wait for a seal (7.08 s), and long enough for a busy machine: nothing is lost and nothing comes
-/// too late because it stands still for a second.
+/// Short enough for a test to wait for a seal (7.08 s), and long enough for a busy machine: a stall of a second loses
+/// no lease and makes no call too late.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(4);
 pub const ACQUIRE_LIMIT: Duration = Duration::from_millis(1_500);
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
-/// For a busy machine; nothing that is right comes near it.
+/// Generous for a busy machine; a correct run stays far below it.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Masters m0, m1, … on these servers, which seals are given to; change what a test needs otherwise.
+/// Returns the configuration of masters m0, m1, … on these servers, with re-sealing on. A test changes the fields that
+/// it needs.
 pub fn config(servers: &[RedisServer]) -> MastersConfig {
     MastersConfig {
         cluster: ClusterId::new("test", "test").unwrap(),
@@ -29,7 +30,7 @@ pub fn config(servers: &[RedisServer]) -> MastersConfig {
     }
 }
 
-/// Open masters; reads as [`Masters`]. Dropping it closes the connections.
+/// Open masters; dereferences to [`Masters`]. Drop closes the connections.
 #[derive(Debug)]
 pub struct Opened {
     pub masters: Masters,
@@ -38,7 +39,7 @@ pub struct Opened {
 }
 
 pub fn open(config: &MastersConfig) -> Opened {
-    // Read by nobody, but what is logged is put together as in the program.
+    // The output is discarded, but log lines are formatted as in the program.
     static LOGGED: Once = Once::new();
     LOGGED.call_once(|| {
         let log = tracing_subscriber::fmt().with_writer(std::io::sink);
@@ -61,7 +62,7 @@ impl Deref for Opened {
 }
 
 impl Opened {
-    /// Waits until exactly so many masters can vote.
+    /// Waits until exactly this many masters can vote.
     pub async fn voters(&self, count: usize) {
         eventually(BOUND, &format!("{count} masters that vote"), async || {
             let seen = self.masters.voters();
@@ -70,12 +71,12 @@ impl Opened {
         .await;
     }
 
-    /// How many vote now.
+    /// Returns the number of masters that vote now.
     pub fn voters_now(&self) -> usize {
         self.masters.voters()
     }
 
-    /// Waits until this master's status is as wanted.
+    /// Waits until the status of this master is as wanted.
     pub async fn master(
         &self,
         index: usize,
@@ -89,7 +90,7 @@ impl Opened {
         .await
     }
 
-    /// One attempt to get a lease of the longest length; none if it was lost.
+    /// Makes one attempt to get a lease of the longest length; returns `None` if the attempt was lost.
     pub async fn try_acquire(&self, lock: &str, holder: &str) -> Option<Lease> {
         let (lock, holder) = (lock_name(lock), identity(holder));
         let acquired = self.masters.acquire(&lock, &holder, LONGEST_LEASE).await;
@@ -99,7 +100,7 @@ impl Opened {
         }
     }
 
-    /// Tries until it has the lease.
+    /// Repeats attempts until one gets the lease.
     pub async fn acquire_soon(&self, lock: &str, holder: &str) -> Lease {
         eventually(BOUND, &format!("{holder} acquires {lock}"), async || {
             self.try_acquire(lock, holder).await.ok_or(())

@@ -1,4 +1,4 @@
-//! A network that breaks on demand, between a client and one address.
+//! Simulates a network that breaks on demand, between clients and one address.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,21 +14,21 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
-/// What the network does with bytes, on the connections that exist and on new ones.
+/// The treatment of bytes, on existing and on new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Pass,
-    /// Every byte arrives so much later, in each direction; order and throughput stay.
+    /// Every byte is delayed by this time, in each direction; order and throughput stay.
     Delay(Duration),
-    /// Connections are accepted and all bytes vanish.
+    /// Connections are accepted and all bytes are dropped.
     BlackHole,
-    /// Requests vanish; what the server says of itself arrives.
+    /// Requests are dropped; messages that the server sends unasked arrive.
     LoseRequests,
-    /// Requests arrive, answers vanish.
+    /// Requests arrive, replies are dropped.
     LoseReplies,
     /// Connections end with RST, new ones as soon as they are accepted.
     Reset,
-    /// The clock of the server shows so many seconds more, as it does to a client whose own clock stood still for that long.
+    /// The clock of the server appears this many seconds ahead, as to a client whose own clock stood still for that long.
     Ahead(u64),
 }
 
@@ -37,7 +37,7 @@ pub enum Mode {
 struct Modes {
     all: Mode,
     one: Option<(u32, Mode)>,
-    /// So many connections, the first ones, stay in the black hole.
+    /// The number of connections, from the first one, that stay in the black hole.
     stranded: usize,
 }
 
@@ -46,7 +46,7 @@ struct Accepted {
     number: usize,
     /// The ports of the client and of the proxy.
     ports: (u16, u16),
-    /// A process, and whether the connection is one of its own. That does not change, and is costly to find.
+    /// A process, and whether the connection belongs to it. Cached: the owner does not change, and is costly to find.
     owner: Option<(u32, bool)>,
 }
 
@@ -59,7 +59,7 @@ impl Accepted {
         }
     }
 
-    /// The table of connections is read by a thread of its own: the runtime carries the bytes of other connections meanwhile.
+    /// A separate thread reads the table of connections, while the runtime carries the bytes of other connections.
     async fn is_of(&mut self, process: u32) -> bool {
         if let Some((known, own)) = self.owner
             && known == process
@@ -74,11 +74,11 @@ impl Accepted {
     }
 }
 
-/// Whether a process has the TCP connection between these ports, by the inodes of its sockets. Two processes may have the same
-/// local port, towards different servers.
+/// Reports whether a process has the TCP connection between these ports, by the inodes of its sockets. Two processes may
+/// have the same local port, towards different servers.
 fn has_connection(process: u32, local: u16, remote: u16) -> bool {
     let table = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
-    // The table has a line for each connection of the machine: most are left out before they are parsed.
+    // The table has a line for each connection of the machine. Most lines are rejected before they are parsed.
     let (local, remote) = (format!(":{local:04X} "), format!(":{remote:04X} "));
     let lines = table
         .lines()
@@ -101,19 +101,19 @@ fn has_connection(process: u32, local: u16, remote: u16) -> bool {
         })
 }
 
-/// Listens on a loopback port of its own and forwards to one address. Ends with its value.
+/// A proxy on a loopback port of its own that forwards to one address. Stops on drop.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     modes: watch::Sender<Modes>,
     accepted: Arc<AtomicUsize>,
-    /// Held by each connection for as long as it stands.
+    /// Each open connection holds a clone.
     open: Arc<()>,
     listener: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Starts in `Mode::Pass`.
+    /// Starts a proxy in `Mode::Pass`.
     pub async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("port for a proxy");
         let address = listener.local_addr().unwrap();
@@ -135,7 +135,7 @@ impl Proxy {
         }
     }
 
-    /// To a port of 127.0.0.1.
+    /// Starts a proxy to a port of 127.0.0.1.
     pub async fn to_port(port: u16) -> Self {
         Self::to(SocketAddr::from(([127, 0, 0, 1], port))).await
     }
@@ -152,23 +152,23 @@ impl Proxy {
         self.modes.send_modify(|modes| modes.all = mode);
     }
 
-    /// The connections of this process alone, until [`Self::set_alike`]; a moment later, when they are found.
+    /// Sets the mode for the connections of this process alone, once the proxy has found them.
     pub fn set_for(&self, process: u32, mode: Mode) {
         self.modes.send_modify(|modes| modes.one = Some((process, mode)));
     }
 
-    /// No process is treated differently any more.
+    /// Ends the special mode of a process.
     pub fn set_alike(&self) {
         self.modes.send_modify(|modes| modes.one = None);
     }
 
-    /// Back to `Mode::Pass`. A connection that lost bytes ends with RST: what would follow makes no sense to its peer.
+    /// Returns to `Mode::Pass`. A connection that lost bytes ends with RST: the rest would make no sense to its peer.
     pub fn heal(&self) {
         self.set(Mode::Pass);
     }
 
-    /// Back to `Mode::Pass` for new connections. On those that exist nothing passes any more, and neither side learns of
-    /// it, as behind a firewall that has forgotten them.
+    /// Returns to `Mode::Pass` for new connections. Existing connections pass no more bytes, and neither side learns of
+    /// it, as behind a firewall that has lost its state.
     pub fn strand(&self) {
         let accepted = self.accepted();
         self.modes.send_modify(|modes| {
@@ -176,21 +176,21 @@ impl Proxy {
         });
     }
 
-    /// How many connections it has accepted.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections that neither side has closed.
+    /// Returns the number of connections that neither side has closed.
     pub fn open(&self) -> usize {
-        // One is held by this value and one by the task that accepts.
+        // This value holds one clone, and the accepting task another.
         Arc::strong_count(&self.open) - 2
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections are tasks in a set that this one owns: they end with it.
+        // The accepting task owns the connection tasks, so they end with it.
         self.listener.abort();
     }
 }
@@ -236,7 +236,7 @@ async fn accept(
 
 async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Receiver<Mode>) {
     let mode = *modes.borrow_and_update();
-    // In the black hole the server sees nothing of the connection; it can only end.
+    // In the black hole the server sees nothing of the connection, which can only end.
     let server = match mode {
         Mode::Reset => None,
         Mode::BlackHole => {
@@ -277,7 +277,7 @@ async fn serve(mut client: TcpStream, target: SocketAddr, mut modes: watch::Rece
     }
 }
 
-/// Takes what comes until the mode changes or the client leaves.
+/// Discards all bytes until the mode changes or the client leaves.
 async fn discard(client: &mut TcpStream, modes: &mut watch::Receiver<Mode>) {
     let mut bytes = [0; 4096];
     loop {
@@ -308,7 +308,7 @@ struct Direction<'a> {
 }
 
 impl Direction<'_> {
-    /// Reads all the time and writes when due, so that a delay is one of each byte and not of the bytes before it.
+    /// Reads continuously and writes when due, so that each byte is delayed independently of the bytes before it.
     async fn carry(&self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> io::Result<()> {
         let (send, mut due) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
         let read = async move {
@@ -344,7 +344,7 @@ impl Direction<'_> {
             }
             io::Result::Ok(())
         };
-        // The end of the reader closes the channel, and the writer delivers what is still under way.
+        // The end of the reader closes the channel, and the writer delivers the pending bytes.
         tokio::try_join!(read, write).map(|_| ())
     }
 
@@ -358,8 +358,8 @@ impl Direction<'_> {
     }
 }
 
-/// Moves each `TIME` in the replies of scripts, the second and the third text of an array. A server writes a reply of this
-/// size at once, so none of them is split here.
+/// Shifts each `TIME` in the replies of scripts, the second and the third text of an array. A server writes a reply of
+/// this size at once, so none of them is split here.
 fn set_ahead(replies: &mut [u8], seconds: u64) {
     const BEFORE: &[u8] = b"\r\n$10\r\n";
     const DIGITS: usize = 10;
@@ -371,7 +371,7 @@ fn set_ahead(replies: &mut [u8], seconds: u64) {
         let (before, after) = replies.split_at_mut(start);
         let shown = std::str::from_utf8(&after[..DIGITS]).ok();
         let shown = shown.and_then(|digits| digits.parse::<u64>().ok());
-        // Other texts are no times of today.
+        // Other texts are not current times.
         let shown = shown.filter(|shown| before.ends_with(BEFORE) && shown.abs_diff(now) < 60);
         if let Some(shown) = shown {
             after[..DIGITS].copy_from_slice(format!("{:010}", shown + seconds).as_bytes());

@@ -1,4 +1,4 @@
-//! Certificates of a CA that exists for one test.
+//! Issues certificates from a CA that exists for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-/// A CA, a server certificate for `localhost` and `127.0.0.1`, and a client certificate, as PEM files. Two values are
-/// two CAs that do not trust each other.
+/// A CA, a server certificate for `localhost` and `127.0.0.1`, and a client certificate, as PEM files. Each value has a
+/// CA of its own; the CAs do not trust each other.
 #[derive(Debug)]
 pub struct TlsMaterial {
     folder: TempDir,
@@ -41,7 +41,7 @@ impl TlsMaterial {
         Self { folder }
     }
 
-    /// What a server needs.
+    /// Returns the files that a server needs.
     pub fn server_files(&self, client_certificate_required: bool) -> TlsFiles {
         TlsFiles {
             certificate: self.file("server.crt"),

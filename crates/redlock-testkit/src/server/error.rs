@@ -1,4 +1,4 @@
-//! What can go wrong with a Redis server of one's own.
+//! The errors of a Redis server of the testkit.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,17 +1,17 @@
-//! How a server is configured.
+//! Configures a server.
 
 use std::path::{Path, PathBuf};
 
 /// The name of the socket file in the server's folder.
 pub(super) const SOCKET: &str = "redis.sock";
 
-/// All fields have a default: a plain server without memory, password or limits.
+/// The options of a server. All fields have a default: a plain server without memory, password or limits.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     pub persistence: Persistence,
     /// The password of the user `default` (`requirepass`).
     pub password: Option<String>,
-    /// Users in the words of an ACL line, without the leading `user`: `app on >secret ~redlock:* +@all`.
+    /// Users in the syntax of an ACL line, without the leading `user`: `app on >secret ~redlock:* +@all`.
     pub users: Vec<String>,
     pub tls: Option<TlsFiles>,
     /// `maxmemory`, as in `10mb`.
@@ -24,7 +24,7 @@ pub struct ServerOptions {
     pub config: Vec<String>,
 }
 
-/// What a server finds again after a restart.
+/// The data that a server has after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
     #[default]
@@ -77,7 +77,7 @@ impl ServerOptions {
             Persistence::Aof => lines.extend([
                 "appendonly yes".to_owned(),
                 "appendfsync always".to_owned(),
-                // A rewrite forks in the middle of a measurement, and these files stay small.
+                // A rewrite would fork in the middle of a measurement, and these files stay small.
                 "auto-aof-rewrite-percentage 0".to_owned(),
             ]),
         }
@@ -93,7 +93,7 @@ impl ServerOptions {
                 .iter()
                 .map(|policy| format!("maxmemory-policy {policy}")),
         );
-        // Before 7.0 everybody may use DEBUG, and the word is an unknown directive.
+        // Before 7.0 every user may use DEBUG, and the word is an unknown directive.
         if self.debug_command && version >= (7, 0) {
             lines.push("enable-debug-command yes".to_owned());
         }

@@ -1,4 +1,4 @@
-//! Free ports for servers that are killed and come back on the same one.
+//! Chooses free ports for servers that are killed and restarted on the same port.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;
@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::RedisServerError;
 
-/// Below the range from which Linux and macOS take the ports of outgoing connections. Port 0 would give one
-/// out of that range, and a client that redials a dead server there can be handed the very port that it calls: it then
-/// talks to itself and the server cannot come back.
+/// Below the range from which Linux and macOS take the ports of outgoing connections. Port 0 would give a port of that
+/// range, and a client that redials a dead server there can get the very port that it calls: the client then connects
+/// to itself, and the server cannot bind the port.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A loopback port that nothing listens on now. Within one process no port is given twice before all were given once.
+/// Returns a loopback port that nothing listens on now. Within one process no port is given twice before all were given
+/// once.
 pub fn free_port() -> Result<u16, RedisServerError> {
     static NEXT: OnceLock<AtomicU16> = OnceLock::new();
-    // Programs that run at the same time start at different places.
+    // Programs that run at the same time start at different ports.
     let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(0..COUNT)));
     for _ in 0..COUNT {
         let port = FIRST + next.fetch_add(1, Ordering::Relaxed) % COUNT;

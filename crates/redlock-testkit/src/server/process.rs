@@ -1,9 +1,9 @@
-//! One `redis-server` process that cannot outlive this one.
+//! Runs one `redis-server` process that cannot outlive this one.
 //!
 //! A small shell stands between: it starts the server and reads from a pipe whose other end only this program holds.
-//! When the pipe closes, be it by order or because this program died, the shell kills the server. Simpler means fail:
-//! the parent-death signal of Linux fires when the *thread* that started the child ends, and a handler in this program
-//! does not run on SIGKILL.
+//! When the pipe closes, by order or because this program died, the shell kills the server. Simpler means fail: the
+//! parent-death signal of Linux fires when the *thread* that started the child ends, and a handler in this program does
+//! not run on SIGKILL.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -18,11 +18,11 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 /// Arguments: the server, its folder, its log. Descriptor 4 is a copy of the shell's stdout that only the server keeps:
-/// its end says that the server is gone. The shell reaps the server, so the process id stays valid until it has left.
-/// Without the order to stop this program is dead, and nobody else removes the folder.
+/// its end shows that the server has ended. The shell reaps the server, so the process id stays valid until the server
+/// has ended. Without the order to stop, this program is dead, and only the shell can remove the folder.
 ///
-/// SIGHUP: when this program dies while the server is paused, the kernel sends it to the whole group, because nobody is
-/// left who could wake its stopped member. The shell must live on to kill the server.
+/// SIGHUP: when this program dies while the server is paused, the kernel sends it to the whole group, because no
+/// process remains that could wake the stopped member. The shell must survive it to kill the server.
 const SHELL: &str = r#"
 trap '' HUP
 "$1" "$2/redis.conf" </dev/null 4>&1 >>"$3" 2>&1 &
@@ -50,7 +50,7 @@ impl Process {
             .args([program, folder, log])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A group of its own: Ctrl-C reaches this program first, and it decides when the servers go.
+            // A group of its own: Ctrl-C reaches this program first, which decides when the servers end.
             .process_group(0)
             .spawn()?;
         let order = shell.stdin.take();
@@ -69,7 +69,7 @@ impl Process {
         thread::Builder::new()
             .name(format!("redis-server {pid}"))
             .spawn(move || {
-                // End of file or error: the server has closed its copy. The channel says so by closing, too.
+                // End of file or error: the server has closed its copy. Closing the channel reports that, too.
                 let _ = io::copy(&mut stdout, &mut io::sink());
                 drop(ends);
             })?;
@@ -85,7 +85,7 @@ impl Process {
         self.pid.unsigned_abs()
     }
 
-    /// Waits until the server has ended by itself; false when it still runs after `bound`.
+    /// Waits until the server has ended; returns false when it still runs after `bound`.
     pub(super) fn ended_within(&self, bound: Duration) -> bool {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(ended.recv_timeout(bound), Err(RecvTimeoutError::Disconnected))
@@ -95,7 +95,7 @@ impl Process {
         signal::kill(Pid::from_raw(self.pid), signal)
     }
 
-    /// A signal is sent at once and takes effect a moment later. Where there is no `/proc`, that moment is not waited for.
+    /// Waits until a SIGSTOP has taken effect, which happens after `kill` has returned. Does not wait without `/proc`.
     pub(super) fn wait_until_stopped(&self, bound: Duration) {
         const TICK: Duration = Duration::from_millis(1);
         let mut left = bound;
@@ -111,17 +111,17 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(mut order) = self.order.take() {
-            // A failed write means that the shell is gone already; the closed pipe says the same as the word.
+            // A failed write means that the shell has already ended; the closed pipe means the same as the word.
             let _ = order.write_all(b"stop\n");
         }
-        // Ends as soon as the kernel has taken the server down: SIGKILL cannot be held up by the server itself.
+        // Ends as soon as the kernel has ended the server: the server cannot delay SIGKILL.
         let _ = self.shell.wait();
     }
 }
 
-/// The letter that the kernel shows for the state of a process; none where there is no `/proc`.
+/// Returns the letter that the kernel shows for the state of a process; `None` without `/proc`.
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands before it, in parentheses, and may itself hold anything.
+    // The name of the program comes before the state, in parentheses, and may contain anything.
     stat.rsplit_once(") ")?.1.chars().next()
 }

@@ -1,4 +1,4 @@
-//! Which `redis-server` this machine has.
+//! Finds the `redis-server` of this machine.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::RedisServerError;
 
-/// Fedora and Arch ship Valkey in the place of Redis; it speaks the same protocol and reads the same configuration.
+/// Fedora and Arch ship Valkey instead of Redis; it speaks the same protocol and reads the same configuration.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
-/// The oldest that the protocol accepts as a master.
+/// The oldest version that the protocol accepts as a master.
 const OLDEST: (u32, u32) = (6, 2);
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ fn find_in(path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Redis says `Redis server v=7.0.15 sha=…`, Valkey `Valkey server v=8.0.1 sha=…`.
+/// Parses `Redis server v=7.0.15 sha=…` of Redis, or `Valkey server v=8.0.1 sha=…` of Valkey.
 fn parse_version(output: &str) -> Option<(u32, u32)> {
     let version = output
         .split_whitespace()

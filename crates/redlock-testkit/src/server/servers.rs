@@ -1,16 +1,16 @@
-//! Several independent masters.
+//! Starts several independent masters.
 
 use std::ops::Deref;
 use std::thread;
 
 use super::{RedisServer, RedisServerError, ServerOptions};
 
-/// The N masters of a quorum, each a server of its own. Reads as a slice of [`RedisServer`].
+/// The N masters of a quorum, each a server of its own. Dereferences to a slice of [`RedisServer`].
 #[derive(Debug)]
 pub struct RedisServers(Vec<RedisServer>);
 
 impl RedisServers {
-    /// Starts them side by side; when one fails, all are gone again.
+    /// Starts them in parallel; when one fails, all of them are removed.
     pub fn start(count: usize, options: &ServerOptions) -> Result<Self, RedisServerError> {
         thread::scope(|scope| {
             let starts: Vec<_> = (0..count)
@@ -28,7 +28,7 @@ impl RedisServers {
         .map(Self)
     }
 
-    /// The urls, in the order of the servers.
+    /// Returns the urls, in the order of the servers.
     pub fn urls(&self) -> Vec<String> {
         self.iter().map(RedisServer::url).collect()
     }

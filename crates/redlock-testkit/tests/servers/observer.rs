@@ -1,4 +1,4 @@
-//! The observer reports what a master shows, and that a master is gone.
+//! Tests that the observer reports the state of a master, and that a master is down.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const BOUND: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_millis(5);
 const VALUE: &str = "1|eu-1|uid|replica-a|000000000000000000000000000000ab|42";
 
-/// Waits for a look that is as wanted.
+/// Waits for a read that is as wanted.
 async fn look(looks: &mpsc::Receiver<Option<Shown>>, what: &str, wanted: impl Fn(&Option<Shown>) -> bool) {
     eventually(BOUND, what, async || {
         let last = looks.try_iter().last();

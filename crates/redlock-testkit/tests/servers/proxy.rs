@@ -1,4 +1,4 @@
-//! The broken network breaks in the way that it says.
+//! Tests that each mode of the proxy breaks the network as documented.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use tokio::time::timeout;
 
 use redlock_testkit::{Mode, Proxy, RedisServer, ServerOptions, eventually};
 
-/// For a busy machine.
+/// Generous for a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
-/// Long enough for an answer, short enough to wait for one that does not come.
+/// Long enough for an answer, and short enough to wait for one that does not arrive.
 const SILENCE: Duration = Duration::from_secs(1);
 
 async fn connect(proxy: &Proxy) -> TcpStream {
     TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap()
 }
 
-/// The answer to one request, which comes.
+/// Sends a request and returns its answer, which must arrive.
 async fn ask(stream: &mut TcpStream, request: &str) -> std::io::Result<Option<String>> {
     answer(stream, request, BOUND).await
 }
 
-/// The same where none is to come.
+/// Sends a request whose answer must not arrive.
 async fn silence(stream: &mut TcpStream, request: &str) -> std::io::Result<Option<String>> {
     answer(stream, request, SILENCE).await
 }
@@ -144,7 +144,7 @@ async fn a_lost_reply_is_of_a_request_that_arrived() {
 }
 
 #[tokio::test]
-async fn a_lost_request_does_not_arrive_and_what_the_server_says_by_itself_does() {
+async fn a_lost_request_does_not_arrive_and_a_push_of_the_server_does() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let proxy = Proxy::to_port(server.port()).await;
     let (mut listener, mut writer) = (connect(&proxy).await, connect(&proxy).await);

@@ -1,4 +1,4 @@
-//! The servers that all other tests rely on do what their tests believe.
+//! Tests the servers that all other tests rely on.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ use redlock_testkit::{
 };
 
 const BOUND: Duration = Duration::from_secs(20);
-/// Names the file into which the child of a test writes what it has started.
+/// Names the file into which the child of a test writes the servers that it has started.
 const CHILD_REPORT: &str = "REDLOCK_TEST_CHILD_REPORT";
 
 fn client(url: &str) -> Client {
@@ -72,7 +72,7 @@ async fn five_servers_are_five_masters() {
 }
 
 #[tokio::test]
-async fn a_paused_server_takes_bytes_and_answers_only_after_it_goes_on() {
+async fn a_paused_server_takes_bytes_and_answers_only_after_it_continues() {
     let server = RedisServer::start(&ServerOptions::default()).unwrap();
     let client = client(&server.url());
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_millis(100)));
@@ -249,7 +249,7 @@ async fn limits_and_debug_reach_the_server() {
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why() {
+fn a_server_that_cannot_start_reports_the_reason() {
     let options = ServerOptions {
         config: vec!["no-such-directive 1".to_owned()],
         ..ServerOptions::default()
@@ -309,7 +309,7 @@ fn holds_two_servers_until_it_is_killed() {
         return;
     };
     let servers = RedisServers::start(2, &ServerOptions::default()).unwrap();
-    // A paused server must go as well as a running one.
+    // A paused server must end as well as a running one.
     servers[1].pause().unwrap();
     let text: String = servers
         .iter()
@@ -325,7 +325,7 @@ fn holds_two_servers_until_it_is_killed() {
         .unwrap()
         .write_all(text.as_bytes())
         .unwrap();
-    // Longer than the test that kills it; a bound all the same, should that test die first.
+    // Longer than the test that kills this process; bounded in case that test dies first.
     let (_open, never) = std::sync::mpsc::channel::<()>();
     let _ = never.recv_timeout(2 * BOUND);
 }

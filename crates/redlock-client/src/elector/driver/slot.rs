@@ -1,4 +1,4 @@
-//! One lock in the elector: its machine, its lease on the masters, and what is published of it.
+//! Holds one lock of the elector: its machine, its lease on the masters, and its published view.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,11 +19,11 @@ pub(super) struct Slot {
     pub(super) generation: u64,
     pub(super) keys: Arc<LockKeys>,
     pub(super) machine: Recorded<Machine>,
-    /// Of the last attempt.
+    /// The attempt that was made last.
     pub(super) attempt: Option<Arc<LeaseAttempt>>,
     pub(super) timer: Option<BootInstant>,
     pub(super) leaving: bool,
-    /// Put again while it was being given up.
+    /// The terms to contend with again after the lock has been given up.
     pub(super) again: Option<Terms>,
     pub(super) ending_by_reserve: bool,
     view: watch::Sender<LockView>,
@@ -106,7 +106,7 @@ impl Slot {
         if new || changed {
             watcher.changed(&self.lock);
         }
-        // A look that only shows a renewal is no news.
+        // An observation that only shows a renewal is no change.
         if let Some(holder) = holder.filter(|_| new) {
             let token = holder.token.0;
             tracing::info!(lock = %self.lock, token, holder = holder.identity, cluster = %holder.cluster, "lease held by another");
@@ -140,7 +140,7 @@ impl Slot {
         }
     }
 
-    /// Share of the lease that is left.
+    /// Returns the remaining share of the lease.
     fn margin(&self, now: BootInstant) -> f64 {
         let lease = self.machine.terms().timings.lease_duration;
         let whole: Duration = lease - timing::drift(lease);

@@ -1,4 +1,4 @@
-//! One lock's command on its way to the engine, and the way back of its completion.
+//! Carries one lock's command to the engine, and its completion back to the caller.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// `sender` gets whether a majority did it.
+    /// Builds a call whose `sender` gets whether a majority did it.
     pub(crate) const fn answering(
         lock: Arc<LockKeys>,
         command: Command,
@@ -27,7 +27,7 @@ impl Call {
         }
     }
 
-    /// `sender` gets the completion.
+    /// Builds a call whose `sender` gets the completion.
     pub(crate) const fn asking(
         lock: Arc<LockKeys>,
         command: Command,
@@ -40,7 +40,7 @@ impl Call {
         }
     }
 
-    /// The completion goes to `sender`, marked with `tag`.
+    /// Builds a call whose completion is sent to `sender`, marked with `tag`.
     #[must_use]
     pub const fn tagged(
         lock: Arc<LockKeys>,
@@ -56,18 +56,18 @@ impl Call {
     }
 }
 
-/// Where a completion goes.
+/// The receiver of a completion.
 #[derive(Debug)]
 pub(crate) enum ReplyTo {
     One(oneshot::Sender<Completion>),
     Many(u64, mpsc::UnboundedSender<(u64, Completion)>),
-    /// Only whether a majority did it.
+    /// Receives only whether a majority did it.
     Majority(oneshot::Sender<bool>),
     Nobody,
 }
 
 impl ReplyTo {
-    /// False if the caller is gone.
+    /// Returns false if the caller is gone.
     pub(super) fn deliver(self, completion: Completion) -> bool {
         match self {
             Self::One(sender) => sender.send(completion).is_ok(),

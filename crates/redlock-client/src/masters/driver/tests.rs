@@ -15,7 +15,7 @@ impl ArcWake for Wakes {
     }
 }
 
-/// A driver of three masters that are not reached, its turns taken one by one.
+/// A driver of three masters that are not reached. The test takes its turns one by one.
 struct Bench {
     running: Running,
     wakes: Arc<Wakes>,
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// Takes a turn that ends with nothing ready. True if it woke its task.
+    /// Takes a turn that ends with nothing ready. Returns true if the turn woke its task.
     fn turn(&mut self) -> bool {
         let before = self.wakes.0.load(SeqCst);
         let waker = waker(self.wakes.clone());
@@ -69,7 +69,7 @@ impl Bench {
         self.wakes.0.load(SeqCst) > before
     }
 
-    /// The engine sent a call a moment ago: further ones wait for its reply.
+    /// The engine has just sent a call, so further calls wait for its reply.
     fn hold(&self) {
         self.running.driver.shared.drive(|engine, now| {
             for master in 0..3 {

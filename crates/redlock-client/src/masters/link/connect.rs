@@ -1,5 +1,5 @@
-//! Opens a connection whose reads and writes are the driver's: a call is written, and its reply handled, without a switch to
-//! another task.
+//! Opens a connection whose reads and writes are done by the driver: a call is written, and its reply handled, without
+//! a switch to another task.
 
 use std::{
     any::Any,
@@ -24,18 +24,19 @@ use crate::masters::shared::Shared;
 pub(super) struct Open {
     pub(super) connection: MultiplexedConnection,
     pub(super) id: ConnectionId,
-    /// Of the dial that it was opened by.
+    /// The version of the dial that opened it.
     pub(super) version: u32,
-    /// Cancelled when the connection is given up. It stands for as long as a request waits for it, and a server that
-    /// swallows requests would keep it for ever.
+    /// Cancelled when the connection is given up. A connection lasts while a request waits for it, so a server that
+    /// swallows requests would otherwise keep it forever.
     pub(super) closed: CancellationToken,
-    /// The scripts that ran here. Others go with their source: what is sent after a NOSCRIPT would overtake the retry.
+    /// The scripts that ran here. Other scripts are sent with their source: calls that are sent after a NOSCRIPT would
+    /// overtake the retry.
     pub(super) ran: Arc<Mutex<BTreeSet<&'static str>>>,
     pub(super) carrier: Option<Arc<Carrier>>,
 }
 
 impl Open {
-    /// The same connection under another number.
+    /// Returns the same connection under another number.
     pub(super) fn renumbered(&self, id: ConnectionId) -> Self {
         Self {
             connection: self.connection.clone(),
@@ -54,8 +55,7 @@ impl std::fmt::Debug for Open {
     }
 }
 
-/// Ends a connection with its last [`Open`]. The client library keeps a connection for as long as a
-/// request waits for it.
+/// Ends a connection with its last [`Open`]. The client library keeps a connection while a request waits for it.
 #[derive(Debug)]
 pub(super) struct Carrier(AbortHandle);
 
@@ -65,7 +65,7 @@ impl Drop for Carrier {
     }
 }
 
-/// One with TLS is carried by the client library, in a task of its own: it alone makes them.
+/// Opens a connection. The client library runs a TLS connection in a task of its own, because it alone can create one.
 pub(super) async fn connect(
     client: &Client,
     config: AsyncConnectionConfig,
@@ -96,7 +96,7 @@ pub(super) async fn connect(
     Ok((connection, Some(Carrier(handle))))
 }
 
-/// The first address that answers.
+/// Connects to the first address that answers.
 async fn reach(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let tries: Vec<_> = addresses
         .map(|address| Box::pin(TcpStream::connect(address)))
@@ -111,7 +111,7 @@ async fn reach(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> io::R
     Ok(stream)
 }
 
-/// A panic ends this connection as if it were lost. The driver carries the connections of all masters.
+/// Contains a panic, which ends this connection as if it were lost. The driver carries the connections of all masters.
 async fn contained(master: String, carried: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(carried).catch_unwind().await {
         let error = message(&*panic);
@@ -138,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_of_one_connection_ends_no_other() {
-        // As the driver holds them.
+        // Like the connections that the driver holds.
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
         let panics = poll_fn(move |_| -> Poll<()> {
             let _held = &ended;

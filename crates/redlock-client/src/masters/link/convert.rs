@@ -1,4 +1,4 @@
-//! Between the values of the client library and those of the protocol.
+//! Converts between the values of the client library and those of the protocol.
 
 use redis::{Cmd, ErrorKind, RedisError};
 use redlock_core::{Unknown, reply::Value, script::Arguments};
@@ -16,7 +16,7 @@ impl Arguments for Packed<'_> {
     }
 }
 
-/// The client library gives an error of the server either way.
+/// Converts a result. The client library returns an error of the server in either form.
 pub(super) fn value(result: redis::RedisResult<redis::Value>) -> Result<Value, Unknown> {
     match result {
         Ok(redis::Value::ServerError(e)) => Err(Unknown::server(e.code(), e.details().unwrap_or_default())),
@@ -45,8 +45,8 @@ pub(crate) fn of_library(value: redis::Value) -> Result<Value, Unknown> {
     })
 }
 
-/// Classifies an error of the client library. The text of server errors is the server's own; it names commands and keys,
-/// never credentials.
+/// Classifies an error of the client library. The text of a server error comes from the server; it names commands and
+/// keys, never credentials.
 pub(crate) fn unknown(error: &RedisError) -> Unknown {
     if let Some(code) = error.code() {
         return Unknown::server(code, error.detail().unwrap_or_default());

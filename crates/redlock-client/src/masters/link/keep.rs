@@ -1,4 +1,4 @@
-//! Keeps one master connected: opens, looks, listens for releases, gives up on a silent connection, tries again.
+//! Keeps one master connected: opens, polls, receives releases, gives up a silent connection, retries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,33 +17,33 @@ use crate::{
     masters::permission::{self, Refusals},
 };
 
-/// Between two looks while the master is in use.
+/// The interval of polls while the master is in use.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks that were asked for: a burst of votes without a seal asks once.
+/// The least interval of polls on request: a burst of votes without a seal causes one poll.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How often all facts are asked for. A policy that evicts shows its effect, evicted keys, in every look.
+/// The interval of polls that read all facts. An evicting policy shows in every poll, by its evicted keys.
 const WHOLE_LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A connection without any answer for so long is dead or black-holed. Shorter than TCP's own retransmission would
-/// take to find out, longer than the pause of a busy server.
+/// A connection without any answer for this time is dead or black-holed. Shorter than the detection by TCP's own
+/// retransmission, and longer than the pause of a busy server.
 const SILENT: Duration = Duration::from_secs(2);
-/// Waits between two tries to connect, doubling, with jitter.
+/// The waits between two connection attempts, doubling, with jitter.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
-/// What the masters tell without being asked.
+/// An unasked message about the masters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// This master published that a lock was released.
     Released { master: usize, lock: LockName },
-    /// A master came or went, or was sealed: the number of masters that can vote has changed.
+    /// A master connected, disconnected or was sealed: the number of masters that can vote has changed.
     VotersChanged,
 }
 
-/// What `keep` needs beside its own link.
+/// The dependencies of `keep` besides its own link.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     pub(crate) links: Arc<[Arc<Link>]>,
-    /// Rings when a connection stands that was opened with earlier credentials.
+    /// Notifies that a connection was opened with earlier credentials.
     pub(crate) outdated: Arc<Notify>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
         }
         tokio::select! {
             () = time::sleep(retry.mul_f64(0.5 + fastrand::f64())) => {}
-            // What was in the way may be gone.
+            // The obstacle may be gone.
             () = link.switched.notified() => {}
         }
         retry = (retry * 2).min(LAST_RETRY);
@@ -87,13 +87,13 @@ pub(crate) async fn keep(link: Arc<Link>, peers: Peers) {
 }
 
 impl Link {
-    /// Asks the master about itself.
+    /// Reads the facts of the master.
     pub(crate) async fn look(&self) -> Result<MasterFacts, Unknown> {
         let (_, facts) = self.look_on().await?;
         Ok(facts)
     }
 
-    /// The same, with the connection that it was asked on.
+    /// Reads the facts, and returns them with the connection that was used.
     async fn look_on(&self) -> Result<(ConnectionId, MasterFacts), Unknown> {
         let whole = self.whole_facts();
         let process = whole.as_ref().map_or("", |facts| &*facts.replication_id);
@@ -111,7 +111,8 @@ impl Link {
             )
         };
         let mut exchange = ask(&[|keys| &keys.meta, |keys| &keys.probe]).await;
-        // In cluster mode the keys are elsewhere, or apart: it still says what it is, and is refused by that name.
+        // In cluster mode the keys are on other servers, or apart. The server still reports its mode, and is refused by
+        // that name.
         if exchange.reply.as_ref().is_err_and(Unknown::is_of_a_cluster) {
             exchange = ask(&[]).await;
         }
@@ -130,14 +131,14 @@ impl Link {
         Ok((connection, facts))
     }
 
-    /// What a brief look may leave out for as long as it finds the same process.
+    /// Returns the facts that a brief poll may omit while it finds the same process.
     fn whole_facts(&self) -> Option<MasterFacts> {
         let state = self.state();
         let (at, facts) = state.whole.as_ref()?;
         (clock::now().since(*at) < WHOLE_LOOK_EVERY).then(|| facts.clone())
     }
 
-    /// One look, by a connection that nobody keeps but the caller.
+    /// Reads the facts once, on a connection that only the caller keeps.
     pub(in crate::masters) async fn look_once(&self) -> Result<MasterFacts, Unknown> {
         open(self).await?;
         self.look().await
@@ -181,7 +182,7 @@ pub(super) async fn open(link: &Link) -> Result<Pushes, Unknown> {
     Ok(pushes)
 }
 
-/// True if the master was of any use on this connection.
+/// Returns true if the master answered on this connection.
 async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -> bool {
     let master = link.index;
     let mut useful = false;
@@ -198,11 +199,11 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
                     connection,
                     facts,
                 });
-                // One that was not answered is asked again; one that was refused stays refused on this connection.
+                // A subscription without an answer is repeated; a refused one stays refused on this connection.
                 subscribed = subscribed || subscribe(link).await;
             }
             Err(reason) => {
-                // Nothing was asked for while it waited.
+                // During the wait there was no request that could have gone unanswered.
                 let quiet = link.shared.read(|engine, now| engine.quiet(master, now));
                 let silent = quiet.saturating_sub(waited.saturating_sub(LOOK_EVERY)) > SILENT;
                 let lost = !matches!(
@@ -227,7 +228,7 @@ async fn serve(link: &Link, mut pushes: Pushes, trouble: &mut Option<Unknown>) -
     }
 }
 
-/// Waits until it is time for the next look; false once the connection is gone.
+/// Waits until the next poll is due; returns false once the connection is gone.
 async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     let next = time::sleep(wait);
     let poked = async {
@@ -256,8 +257,8 @@ async fn listen(link: &Link, wait: Duration, pushes: &mut Pushes) -> bool {
     }
 }
 
-/// Passes releases on, where they are listened to, and gives everything else to `pushes`. The task that keeps the master
-/// connected is not woken for a release.
+/// Passes releases to their listener, if there is one, and all other messages to `pushes`. A release does not wake the
+/// task that keeps the master connected.
 fn released_or(
     pushes: mpsc::UnboundedSender<PushInfo>,
     link: &Link,
@@ -276,7 +277,7 @@ fn released_or(
     }
 }
 
-/// The lock that a message on the channel of releases names.
+/// Parses the lock that a message on the channel of releases names.
 fn released(releases: &str, data: &[Value]) -> Option<LockName> {
     let [Value::BulkString(channel), Value::BulkString(lock)] = data else {
         return None;
@@ -288,7 +289,7 @@ fn released(releases: &str, data: &[Value]) -> Option<LockName> {
 }
 
 impl Link {
-    /// Asks for the messages of released locks; once more does no harm.
+    /// Subscribes to the messages of released locks; repeating it is harmless.
     pub(crate) async fn subscribe(&self) -> Result<(), Unknown> {
         let open = self.state().open.clone();
         let open = open.ok_or_else(|| Unknown::NotConnected("connecting".into()))?;
@@ -302,7 +303,7 @@ impl Link {
     }
 }
 
-/// False if it is worth asking again. Until then the slow poll covers it.
+/// Returns false if the subscription should be repeated. Until then, the periodic observations of the standbys cover for it.
 async fn subscribe(link: &Link) -> bool {
     let Err(unknown) = link.subscribe().await else {
         return true;

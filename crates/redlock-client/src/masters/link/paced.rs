@@ -16,11 +16,11 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Reads of one poll, of 8 KiB each: more than the replies to the calls that are under way at a master under load, which
-/// are to count before a deadline does.
+/// The reads of one poll, of 8 KiB each. More than the replies to the calls under way at a master under load, because
+/// those count before a deadline does.
 const READS: usize = 64;
 
-/// The reads that are left of one poll. Clones share them.
+/// The remaining reads of one poll. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads(Arc<AtomicUsize>);
 
@@ -36,7 +36,7 @@ impl Reads {
     }
 }
 
-/// A stream that is pending, and wakes its task, once no reads are left.
+/// A stream that returns pending, and wakes its task, once no reads are left.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     pub(super) stream: S,
@@ -55,7 +55,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             return Poll::Pending;
         }
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        // An empty socket is asked again for each call that is written.
+        // An empty socket is read again for each call that is written.
         if read.is_ready() {
             self.reads.0.store(left - 1, Relaxed);
         }
@@ -91,11 +91,11 @@ mod tests {
 
     const MESSAGE: &[u8] = b"+OK\r\n";
 
-    /// A server of which a read always gets a message or a part of one, [`FLOOD`] times.
+    /// A server from which a read always gets a message or a part of one, [`FLOOD`] times.
     #[derive(Debug)]
     struct Flood {
         reads: Arc<AtomicUsize>,
-        /// Bytes that were sent.
+        /// The number of bytes sent.
         sent: usize,
     }
 

@@ -1,7 +1,7 @@
-//! Credentials, certificates and urls that change while a master is in use.
+//! Changes credentials, certificates and urls while a master is in use.
 //!
-//! A connection that works is never given up for one that may not: the new one is opened beside it and tried out, one
-//! master after the other, and only then takes its place.
+//! A connection that works is never given up for one that may not. The new connection is opened next to it and tried
+//! out, one master after the other, and only then replaces it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use redlock_core::{ClusterId, ConnectionId, Input, MasterFacts, Unknown};
 use super::{Dial, Link, Peers, Pushes, keep};
 use crate::masters::preflight;
 
-/// Until a master that refuses the new credentials is asked again: people change the Secret first and the servers
-/// after it, or the other way round.
+/// The pause before a master that refuses the new credentials is tried again: an administrator changes the Secret
+/// before the servers, or the other way round.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Renews the connections that stand under earlier credentials.
+/// Renews the connections that use earlier credentials.
 #[derive(Debug)]
 pub(crate) struct Renewer {
     pub(crate) peers: Peers,
@@ -45,7 +45,7 @@ impl Renewer {
         }
     }
 
-    /// False if the earlier connection still stands.
+    /// Returns false if the earlier connection still stands.
     async fn renew(&self, link: &Link) -> bool {
         let beside = link.beside();
         match self.try_out(&beside).await {
@@ -57,7 +57,8 @@ impl Renewer {
                     master = link.name,
                     "connection renewed with the new credentials or certificates"
                 );
-                // The next one only once this one answers again, or a whole command time-out has passed.
+                // Continues with the next master only once this one answers again, or a whole command timeout has
+                // passed.
                 link.look().await.is_ok()
             }
             Err(unknown) => {
@@ -67,7 +68,8 @@ impl Renewer {
         }
     }
 
-    /// Everything that the scripts need must be permitted. What else is wrong with the server was wrong before.
+    /// Checks that everything that the scripts need is permitted. The new credentials cannot cause any other problem of
+    /// the server.
     async fn try_out(&self, beside: &Link) -> Result<(MasterFacts, Pushes), Unknown> {
         let pushes = keep::open(beside).await?;
         let facts = beside.look().await?;
@@ -79,14 +81,14 @@ impl Renewer {
 }
 
 impl Link {
-    /// Whether the connection was opened before the last change.
+    /// Reports whether the connection was opened before the last change.
     pub(super) fn outdated(&self) -> bool {
         let state = self.state();
         let version = state.dial.version;
         state.open.as_ref().is_some_and(|open| open.version != version)
     }
 
-    /// From now on connections are opened with this client. What works goes on until [`Renewer`] has tried it.
+    /// Sets the client for new connections. A working connection continues until [`Renewer`] has tried the new client.
     pub(crate) fn rekey(&self, client: redis::Client) {
         let mut state = self.state();
         state.dial.client = client;
@@ -98,8 +100,8 @@ impl Link {
         }
     }
 
-    /// Another server is this master from now on. The old one has no vote here any more, the new one none before it was
-    /// looked at.
+    /// Makes another server this master. The old one no longer has a vote here, and the new one has none until it is
+    /// polled.
     pub(crate) fn redial(&self, url: String, client: redis::Client) {
         let mut state = self.state();
         state.dial = Dial {
@@ -118,12 +120,12 @@ impl Link {
         self.switched.notify_one();
     }
 
-    /// A link of its own to the same master, with nobody who keeps it.
+    /// Returns another link to the same master; no task keeps it connected.
     fn beside(&self) -> Self {
         self.to(self.state().dial.clone())
     }
 
-    /// A link to the server behind another dial, as this one is.
+    /// Returns a link to the server behind another dial.
     pub(in crate::masters) fn to(&self, dial: Dial) -> Self {
         Self {
             shared: Arc::new(self.quorum.apart()),
@@ -137,14 +139,14 @@ impl Link {
         }
     }
 
-    /// Puts the connection of `beside` into the place of the own one, without a moment between them. What is under way
-    /// on the old one ends there.
+    /// Replaces the own connection by that of `beside`, without a gap. Requests under way end on the old connection.
     fn replace(&self, beside: &Self, facts: MasterFacts, pushes: Pushes) -> bool {
         let Some(new) = beside.state().open.take() else {
             return false;
         };
         let mut state = self.state();
-        // Closed meanwhile: whoever opens it anew uses the new credentials. Changed meanwhile: try those.
+        // Closed in the meantime: the next connection uses the new credentials anyway. Changed in the meantime: those
+        // must be tried first.
         if state.open.is_none() || state.dial.version != new.version {
             return false;
         }
@@ -167,7 +169,7 @@ impl Link {
         true
     }
 
-    /// Closes connections that were replaced, once nothing that was sent on them is waited for.
+    /// Closes replaced connections once no request on them is waited for.
     pub(super) fn close_former(&self) {
         let mut state = self.state();
         if !state.former.is_empty() {
@@ -194,7 +196,7 @@ impl Link {
         state.not_renewed = Some(unknown);
     }
 
-    /// What the connection says that took the place of the one that was listened to. Without one, nothing is open.
+    /// Returns the pushes of the connection that replaced the one being read. Without them, no connection is open.
     pub(super) fn handed_over(&self) -> Option<Pushes> {
         let mut state = self.state();
         let pushes = state.handed_over.take();
@@ -206,7 +208,7 @@ impl Link {
         pushes
     }
 
-    /// Whether there is another connection to listen to than before, or none.
+    /// Reports whether the connection to read has changed, or is gone.
     pub(super) fn is_switched(&self) -> bool {
         let state = self.state();
         state.open.is_none() || state.handed_over.is_some()

@@ -1,7 +1,7 @@
-//! `init`: seals masters that are new at once, on the word of its caller that no lease can be live.
+//! Seals new masters at once (`init`); the caller states that no lease can be live.
 //!
-//! Refuses masters on which anything stands under the prefix but a probe, and to begin without all of them. Whatever
-//! fails half-way leaves probes only, and masters sealed with the same floors: the ordinary way goes on from there.
+//! Refuses to start unless every master is reached and has no key under the prefix but a probe. A failure half-way
+//! leaves only probes, and masters sealed with the same floors; the ordinary way continues from there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
     masters::{Ineligible, MasterFacts, Masters, Unknown, link::Link},
 };
 
-/// How long masters that were just started may take to be reached.
+/// The time for masters that were just started to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long the walk through the keys of a master may take: some ten million keys that are not ours.
+/// The bound of the walk through the keys of a master: some ten million foreign keys.
 const SCAN: Duration = Duration::from_secs(30);
 
 /// The masters that vote now, all of the quorum.
@@ -35,7 +35,7 @@ pub struct InitReport {
     pub slot_floor: u64,
 }
 
-/// Why masters were not initialised.
+/// The reason why masters were not initialised.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InitError {
     #[error("initialising the masters: master {master} is not reached ({reason}); all of them must be there")]
@@ -69,8 +69,8 @@ pub enum InitError {
 /// Seals new masters. The caller states that no lease can be live at any of them.
 ///
 /// # Errors
-/// Any master that is not reached, refused by the gate, or has a key under the prefix other than a probe; see
-/// [`InitError`] for what is left when it fails later.
+/// Returns an error for any master that is not reached, is refused by the gate, or has a key under the prefix other
+/// than a probe. See [`InitError`] for the state after a later failure.
 pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     masters.connected(CONNECT).await;
     let links = masters.links();
@@ -103,7 +103,7 @@ pub async fn init(masters: &Masters) -> Result<InitReport, InitError> {
     report(links, sealed, &floor)
 }
 
-/// Every master is there, fit, and was never sealed in this run.
+/// Checks that every master is reached, is eligible, and was never sealed in this run.
 async fn new_masters(links: &[Arc<Link>]) -> Result<Vec<MasterFacts>, InitError> {
     let mut all: Vec<MasterFacts> = Vec::new();
     let looks = join_all(links.iter().map(|link| link.look())).await;
@@ -153,7 +153,7 @@ async fn write_probes(
     Ok(probes)
 }
 
-/// All carry the own probe: nobody else came in between.
+/// Checks that all masters carry the own probe: no other process sealed or probed them in between.
 async fn all_carry(links: &[Arc<Link>], probes: &[String]) -> Result<(), InitError> {
     let looks = join_all(links.iter().map(|link| link.look())).await;
     for ((link, look), probe) in links.iter().zip(looks).zip(probes) {

@@ -1,7 +1,7 @@
-//! `reseal`: the manual way out when a sealed master is gone for good, so that f+1 cannot be read ever again.
+//! Seals masters by hand (`reseal`) when a sealed master is lost for good, so that f+1 can never be read again.
 //!
-//! What only the lost masters knew is forgotten: that is the loss which the caller accepts. The counter and the slots
-//! jump above everything that may have been, as after a total loss. Refuses while the ordinary way is open.
+//! Data that only the lost masters had is forgotten: the caller accepts that loss. The counter and the slots jump above
+//! every possible earlier value, as after a total loss. Refuses while the ordinary way is open.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use redlock_core::seal::{Plan, Quarantine, Step};
 use super::{LOOK_EVERY, rounds::NotDone};
 use crate::{clock, masters::Masters};
 
-/// How long masters that are there may take to be reached; those that are gone are not waited for.
+/// The time for running masters to be reached; lost masters are not waited for.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Masters that restart again and again start the wait again; after so many waits it is given up.
+/// Masters that restart repeatedly restart the wait; after this many waits the function gives up.
 const WAITS: u32 = 3;
-/// Between two tries when a master that was about to be sealed did not answer.
+/// The pause between two tries when a master that was about to be sealed did not answer.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
-/// Beside the waits: for the exchanges.
+/// The time for the exchanges, in addition to the waits.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// How far it is.
+/// The progress of a reseal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The masters that will be sealed.
@@ -30,14 +30,14 @@ pub struct Progress {
     pub left: Duration,
 }
 
-/// What became of each master that was without a seal.
+/// The result for each master that was without a seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResealReport {
     pub sealed: Vec<String>,
     pub not_sealed: Vec<(String, NotDone)>,
 }
 
-/// Why nothing was sealed.
+/// The reason why nothing was sealed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ResealError {
     #[error(
@@ -67,7 +67,7 @@ fn unreached(missing: &[String]) -> String {
     }
 }
 
-/// Seals every master that can be reached and has no seal, after the full wait. `progress` is told every second.
+/// Seals every master that can be reached and has no seal, after the full wait. Calls `progress` every second.
 ///
 /// # Errors
 /// See [`ResealError`]; nothing was sealed then.
@@ -99,7 +99,7 @@ pub async fn reseal(
         if waited > give_up {
             return Err(ResealError::Unsettled { waited });
         }
-        // A probe that was written just now begins its wait: the next read tells.
+        // A probe that was just written begins its wait: the next read knows its end.
         let left = left.unwrap_or_else(|| masters.fingerprint().seal_wait());
         progress(Progress {
             masters: names(masters, &plan),
@@ -127,7 +127,7 @@ fn refuse(masters: &Masters, plan: &Plan) -> Result<(), ResealError> {
     Ok(())
 }
 
-/// How long the last of them still had to wait when they were read; `None` while one has only just got its probe.
+/// Returns the longest remaining wait at the time of the read; `None` while a master has only just got its probe.
 fn left(plan: &Plan) -> Option<Duration> {
     let mut lefts = plan.steps.iter().map(|(_, step)| match step {
         Step::Blocked { until } => Some(until.left(plan.read_at)),

@@ -1,8 +1,8 @@
-//! Another server under the name of a master: the old one is taken its vote first, and for good.
+//! Replaces the server behind the name of a master: the old server loses its vote first, and for good.
 //!
 //! Urls are not part of the fingerprint, so one cluster may use the new server while another still uses the old one. If
-//! both voted under one name, two candidates could each win a majority. Without its seal alone the old one would be
-//! sealed again by whoever still uses it; a fingerprint that says "retired" is refused by everybody.
+//! both voted under one name, two candidates could each win a majority. Removing only the seal is not enough: a cluster
+//! that still uses the old server would seal it again. Every cluster refuses a fingerprint of the form "retired".
 
 use std::time::Duration;
 
@@ -11,47 +11,48 @@ use redlock_core::{Admission, eligibility::RETIRED, script::RETIRE};
 use super::rounds::{self, NotDone};
 use crate::masters::{ConfigError, Ineligible, MasterFacts, Masters, Unknown, link::Link};
 
-/// What is known of the old server beside what it says itself.
+/// The statement of the caller about the old server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldServer {
-    /// It must answer and be taken its vote.
+    /// It must answer and lose its vote.
     MustAnswer,
-    /// Somebody states that it is stopped for good, or that this is the successor for which it was retired.
+    /// The caller states that it is stopped for good, or that the new server is the successor for which it was retired.
     Stated,
 }
 
-/// What came of it, and whether the new url may be used ([`Masters::replace_url`]).
+/// The result, and whether the new url may be used ([`Masters::replace_url`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "only some outcomes allow the new url"]
 pub enum RetireOutcome {
     /// Both urls lead to one server: nothing to retire. Use the new one.
     SameServer,
-    /// The old server has no vote any more, by this call or by an earlier one for the same new server. Use the new one.
+    /// The old server no longer has a vote, by this call or by an earlier one for the same new server. Use the new one.
     Retired,
     /// The old server votes in another quorum, and never did in this one. Use the new one.
     NotOurs,
-    /// It is another master of this quorum, too, and has no vote under two names. As that one it stays. Use the new one.
+    /// The old server is also another master of this quorum, and has no vote under two names. It stays that master. Use
+    /// the new one.
     AnotherMaster,
     /// It does not answer, but was stated to be stopped. Use the new one.
     StatedStopped,
-    /// It may vote in another cluster: ask again, or have it stated that it is stopped.
+    /// It may vote in another cluster: retry, or state that it is stopped.
     OldUnreachable { reason: Unknown },
     /// It answers and still has its vote.
     OldRefused { reason: NotDone },
-    /// It was retired for another server than this one, or that one restarted since; its own words. Two servers would
-    /// vote under one name: have it stated that this is the one.
+    /// It was retired for another server, or for an earlier run of the new one; `said` is its own text. Two servers
+    /// would vote under one name: state that this is the successor.
     RetiredForAnother { said: String },
-    /// Without the vote of the old server, or of the new one where others use it, no majority would be left: wait until
+    /// Without the vote of the old server, or of the new one where others use it, no majority would remain: wait until
     /// more of the others vote.
     OthersMissing { voting: usize, needed: usize },
-    /// The two cannot be compared: wait.
+    /// The two servers cannot be compared: wait.
     NewUnreachable { reason: Unknown },
     /// It could not vote in this quorum. The old one keeps its vote.
     NewRefused { reason: Ineligible },
 }
 
 impl RetireOutcome {
-    /// Whether nothing is in the way of the new url any more.
+    /// Reports whether the new url may be used.
     #[must_use]
     pub const fn allows_new_url(&self) -> bool {
         matches!(
@@ -62,12 +63,12 @@ impl RetireOutcome {
 }
 
 impl Masters {
-    /// Takes the server behind `old_url` its vote as master `name`, so that the one behind `new_url` may have it. The
-    /// new one waits for its seal like every master that lost its memory. Idempotent; whether this set uses one of the
-    /// two urls does not matter.
+    /// Removes the vote of the server behind `old_url` as master `name`, so that the server behind `new_url` may have
+    /// it. The new server waits for its seal like every master that lost its memory. Idempotent; it does not matter
+    /// whether this set uses one of the two urls.
     ///
     /// # Errors
-    /// A name that no master has, or a url that cannot be used.
+    /// Returns an error for a name that no master has, or for a url that cannot be used.
     pub async fn retire(
         &self,
         name: &str,
@@ -93,7 +94,7 @@ impl Masters {
         let said = was.as_ref().map(|was| was.fingerprint.as_str());
         if let Some(said) = said.filter(|said| said.starts_with(RETIRED)) {
             if said.contains(&is.run_id) {
-                // Its seal, if it has one by now, is of a wait that began after that.
+                // A seal of the new server, if it has one by now, is from a wait that began after the retirement.
                 return Ok(RetireOutcome::Retired);
             }
             if stated == OldServer::MustAnswer {
@@ -101,7 +102,8 @@ impl Masters {
                 return Ok(RetireOutcome::RetiredForAnother { said });
             }
         }
-        // Without the id of this quorum, no stored id can be told from it: every seal would be one of another quorum.
+        // Without the id of this quorum, a stored id cannot be compared: every seal would count as one of another
+        // quorum.
         let identified = new.quorum_id().is_some();
         let voting = self.others(&new).filter(|link| link.votes()).count();
         let needed = self.size().majority();
@@ -110,8 +112,8 @@ impl Masters {
         if unknown || (voting < needed && (votes || is.sealed())) {
             return Ok(RetireOutcome::OthersMissing { voting, needed });
         }
-        // Before the old one loses its vote: a seal or a wait of an earlier time knows nothing of what the old one
-        // voted for since.
+        // Done before the old server loses its vote: an earlier seal or wait does not cover the later votes of the old
+        // server.
         let limit = self.fingerprint().acquire_limit();
         if let Err(reason) = take_vote(&new, &is, "", limit).await {
             let reason = match reason {
@@ -136,9 +138,10 @@ impl Masters {
         );
         Ok(match take_vote(&old, &was, &text, limit).await {
             Ok(()) => RetireOutcome::Retired,
-            // By whoever came between, or before: what for was stated to be right.
+            // Another process retired it in the meantime or before, for a server that the caller states to be the right
+            // one.
             Err(NotDone::Retired) if stated == OldServer::Stated => RetireOutcome::Retired,
-            // Sealed since it was looked at.
+            // Sealed since it was read.
             Err(NotDone::Unknown(Unknown::OtherFingerprint)) if !identified => {
                 RetireOutcome::OthersMissing { voting, needed }
             }
@@ -156,7 +159,7 @@ impl Masters {
         links.filter(move |link| link.index != index)
     }
 
-    /// Why the new server could not vote here; also if it is another master already.
+    /// Returns the reason why the new server could not vote here, including that it is another master already.
     fn ineligible(&self, new: &Link, facts: &MasterFacts) -> Option<Ineligible> {
         let twice = self
             .others(new)
@@ -165,7 +168,7 @@ impl Masters {
     }
 }
 
-/// Takes no longer than an attempt to acquire: the wait of a seal counts with nothing that is under way for longer.
+/// Takes no longer than an attempt to acquire: the wait of a seal covers no longer operation.
 async fn take_vote(link: &Link, facts: &MasterFacts, text: &str, limit: Duration) -> Result<(), NotDone> {
     let stamp = link.quorum.read(|engine, _| engine.stamp());
     let fill = |command: &mut redis::Cmd, not_after| {

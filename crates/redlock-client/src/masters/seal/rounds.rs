@@ -1,6 +1,6 @@
-//! The exchanges of the seal: read all masters, write a probe, read registers, seal.
+//! Implements the exchanges of the seal: read all masters, write a probe, read registers, seal.
 //!
-//! Thin. Decides nothing; each exchange has a deadline of its own and all masters are asked at the same time.
+//! Decides nothing. Each exchange has a deadline of its own, and all masters are asked at the same time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,10 +19,10 @@ use crate::{
     masters::link::{Link, Packed},
 };
 
-/// Keys looked at in one step of a scan: some milliseconds of a busy server.
+/// The keys read in one step of a scan: some milliseconds of a busy server.
 const SCAN_COUNT: u32 = 1_000;
 
-/// What a master that has no seal did not do, and why.
+/// The reason why a master without a seal did not carry out a step.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotDone {
     #[error("it restarted meanwhile")]
@@ -50,7 +50,7 @@ pub enum NotDone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probing {
     Keep,
-    /// For `init`, of a master on which nothing is but a probe.
+    /// Used by `init`, for a master that has only a probe.
     Replace,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn uuid() -> String {
     format!("{:032x}", crate::masters::random::timed_bits())
 }
 
-/// Asks all masters at the same time.
+/// Reads all masters at the same time.
 pub(super) async fn look(links: &[Arc<Link>]) -> Read {
     let sent = clock::now();
     let looks = links.iter().map(|link| async {
@@ -72,7 +72,7 @@ pub(super) async fn look(links: &[Arc<Link>]) -> Read {
     }
 }
 
-/// Returns the probe that stands now, and when it was known to.
+/// Returns the probe that the master carries now, and the time of the answer.
 pub(super) async fn write_probe(
     link: &Link,
     probe: &str,
@@ -112,7 +112,7 @@ pub(super) async fn seal(
         })
         .await;
     done(exchange.reply)?;
-    // It votes from the next look on.
+    // It votes from the next poll on.
     link.poke();
     Ok(())
 }
@@ -133,7 +133,7 @@ pub(super) fn done(reply: Result<Reply, Unknown>) -> Result<Reply, NotDone> {
     })
 }
 
-/// One master's registers, whether it is sealed or not.
+/// Reads one master's registers, whether it is sealed or not.
 pub(super) async fn account(link: &Link, deadline: Duration) -> Result<Account, Unknown> {
     let fill = |command: &mut redis::Cmd, _| {
         command.arg(1).arg(&*link.keys.meta);
@@ -142,7 +142,7 @@ pub(super) async fn account(link: &Link, deadline: Duration) -> Result<Account, 
     Account::parse(&reply.items)
 }
 
-/// The registers of those of the masters that answer, all asked at the same time.
+/// Reads the registers of these masters at the same time; returns those that answered.
 pub(super) async fn accounts(
     links: &[Arc<Link>],
     of: &[usize],
@@ -153,7 +153,8 @@ pub(super) async fn accounts(
     join_all(accounts).await.into_iter().flatten().collect()
 }
 
-/// A key under the prefix other than the probe, if there is one. `until` bounds the walk through a large server.
+/// Returns a key under the prefix other than the probe, if there is one. `until` bounds the walk through a large
+/// server.
 pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Option<String>, Unknown> {
     let pattern = link.keys.pattern("*");
     let mut cursor = "0".to_owned();
@@ -169,7 +170,7 @@ pub(super) async fn foreign_key(link: &Link, until: BootInstant) -> Result<Optio
             return Err(Unknown::Reply("scan without cursor".into()));
         };
         for key in keys {
-            // A key that is no text is none of ours, and stands under the prefix all the same.
+            // A key that is not text is not ours, but is still under the prefix.
             let key = reply::text(key).unwrap_or("(not text)");
             if key != &*link.keys.probe {
                 return Ok(Some(key.to_owned()));

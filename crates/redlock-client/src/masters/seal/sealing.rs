@@ -1,4 +1,4 @@
-//! Acts on a plan: floors from the right masters, then the seals.
+//! Carries out a plan: reads floors from the right masters, then seals.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) struct SealExecutor {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What came of one master's seal.
+/// The result of one master's seal.
 pub(super) type Sealed = Vec<(usize, Result<(), NotDone>)>;
 
 impl SealExecutor {
@@ -52,7 +52,7 @@ impl SealExecutor {
         plan
     }
 
-    /// The ordinary way: the registers of f+1 sealed masters, read now, after the wait.
+    /// Seals in the ordinary way: with the registers of f+1 sealed masters, read now, after the wait.
     pub(super) async fn seal(&self, quarantine: &Quarantine, plan: &Plan) -> Sealed {
         let ripe = plan.of(&Step::Seal);
         if ripe.is_empty() {
@@ -68,15 +68,16 @@ impl SealExecutor {
         let mut sealed: Vec<Account> = accounts.into_values().collect();
         sealed.retain(|account| account.sealed(&fingerprint, quorum));
         if sealed.len() < self.size.majority() {
-            // One of them vanished since it was looked at; the next read plans anew.
+            // A source stopped answering since the plan was made; the next read plans anew.
             return Vec::new();
         }
         let floor = maximum(sealed.into_iter());
         self.write(quarantine, &ripe, &floor, quorum).await
     }
 
-    /// The fallback, for these masters: everything that is known of every master that can be read, and its floor.
-    /// Nobody is sealed unless all of them, and all sealed masters that just answered, tell what they know.
+    /// Seals these masters by the fallback: with the registers of every master that can be read, and the floor after a
+    /// loss. No master is sealed unless all of these masters, and all sealed masters of the plan, return their
+    /// registers.
     pub(super) async fn fall_back(&self, quarantine: &Quarantine, plan: &Plan, masters: &[usize]) -> Sealed {
         if masters.is_empty() || (plan.quorum.is_none() && self.draws_first().await) {
             return Vec::new();
@@ -94,8 +95,8 @@ impl SealExecutor {
         }
     }
 
-    /// True once, after a pause: a process that remembers the id of the quorum seals under it meanwhile, and the next
-    /// plan takes it from there. Only if no master shows one even then, the new id is used.
+    /// Returns true once, after a pause in which a process that remembers the id of the quorum can seal under it; the
+    /// next plan then uses that id. The new id is used only if no master shows one after the pause.
     async fn draws_first(&self) -> bool {
         if self.shared.read(|engine, _| engine.identity().drawn().is_some()) {
             return false;
@@ -105,8 +106,8 @@ impl SealExecutor {
         true
     }
 
-    /// Seals under a new id. One master after the other, by name: another process that does the same with an id of its
-    /// own fails at the first master, and takes the id from there at its next read.
+    /// Seals under a new id, one master after the other, by name. Another process that does the same with an id of its
+    /// own fails at the first master, and reads the id there.
     async fn write_in_turn(&self, quarantine: &Quarantine, masters: &[usize], floor: &Registers) -> Sealed {
         let mut in_turn = masters.to_vec();
         in_turn.sort_by_key(|master| &self.links[*master].name);
@@ -151,7 +152,7 @@ impl SealExecutor {
     }
 }
 
-/// The id for a quorum that has none yet: one for the life of the process.
+/// Returns the id for a quorum that has none yet: one for the life of the process.
 pub(super) fn drawn(shared: &Shared) -> QuorumId {
     let fresh = QuorumId::from_bits(random::bits());
     shared.update(|engine, _| {

@@ -1,4 +1,4 @@
-//! What may change about a set of masters while it is in use and leases are held.
+//! Changes a set of masters while it is in use and leases are held.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -13,18 +13,18 @@ use crate::masters::{
 };
 
 impl Masters {
-    /// For the commands that are sent from now on; what is under way keeps its own.
+    /// Sets the timeout of later commands; commands under way keep theirs.
     pub fn set_command_timeout(&self, timeout: Duration) {
         self.inner.shared.handle(Input::CommandTimeout(timeout));
     }
 
-    /// Follows credentials and certificates that were rotated; connections from now on are opened with these. One that
-    /// works is replaced by one that was opened beside it and may do everything, one master after the other. Where that
-    /// is not accepted it goes on, [`crate::masters::MasterStatus::not_renewed`] says why, and it is tried again and
-    /// again. No vote is lost either way.
+    /// Applies credentials and certificates that were rotated; new connections use them. A working connection is
+    /// replaced by a new one once that has passed a trial of all permissions, one master after the other. If a master
+    /// refuses the new ones, its connection continues, [`crate::masters::MasterStatus::not_renewed`] reports the
+    /// reason, and the change is retried. No vote is lost either way.
     ///
     /// # Errors
-    /// Certificates that are none. Nothing has changed then.
+    /// Returns an error for invalid certificates; nothing has changed then.
     pub fn rekey(&self, credentials: Credentials, tls: Tls) -> Result<(), ConfigError> {
         let access = Access { credentials, tls };
         let mut now = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,12 +43,12 @@ impl Masters {
         Ok(())
     }
 
-    /// Reaches one master by another url. Its connection is closed, and it has no vote until it was looked at behind the
-    /// new one; the other masters and what they voted for are left alone. To be asked for only once [`Self::retire`]
-    /// allows it: two servers that vote under one name give a lock twice.
+    /// Reaches one master by another url. Its connection is closed, and it has no vote until it is polled at the new
+    /// url; the other masters and their votes do not change. Call it only once [`Self::retire`] allows it: two servers
+    /// that vote under one name grant a lock twice.
     ///
     /// # Errors
-    /// A name that no master has, a url that cannot be used or that another master has.
+    /// Returns an error for a name that no master has, and for a url that cannot be used or that another master has.
     pub fn replace_url(&self, name: &str, url: &str) -> Result<(), ConfigError> {
         let link = self.named(name)?;
         let same = |other: &&std::sync::Arc<Link>| {
@@ -61,7 +61,7 @@ impl Masters {
                 url: without_credentials(url),
             });
         }
-        // Held until the url is there: credentials that change meanwhile would be lost to it.
+        // Held until the url is set: the new connection would miss credentials that change in between.
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
         let client = access.client(&master(name, url))?;
         link.redial(without_credentials(url), client);
@@ -69,7 +69,7 @@ impl Masters {
         Ok(())
     }
 
-    /// A link to the server behind a url, as if it were that master, with nobody who keeps it.
+    /// Returns a link to the server behind a url, as if it were that master; no task keeps it connected.
     pub(in crate::masters) fn beside(&self, name: &str, url: &str) -> Result<Link, ConfigError> {
         let link = self.named(name)?;
         let access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! One lock for one caller, without the elector.
+//! Acquires, renews and releases one lock for one caller, without the elector.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     masters::{Call, Command, Completion, LeaseAttempt, LockKeys, driver::ReplyTo},
 };
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Debug)]
 #[must_use = "a lease that is never used is held for nothing"]
 pub enum Acquired {
@@ -17,18 +17,18 @@ pub enum Acquired {
     Lost(Loss),
 }
 
-/// What came of a renewal.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Renewal {
     Renewed,
     /// More than N - M masters refused, or the lease had run out: it is lost.
     Lost,
-    /// No majority; the lease stays as it was. Try again until the renew deadline.
+    /// No majority; the lease is unchanged. Retry until the renew deadline.
     Undecided,
 }
 
-/// A lease that this process holds. Dropping it gives it back.
+/// A lease that this process holds. Drop releases it.
 #[derive(Debug)]
 #[must_use = "dropping a lease releases it"]
 pub struct Lease {
@@ -37,16 +37,16 @@ pub struct Lease {
     attempt: Arc<LeaseAttempt>,
     authority: Authority,
     lease_duration: Duration,
-    /// Of the local clock, before the attempt.
+    /// The number of local clock steps before the attempt.
     local_steps: u64,
-    /// The local end has come.
+    /// Whether the local end has passed.
     over: bool,
-    /// A release was asked for.
+    /// Whether a release was submitted.
     given_back: bool,
 }
 
-/// An attempt whose caller may go away. The driver undoes what nobody takes; it cannot know of a completion that was
-/// taken by a future which is dropped before it reads it.
+/// An attempt whose caller may go away. The driver undoes a completion without a receiver; it cannot detect a
+/// completion that was received by a future which is dropped before it reads it.
 struct Unread<'a> {
     masters: &'a Masters,
     lock: &'a Arc<LockKeys>,
@@ -66,9 +66,9 @@ impl Drop for Unread<'_> {
 }
 
 impl Masters {
-    /// Hands over what nobody waits for: a caller goes away.
+    /// Submits a command for a caller that is dropped; no task waits for the result.
     fn tell(&self, lock: &Arc<LockKeys>, command: Command) {
-        // Without a driver there is nobody to tell; the lease runs out.
+        // Without a driver the command is lost; the lease runs out.
         let _ = self.submit(Call {
             lock: lock.clone(),
             command,
@@ -76,10 +76,11 @@ impl Masters {
         });
     }
 
-    /// One attempt to acquire a lock, for at most the longest lease: no master that lost its memory waits longer.
+    /// Makes one attempt to acquire a lock, for at most the longest lease: the wait of a master that lost its memory
+    /// covers no longer lease.
     ///
     /// # Errors
-    /// [`Closed`]; everything else is an outcome.
+    /// Returns [`Closed`]; every other result is an outcome.
     pub async fn acquire(
         &self,
         lock: &LockName,
@@ -89,7 +90,7 @@ impl Masters {
         let lock = self.lock(lock);
         let lease_duration = lease_duration.min(self.fingerprint().longest_lease());
         if lease_duration <= timing::drift(lease_duration) {
-            // Over before it could be won; and a key that lives for no time is an error to a master.
+            // Over before it could be won. A master rejects a key without a lifetime.
             return Ok(Acquired::Lost(Loss::TooLate));
         }
         let attempt = Arc::new(LeaseAttempt::new(self.stem(holder), lease_duration));
@@ -127,7 +128,7 @@ impl Masters {
 }
 
 impl Lease {
-    /// The authority that this lease gives at `now`, if it still gives any.
+    /// Returns the authority that this lease gives at `now`, if any.
     #[must_use]
     pub fn authority_at(&self, now: BootInstant) -> Option<Authority> {
         let stepped = self.masters.local_steps() != self.local_steps;
@@ -138,10 +139,10 @@ impl Lease {
         }
     }
 
-    /// One round of renewal.
+    /// Runs one round of renewal.
     ///
     /// # Errors
-    /// [`Closed`]; the lease ends at `valid_until` then.
+    /// Returns [`Closed`]; the lease then ends at `valid_until`.
     pub async fn renew(&mut self) -> Result<Renewal, Closed> {
         if self.authority_at(clock::now()).is_none() {
             return Ok(Renewal::Lost);
@@ -154,7 +155,7 @@ impl Lease {
         };
         let completion = self.masters.ask(&self.lock, command).await?;
         if self.authority_at(clock::now()).is_none() {
-            // Won or not: the end came first, and somebody may have acted on it.
+            // Won or not, the end came first, and the caller may have acted on it.
             self.over = true;
             return Ok(Renewal::Lost);
         }
@@ -171,10 +172,10 @@ impl Lease {
         }
     }
 
-    /// Gives the lock back and tells the standbys; true if a majority had it and deleted it.
+    /// Releases the lock and notifies the standbys; returns true if a majority held the lease and deleted it.
     ///
     /// # Errors
-    /// [`Closed`]; the lease runs out then.
+    /// Returns [`Closed`]; the lease then runs out.
     pub async fn release(mut self) -> Result<bool, Closed> {
         self.over = true;
         self.given_back = true;
@@ -190,7 +191,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Also of a lease that was lost: what is left of it on some masters would keep everybody out.
+        // A lost lease is released, too: its remains on some masters would block every candidate.
         if !self.given_back {
             let attempt = self.attempt.clone();
             self.masters.tell(&self.lock, Command::Release { attempt });

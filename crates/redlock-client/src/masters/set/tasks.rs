@@ -1,4 +1,4 @@
-//! The tasks behind a set of masters, and the one owner that joins them.
+//! Owns and joins the tasks behind a set of masters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Driver, Ended, Peers, Renewer, Sealer, Shared};
 use crate::masters::link::keep;
 
-/// A task ended that must run as long as the masters are in use: whatever it did is not done any more.
+/// A task that must run while the masters are in use has ended, and its work no longer happens.
 #[derive(Debug, Error)]
 #[error("the task that {task} ended: {reason}")]
 pub struct TaskEnded {
@@ -20,7 +20,7 @@ pub struct TaskEnded {
     pub reason: String,
 }
 
-/// Must be kept; dropping it stops everything at once, without waiting for what is under way.
+/// The tasks. Dropping this value stops them at once, without waiting for calls under way.
 #[derive(Debug)]
 #[must_use = "dropping the tasks closes the connection to the masters"]
 pub struct Tasks {
@@ -59,7 +59,7 @@ impl Tasks {
         }
         Self {
             keepers,
-            // The order of the calls of one connection is the engine's. A task whose budget of polls is used up amid them
+            // The engine orders the calls of one connection. A task that runs out of its budget of polls amid them
             // would send the first of them last.
             driver: tokio::spawn(unconstrained(driver.run())),
             closing,
@@ -81,14 +81,14 @@ impl Tasks {
         }
     }
 
-    /// Takes no more calls, finishes what is under way, then disconnects. Returns how many clean-ups are left to the
-    /// expiry of their keys.
+    /// Takes no more calls, finishes the calls under way, then disconnects. Returns the number of clean-ups that are
+    /// left to the expiry of their keys.
     pub async fn close(mut self) -> usize {
         self.closing.cancel();
         self.shared.wake_driver();
         let drain = self.shared.read(|engine, _| engine.longest_timeout()) * 2;
         let ended = time::timeout(drain, &mut self.driver).await;
-        // Before the connections end with the driver: their end would look like a lost master.
+        // Before the connections end with the driver, since the keepers would report each as a lost master.
         self.keepers.shutdown().await;
         self.driver.abort();
         ended

@@ -1,4 +1,4 @@
-//! Requests on their way: batches, deadlines, clean-up, order.
+//! Tests requests under way: batches, deadlines, clean-up, order.
 
 use super::*;
 use crate::{HolderIdentity, LeaseStem, LockName, Nonce, command::Command};
@@ -32,7 +32,7 @@ fn granted() -> Value {
     ])
 }
 
-/// Gives the clock of each master to the engine, so that nothing is too late.
+/// Samples the clock of each master, so that no command is too late.
 fn with_clocks() -> Engine {
     let mut engine = engine_at(0);
     for master in 0..3 {
@@ -145,7 +145,7 @@ fn release_never_overtakes_the_renewal_before_it() {
     assert_eq!(order[3..], [Operation::Release; 3]);
 }
 
-/// The reply of one master to a transmit, at `ms` of both clocks.
+/// Gives the reply of one master to a transmit, at `ms` of both clocks.
 fn answer(engine: &mut Engine, transmit: &Transmit, ms: u64, item: Value) -> Vec<Output> {
     let transmit = transmit.id;
     let result = Ok(reply(1_000_000 + ms, vec![item]));

@@ -1,8 +1,8 @@
-//! How a master stands, and what is reported of it.
+//! Tests the standing of a master and its reports.
 
 use super::*;
 
-/// The standings of master 0 that were reported, and whether each is a refusal.
+/// Returns the reported standings of master 0, and whether each is a refusal.
 fn changes(outputs: Vec<Output>) -> Vec<(String, bool)> {
     let changes = outputs.into_iter().filter_map(|output| match output {
         Output::MasterChanged {
@@ -19,7 +19,7 @@ fn change(standing: &str, refused: bool) -> Vec<(String, bool)> {
     vec![(standing.to_owned(), refused)]
 }
 
-/// Master 0 shows these facts at `ms`; returns the changes of its standing that this led to.
+/// Master 0 shows these facts at `ms`; returns the resulting changes of its standing.
 fn shows(engine: &mut Engine, facts: MasterFacts, ms: u64) -> Vec<(String, bool)> {
     let (master, connection) = (0, ConnectionId(1));
     engine.handle(
@@ -68,7 +68,7 @@ fn each_change_of_a_standing_is_reported_once() {
     assert_eq!(engine.master(0, at(3)).ineligible, Some(refused));
     assert!(!engine.votes(0, at(3)));
     assert_eq!(shows(&mut engine, facts(0), 4), change("sealed", false));
-    // The facts are too old: reported, and so is their return.
+    // The facts are too old: that is reported, and so is their return.
     assert_eq!(poll_fails(&mut engine, 3_005), change("not polled", false));
     assert_eq!(shows(&mut engine, facts(0), 3_006), change("sealed", false));
 }

@@ -1,4 +1,4 @@
-//! While the lock is held.
+//! Tests the machine while it holds the lock.
 
 use super::*;
 

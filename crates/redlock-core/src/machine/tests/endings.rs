@@ -1,4 +1,4 @@
-//! Giving the lock up, passing it on, shutting down.
+//! Tests giving the lock up, passing it on and shutting down.
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_step_of_the_local_clock_ends_what_is_held_and_voids_what_is_under_way() {
     assert_eq!(acquiring.asked(), Some(&Round::Observe));
 }
 
-/// The clocks of all masters may have stepped instead: then they forgot a lease that its holder still counts on.
+/// The clocks of all masters may have stepped instead: they then forgot a lease that its holder still counts on.
 #[test]
 fn candidate_whose_clock_stepped_waits_for_a_lease_that_it_may_have_missed() {
     let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
@@ -190,7 +190,7 @@ fn a_hand_over_of_one_lease_leaves_every_other_alone() {
     }
     rig.event(100, hand_over("there", Some(9)));
     assert_eq!(rig.ended(), Some(EndReason::Reserved));
-    // The lease with this token is over, and no other ever has it.
+    // The lease with this token is over, and no other lease has it.
     rig.event(101, hand_over("there", Some(9)));
     assert!(rig.actions.is_empty(), "{:?}", rig.actions);
 }
@@ -228,7 +228,7 @@ fn a_lost_lease_is_left_to_run_out_where_something_has_to_be_stopped() {
         assert!(rig.machine.authority_at(at(10_000)).is_none());
         assert!(!releases(&rig), "{:?}", rig.actions);
     }
-    // What is guarded counts, not how long it takes to stop: with nothing to undo it is given back at once.
+    // The guard counts, not the time to stop: without anything to undo the lease is released at once.
     let mut without = terms(LEASE);
     without.timings.stop = ms(3_000);
     let mut rig = Rig::active(without);

@@ -1,4 +1,4 @@
-//! While somebody else holds the lock.
+//! Tests the machine while another candidate holds the lock.
 
 use super::*;
 
@@ -29,15 +29,15 @@ fn who_only_looks_does_so_when_somebody_else_may_have_taken_it() {
         ..terms(LEASE)
     };
     let free = || Outcome::Observed(view(&[Sighting::FREE, Sighting::FREE]));
-    // It ends before the next look is due.
+    // The lease ends before the next periodic observation.
     let mut rig = Rig::standby(observe, 3_000);
     assert_eq!(rig.wake, Some(at(3_001)));
-    // And then more and more seldom.
+    // Each wait is longer than the one before.
     for (now, next) in [(3_001, 3_006), (3_011, 3_021), (3_801, 4_601)] {
         rig.timer(now).outcome(now, free());
         assert_eq!(rig.wake, Some(at(next)));
     }
-    // Never later than the usual look.
+    // Never later than the periodic observation.
     rig.timer(60_000).outcome(60_000, free());
     assert!(rig.wake.unwrap() <= at(60_000 + LEASE / 2), "{:?}", rig.wake);
 }
@@ -60,7 +60,7 @@ fn it_sleeps_until_a_majority_can_be_free_and_one_millisecond() {
 
 #[test]
 fn siblings_of_a_holder_that_died_go_first_where_they_can_go_on() {
-    // The holder that is seen is of another cluster.
+    // The observed holder is of another cluster.
     let guards = Terms {
         siblings_first: true,
         ..terms(LEASE)
@@ -69,7 +69,7 @@ fn siblings_of_a_holder_that_died_go_first_where_they_can_go_on() {
     assert_eq!(rig.wake, Some(at(5_251)));
     rig.timer(5_001);
     assert!(!is_acquire(rig.asked()));
-    // A release says that nothing runs any more.
+    // A release shows that no target runs.
     let mut rig = Rig::standby(guards, 5_000);
     rig.event(100, Event::Released { master: 0 })
         .event(100, Event::Released { master: 1 });
@@ -151,7 +151,7 @@ fn a_clash_is_retried_after_a_random_delay_that_grows_to_the_retry_period() {
     for clash in 0..40 {
         let (id, _) = rig.round.take().unwrap();
         let outcome = Outcome::NotWon(Loss::Refused(split()));
-        // The greatest random number there is below each ceiling.
+        // The greatest random number below each ceiling.
         let ceiling = (2_000_000_u64 << clash.min(10)).min(2_000_000_000);
         let actions = rig
             .machine
@@ -238,7 +238,7 @@ fn a_reservation_for_the_own_cluster_knows_no_order_and_no_freeze() {
             .event(100, Event::Released { master: 1 })
             .outcome(101, Outcome::Observed(ours()));
         assert!(is_acquire(rig.asked()));
-        // A sibling split the masters with it: the reservation is still there.
+        // A sibling split the masters with this candidate: the reservation is still there.
         let split = view(&[Sighting::FREE, lease_of("here", 3, at(9_000))]);
         rig.outcome(102, Outcome::NotWon(Loss::Refused(split)));
         assert!(rig.wake.unwrap() < at(200), "{:?}", rig.wake);
@@ -260,7 +260,7 @@ fn a_frozen_candidate_succeeds_only_a_sibling() {
 }
 
 #[test]
-fn what_a_win_came_after_is_told() {
+fn a_win_reports_the_lease_that_it_followed() {
     for (release, expected) in [(false, at(5_000)), (true, at(100))] {
         let mut rig = Rig::standby(terms(LEASE), 5_000);
         let now = if release { 100 } else { 5_001 };

@@ -1,4 +1,4 @@
-//! Terms that change under way.
+//! Tests terms that change while a lease is held or an attempt is under way.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn a_frozen_holder_stays_and_may_succeed_itself() {
     assert!(matches!(rig.asked(), Some(Round::Acquire { .. })));
 }
 
-/// With something to stop that takes so long.
+/// Returns terms with targets that take this long to stop.
 fn stopping(stop: u64) -> Terms {
     Terms {
         timings: Timings::derive(ms(stop)),
@@ -145,7 +145,7 @@ fn a_stop_that_is_longer_than_what_is_left_is_renewed_for_and_ends_nothing() {
         (None, Some(drifted(13_000, 90_000)))
     );
 
-    // Without a majority it gives up within the slack: it would have less time to stop each moment.
+    // Without a majority it gives up within the slack, because its time to stop shrinks.
     lost.outcome(13_001, Outcome::RenewalUndecided).timer(13_999);
     assert_eq!(lost.ended(), None);
     lost.timer(14_000);

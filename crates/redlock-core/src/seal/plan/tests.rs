@@ -1,4 +1,4 @@
-//! One table row a rule. Times are milliseconds; the wait of this quorum is 2,440.
+//! Tests the plan, with one table row for each rule. Times are milliseconds; the wait of this quorum is 2,440.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn at(milliseconds: u64) -> BootInstant {
     BootInstant::from_nanos(milliseconds * 1_000_000)
 }
 
-/// How a master shows itself in a read.
+/// The state of a master in a read.
 #[derive(Clone, Debug)]
 enum Shows {
     Nothing,
@@ -57,7 +57,7 @@ fn facts(master: usize, shows: &Shows, fingerprint: &Fingerprint) -> Option<Mast
     Some(facts)
 }
 
-/// Reads at these times, the answers a millisecond later; gives the last plan.
+/// Reads at these times, with the answers a millisecond later; returns the last plan.
 fn watched(reads: &[(u64, &[Shows])]) -> Plan {
     let (size, fingerprint) = quorum(reads[0].1.len());
     let mut quarantine = Quarantine::new(size, fingerprint.clone());
@@ -105,7 +105,7 @@ fn a_master_without_a_probe_of_its_run_gets_one() {
 
 #[test]
 fn wait_first_then_read() {
-    // First seen at 1, when the answer came: over at 2,441, by a read that begins then.
+    // First seen at 1, when the answer arrived: over at 2,441, by a read that begins then.
     for (time, expected) in [(2_440, wait(2_441)), (2_441, Step::Seal), (9_000, Step::Seal)] {
         let plan = watched(&[(0, &[P, Sealed, Sealed]), (time, &[P, Sealed, Sealed])]);
         assert_eq!(plan.steps, [(0, expected)], "at {time}");
@@ -199,12 +199,12 @@ fn the_fallback_needs_f_plus_1_unsealed_at_once_for_the_whole_wait() {
             (2_440, [P, P, P]),
             vec![(0, wait(2_441)), (1, wait(2_441)), (2, wait(2_441))],
         ),
-        // One of them was sealed meanwhile: the other is one too few for either way.
+        // One of them was sealed in the meantime: the other one alone is too few for either way.
         (
             (2_441, [P, Sealed, Nothing]),
             vec![(0, Step::Blocked { until: at(2_441) })],
         ),
-        // And with two sealed the ordinary way is open.
+        // With two sealed masters the ordinary way is open.
         ((2_441, [P, Sealed, Sealed]), vec![(0, Step::Seal)]),
     ] {
         let got = steps(&[(0, &[P, P, P]), (last.0, &last.1)]);

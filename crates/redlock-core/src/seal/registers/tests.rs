@@ -180,7 +180,7 @@ proptest! {
             for (field, before) in &a.slots {
                 let now = &after.slots[field];
                 prop_assert!(now.slot >= before.slot, "{field} in {after:?}");
-                // An equal slot keeps its job or loses it; it never goes over to another one.
+                // An equal slot keeps its job or loses it; it never passes to another job.
                 prop_assert!(now.slot > before.slot || now.uid == before.uid || now.uid == "nobody");
             }
         }

@@ -9,19 +9,19 @@ use redlock_core::{
 use super::{Candidate, Out};
 use crate::{rate::Instant, world::COMMAND_TIMEOUT};
 
-/// How soon a connection must have answered that is polled each second.
+/// The time within which a connection that is polled each second must have answered.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// Between two polls that were asked for.
+/// The least interval of polls on request.
 const POLL_AGAIN: Duration = Duration::from_millis(50);
-/// A connection without any answer for so long is given up.
+/// A connection without any answer for this time is given up.
 const SILENT: Duration = Duration::from_secs(2);
-/// Waits between two tries to connect, doubling.
+/// The wait between two connection attempts, doubling.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
 const LAST_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinkState {
-    /// Until the next try.
+    /// Until the next attempt.
     #[default]
     Closed,
     Opening,
@@ -33,13 +33,13 @@ pub(super) struct Link {
     state: LinkState,
     /// The poll under way, by its number.
     poll: Option<(u64, Call)>,
-    /// When the last one ended.
+    /// The end of the last poll.
     polled: BootInstant,
-    /// Before the one that is under way.
+    /// The wait before the poll under way.
     waited: Duration,
-    /// It is to be polled again soon.
+    /// Whether a poll is requested.
     poked: bool,
-    /// When the task acts next.
+    /// The time at which the task acts next.
     next: Option<BootInstant>,
     retry: Duration,
 }
@@ -58,7 +58,7 @@ impl Default for Link {
     }
 }
 
-/// What a master answers to a poll.
+/// The answer of a master to a poll.
 #[derive(Clone, Debug)]
 pub(crate) struct Polled {
     /// Microseconds by the master's clock.
@@ -74,7 +74,7 @@ impl Candidate {
         }
     }
 
-    /// The connection to this master, if there is one.
+    /// Returns the connection to this master, if there is one.
     pub(crate) fn connection(&self, master: usize) -> Option<u32> {
         match self.links.get(master)?.state {
             LinkState::Open(connection) if self.runs => Some(connection),
@@ -113,7 +113,7 @@ impl Candidate {
         self.connections[master]
     }
 
-    /// Other credentials: another connection takes the place of the present one, whose replies still arrive.
+    /// Applies other credentials: another connection replaces the present one, whose replies still arrive.
     pub(crate) fn replace(
         &mut self,
         at: Instant,
@@ -132,7 +132,7 @@ impl Candidate {
         out
     }
 
-    /// Another server is this master: it is reached by a new connection. Replies of the former one may still arrive.
+    /// Makes another server this master, reached by a new connection. Replies of the former one may still arrive.
     pub(crate) fn change_server(&mut self, at: Instant, master: usize, rng: &mut fastrand::Rng) -> Vec<Out> {
         let mut out = Vec::new();
         self.engine
@@ -183,7 +183,7 @@ impl Candidate {
             (LinkState::Open(_), Some((_, call))) => {
                 let late = Unknown::TimedOut(call.timeout.as_millis());
                 self.poll_failed(now, master, &call, late);
-                // Nothing was asked for while it waited.
+                // During the wait there was no request that could have gone unanswered.
                 let waited = self.links[master].waited.saturating_sub(POLL_EVERY);
                 if self.engine.quiet(master, now).saturating_sub(waited) > SILENT {
                     self.engine.handle(Input::Disconnected { master }, now);
@@ -244,7 +244,7 @@ impl Candidate {
         }
     }
 
-    /// Whether the answer was waited for.
+    /// Handles the answer to a poll; returns whether it was waited for.
     pub(crate) fn on_polled(
         &mut self,
         at: Instant,
@@ -280,7 +280,7 @@ impl Candidate {
         (true, out)
     }
 
-    /// The network or the server ended this connection: no reply arrives on it any more.
+    /// Ends this connection by the network or the server: no more replies arrive on it.
     pub(crate) fn lose_connection(
         &mut self,
         at: Instant,
@@ -294,7 +294,7 @@ impl Candidate {
         self.lost[master] = connection;
         let reason = || Unknown::ConnectionLost("reset".into());
         let on_it = |call: &super::Sent| call.id.master == master && call.connection <= connection;
-        // The calls hear of it before or after the task that keeps the connection.
+        // The calls notice it before or after the task that keeps the connection.
         let calls_first = rng.bool();
         if !calls_first {
             self.engine.handle(Input::Disconnected { master }, now);

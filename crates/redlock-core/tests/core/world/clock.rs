@@ -1,4 +1,4 @@
-//! The clock of a candidate stands still together with its process: a virtual machine is paused.
+//! Stops the clock of a candidate together with its process: a virtual machine is paused.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -10,19 +10,19 @@ use crate::{
     rate::{Instant, MS},
 };
 
-/// Replies are compared with samples of the last second. A master that answered longer ago is no witness that the program
-/// promises to use.
+/// Replies are compared with samples of the last second. The program does not promise to use a master that answered
+/// longer ago as a witness.
 const WITNESS: Instant = 1_000 * MS;
 
-/// Beliefs from before it are wrong by its length until a majority is heard again.
+/// A stop of a clock. Beliefs from before it are wrong by its length until a majority is heard again.
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped {
-    /// The token under which it believed when the clock stopped, or that an attempt from before brings later.
+    /// The token under which the candidate believed when the clock stopped, or that an earlier attempt brings later.
     token: Option<FencingToken>,
     at: BootInstant,
     ended: Instant,
     length: Instant,
-    /// The masters that it had heard just before, and of these those that answered what was asked after it.
+    /// The masters that it had heard just before, and of these those that answered a later request.
     witnesses: Vec<bool>,
     heard: Vec<bool>,
     excused: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Stopped {
 impl World {
     pub(crate) fn check(&mut self, at: Instant) {
         let counted = self.candidates.iter().zip(&self.stopped);
-        // Where nothing is published, nothing is believed.
+        // Without a publication there is no belief.
         let counted = counted
             .filter(|(candidate, stopped)| {
                 candidate.token().is_some() && !excused(candidate, stopped.as_ref(), at)
@@ -49,7 +49,7 @@ impl World {
         )
     }
 
-    /// Stops a candidate and its clock for so long.
+    /// Stops a candidate and its clock for this time.
     pub(crate) fn stop_clock(&mut self, candidate: usize, nanos: u64) {
         self.count("local clock stops");
         let believes = self.candidates[candidate].authority(self.now).is_some();
@@ -82,7 +82,7 @@ impl World {
         self.put_off_timers(candidate, nanos);
     }
 
-    /// Its timers stand still, too.
+    /// Delays its timers, which stand still, too.
     fn put_off_timers(&mut self, candidate: usize, nanos: u64) {
         let events = &self.events;
         let own = |id: &usize| {
@@ -99,7 +99,7 @@ impl World {
             .collect();
     }
 
-    /// The clock of this master is not the one that was heard before.
+    /// Excludes a master as a witness: its clock is not the one that was heard before.
     pub(super) fn no_witness(&mut self, candidate: usize, master: usize) {
         self.heard[candidate][master] = 0;
         if let Some(stopped) = &mut self.stopped[candidate] {
@@ -108,9 +108,9 @@ impl World {
         }
     }
 
-    /// A reply was taken, to what was sent then.
+    /// Enters a reply to a request that was sent at `sent`.
     pub(super) fn heard(&mut self, candidate: usize, master: usize, sent: Instant) {
-        // What was asked before the end of a stop may show a time amid it: no base for the next stop.
+        // A request from before the end of a stop may show a time amid it: no base for the next stop.
         if self.stopped[candidate]
             .as_ref()
             .is_none_or(|stopped| sent >= stopped.ended)
@@ -118,7 +118,7 @@ impl World {
             self.heard[candidate][master] = self.now;
         }
         let excused = self.is_excused(candidate);
-        // An elector that died under a clock that stood still hears nothing: its authority ends by that clock.
+        // An elector that died under a clock that stood still hears no reply: its authority ends by that clock.
         let Some(stopped) = self.stopped[candidate]
             .as_mut()
             .filter(|_| self.candidates[candidate].alive())
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// Whether a lease that is published was asked for before the clock stopped.
+    /// Reports whether a published lease was requested before the clock stopped.
     pub(super) fn begun_before_the_stop(
         &mut self,
         candidate: usize,
@@ -155,7 +155,7 @@ impl World {
         stopped.excused && stopped.token == Some(token)
     }
 
-    /// Not long ago.
+    /// Reports whether the clock stood still recently.
     pub(super) fn clock_stood_still(&self, candidate: usize) -> bool {
         let recent = |stopped: &Stopped| self.now < stopped.ended + 2 * super::nanos(super::LONGEST);
         self.stopped[candidate].as_ref().is_some_and(recent)

@@ -1,4 +1,4 @@
-//! A master that lost its memory, until it is sealed again by what [`Quarantine`] decides.
+//! Models a master that lost its memory, until it is sealed again according to [`Quarantine`].
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     scripts,
 };
 
-/// Between two reads of all masters, while one of them has no seal.
+/// The interval of reads of all masters, while one of them has no seal.
 const SURVEY_EVERY: Instant = 100 * MS;
 
 /// The process that seals masters.
@@ -24,9 +24,9 @@ pub(crate) struct Sealer {
     clock: Rate,
     identity: Identity,
     quarantine: Quarantine,
-    /// It surveys the masters until all have their seals.
+    /// Whether it reads the masters, until all have their seals.
     awake: bool,
-    /// Counts the probes that it drew.
+    /// The number of probes that it drew.
     drawn: u64,
 }
 
@@ -43,12 +43,12 @@ impl Sealer {
     }
 }
 
-/// What the process that seals does next.
+/// The next action of the process that seals.
 #[derive(Clone, Debug)]
 pub(crate) enum Sealing {
     /// All masters are asked.
     Ask,
-    /// They have answered what was asked then.
+    /// They have answered that request.
     Answers {
         sent: BootInstant,
     },
@@ -81,8 +81,8 @@ impl World {
         self.stamped[master] = self.masters[master].sealed;
     }
 
-    /// Another server takes the place of a master, by another clock and without memory. The former one has lost its vote.
-    /// Each candidate learns of it at a time of its own.
+    /// Replaces a master by another server, with another clock and without memory. The former one has lost its vote.
+    /// Each candidate learns of the change at a time of its own.
     pub(crate) fn replace_server(&mut self, master: usize) {
         self.count("server replaced");
         self.forget(master);
@@ -142,7 +142,7 @@ impl World {
         let looks = (0..self.masters.len())
             .map(|master| self.look(master, received))
             .collect();
-        // A wait that is not waited for is over before every read.
+        // A planted fault skips the wait: every wait is then over before the read.
         let waited = match self.planted.model {
             Plant::FloorWithoutWait => Duration::from_secs(3_600),
             _ => Duration::ZERO,
@@ -166,7 +166,8 @@ impl World {
         }
     }
 
-    /// A master that does not answer shows nothing; unless its silence is planted to be taken for a loss of its memory.
+    /// Returns what a master shows; `None` if it does not answer, unless its silence is planted to count as a loss of
+    /// its memory.
     fn look(&self, master: usize, received: BootInstant) -> Option<Look> {
         let facts = self.facts_of(master);
         if self.reachable(master) {
@@ -231,7 +232,7 @@ impl World {
     fn read_floor(&mut self, of: &[usize], fallback: bool, masters: Vec<(usize, String)>) {
         let reached: Vec<usize> = of.iter().copied().filter(|m| self.reachable(*m)).collect();
         let floor = if fallback {
-            // All that answered before must answer again.
+            // All masters that answered before must answer again.
             if reached.len() < of.len() && self.planted.model != Plant::FallbackWhenUnreachable {
                 return;
             }
@@ -281,7 +282,8 @@ impl World {
         })
     }
 
-    /// The wall clock of the process that seals. It only has to be right where a majority may lose its memory at once.
+    /// Returns the wall clock of the process that seals. It only has to be right where a majority may lose its memory
+    /// at once.
     fn wall(&self) -> Instant {
         if self.total_losses { EPOCH + self.now } else { 0 }
     }
