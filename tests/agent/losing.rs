@@ -1,4 +1,4 @@
-//! Masters that are not there: at the start, and later.
+//! Tests masters that are missing, at the start and later.
 
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say(
     let one = Agent::start("one", &urls);
     one.wait_active();
     servers[0].pause().unwrap();
-    // One of three changes nothing.
+    // The loss of one of three changes nothing.
     let begun = Instant::now();
     eventually_blocking(BOUND, "renewed on two of three", || {
         assert_eq!(one.get("/v1/active").0, 200);
@@ -66,7 +66,7 @@ fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say(
     });
     servers[1].pause().unwrap();
     servers[2].pause().unwrap();
-    // What was renewed last began before this.
+    // The last renewal began before this time.
     let paused = Instant::now();
     let mut last_active = paused;
     let end = eventually_blocking(BOUND, "not active any more", || {
