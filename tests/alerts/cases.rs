@@ -1,4 +1,4 @@
-//! Each alert fires when it should, and is silent when it should be.
+//! Tests that each alert fires when it should, and is silent otherwise.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Each alert has a page that says what to do, with commands that exist.
+//! Tests that each alert has a page with the remedy, and that the commands of the page exist.
 
 use std::collections::BTreeSet;
 use std::process::Command;
