@@ -1,4 +1,5 @@
-//! Real masters, real operators and real `redlock run`s under everything that goes wrong at once, and somebody who watches.
+//! Tests real masters, real operators and real `redlock run`s under all faults at once, while an observer records the
+//! holders.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -75,7 +76,7 @@ fn play(seconds: u64) {
     }
 }
 
-/// Ninety seconds of it, with every kind of fault. `make chaos` plays twenty minutes.
+/// Ninety seconds with every kind of fault. `make chaos` runs for twenty minutes.
 #[test]
 fn nobody_holds_twice_whatever_goes_wrong() {
     play(SHORT);

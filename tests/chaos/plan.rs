@@ -1,7 +1,7 @@
-//! What goes wrong, when and to whom: drawn from one seed, before anything begins.
+//! Plans which faults occur, when and where: drawn from one seed, before the run begins.
 //!
 //! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act follows
-//! the other, so that what must not meet never does: a wrapper is not frozen while its guardian is dead, and of the five
+//! the other, so that faults that exclude each other never overlap: a wrapper is not frozen while its guardian is dead, and of the five
 //! masters two at most are struck, but for the last act of a storm, which strikes three. In the calm everything heals, all
 //! locks must be held again, and then leases are deleted: nothing else may be wrong at that time (see [`Calm`]).
 
@@ -19,7 +19,7 @@ pub const ROUND: Duration = Duration::from_secs(42);
 /// Below this the bags are not empty once, and a kind could be missing.
 const LEAST_ROUNDS: u32 = 2;
 
-/// Whom an act strikes. Who holds a lock is known when it is done: the plan says of which lock.
+/// The object of an act. The holder of a lock is determined when the act begins: the plan names the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Link { process: usize, masters: Vec<usize> },
@@ -42,8 +42,9 @@ pub struct Act {
 
 pub type Lane = Vec<Act>;
 
-/// A lease is deleted on one or two masters, which keep their seal: these two misbehave, in the sense of S1. That is
-/// survived only where the others all have the lease, so nothing else is wrong then, and all five must show it before.
+/// A lease is deleted on one or two masters, which keep their seal: these two misbehave, in the sense of S1. The
+/// protocol survives this only if all other masters have the lease, so no other fault is active then, and all five
+/// masters must show the lease before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calm {
     pub deletes: Vec<(String, Vec<usize>)>,
@@ -78,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// As it is typed to play it again.
+    /// Returns the command that plays it again.
     pub fn again(&self) -> String {
         format!(
             "make chaos ARGS='REDLOCK_SEED={} REDLOCK_SECONDS={}'",

@@ -1,4 +1,4 @@
-//! Which masters are up and sealed, as an observer from outside sees it.
+//! Records which masters are up and sealed, as an observer from outside sees them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Watch {
             .count()
     }
 
-    /// When so many of them were, from `begin` to `end`.
+    /// Returns the intervals in which at least `enough` masters were up, from `begin` to `end`.
     pub fn intervals(
         &self,
         enough: usize,

@@ -1,4 +1,4 @@
-//! The work under `redlock run`: writes, and says of each write when, with which token, and whether it was let in.
+//! The work under `redlock run`: writes to the resource, and records time, token and answer of each write.
 //!
 //! A process of its own: this test binary, started again by `redlock run`.
 
@@ -39,7 +39,7 @@ pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) 
 
 /// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. What lies between the two times is a write to the resource.
 pub fn run() {
-    // Played by itself it has nothing to do.
+    // Without the variable this test does nothing.
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
@@ -50,7 +50,7 @@ pub fn run() {
     // The same process id may come again in a long run.
     let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
     let mut resource = Resource::open(&variable(RESOURCE), &lock);
-    // What a harness that was killed leaves behind ends with its folder.
+    // After the harness was killed, the work ends when its folder is gone.
     while folder.exists() {
         let before = clock::now().as_nanos();
         let answer = match resource.append(token) {
@@ -72,7 +72,7 @@ pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
         let who = path.file_name().unwrap().to_string_lossy().into_owned();
         let first = claims.len();
         let text = fs::read_to_string(&path).unwrap();
-        // The last line may be half of one: it was killed.
+        // The last line may be incomplete if the process was killed.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [lock, before, after, token, answer] = words[..] else {
