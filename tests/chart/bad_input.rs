@@ -1,4 +1,4 @@
-//! Values that cannot be right are refused, by name, before anything is installed.
+//! Tests that invalid values are refused, by name, before anything is installed.
 
 use crate::render::try_render;
 

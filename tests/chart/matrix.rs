@@ -1,4 +1,4 @@
-//! Every set of values that the chart has to take.
+//! Tests every set of values that the chart must accept.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn every_object_is_complete_and_there_once() {
                 object["apiVersion"].is_string() && !name[2].is_empty(),
                 "{object}"
             );
-            // What `kubectl apply` and GitOps apply must not depend on a current namespace.
+            // `kubectl apply` and GitOps must not depend on a current namespace.
             let namespaced = !matches!(
                 &*name[0],
                 "ClusterRole"

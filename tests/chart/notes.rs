@@ -1,4 +1,4 @@
-//! What is said after an installation.
+//! Tests the notes after an installation.
 
 use crate::render::{NAMESPACE, chart, helm};
 

@@ -16,7 +16,7 @@ fn variable(objects: &[Value], name: &str) -> Value {
     found.map_or(Value::Null, |variable| variable["value"].clone())
 }
 
-/// The API server says the same of what it is shown; this says where.
+/// The API server enforces the same standard; this test names the field.
 #[test]
 fn every_pod_is_restricted() {
     for file in values_files() {
@@ -94,7 +94,7 @@ fn the_selector_is_frozen() {
     }
 }
 
-/// Otherwise each replica of a rollout stops what it could leave to the next.
+/// Otherwise each replica of a rollout stops workloads that it could leave to the next one.
 #[test]
 fn a_replica_is_ready_before_one_goes() {
     let objects = render(&["replicas=1"]);
@@ -106,7 +106,7 @@ fn a_replica_is_ready_before_one_goes() {
     );
     let grace = &spec["template"]["spec"]["terminationGracePeriodSeconds"];
     assert!(grace.as_u64() >= Some(100), "the longest lease twice: {grace}");
-    // It would keep a node from being drained.
+    // It would prevent the drain of a node.
     assert_eq!(one(&objects, "PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
     assert!(one(&objects, "PodDisruptionBudget")["spec"]["minAvailable"].is_null());
 }

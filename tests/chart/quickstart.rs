@@ -1,4 +1,4 @@
-//! The masters of the quickstart: how they are told, and when one is ready, by a real server.
+//! Tests the masters of the quickstart with a real server: their configuration, and when one is ready.
 
 use std::process::Command;
 

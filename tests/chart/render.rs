@@ -1,4 +1,4 @@
-//! What `helm template` makes of values.
+//! Renders values with `helm template`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

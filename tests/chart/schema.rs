@@ -1,4 +1,4 @@
-//! values.yaml and values.schema.json say the same.
+//! Tests that values.yaml and values.schema.json agree.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn the_schema_knows_every_value_and_no_other() {
     compare(&schema, &schema, &values(), "");
 }
 
-/// One that is misspelt would do nothing, and be missed when it matters.
+/// A misspelt key would have no effect, which is noticed too late.
 #[test]
 fn no_key_is_taken_that_nobody_reads() {
     fn misspell(all: &Value, schema: &Value, values: &mut Value, path: &str, paths: &mut Vec<String>) {
