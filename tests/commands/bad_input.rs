@@ -1,11 +1,11 @@
-//! Bad input: a clear message and an exit code, no panic, no secret.
+//! Tests that bad input gets a clear message and an exit code, no panic, and shows no secret.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
 
 use crate::program::{redlock, redlock_with};
 
-/// What is wrong with a kubeconfig is said before anybody is asked.
+/// A problem of a kubeconfig is reported before any request.
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn a_file_without_a_quorum_says_so() {
     redlock(&["status", "--config", locks, "--key-prefix", "x"]).expect(64, &["--key-prefix", "--config"]);
 }
 
-/// A reader that went away wants no more; a disk that is full lost what it was given.
+/// A closed pipe is a normal end; a full disk loses output.
 #[test]
 fn what_cannot_be_written_is_told_by_the_code() {
     let program = env!("CARGO_BIN_EXE_redlock");

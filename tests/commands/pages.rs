@@ -1,4 +1,4 @@
-//! What pages print for a shell works as printed, block by block.
+//! Tests that the shell blocks of pages work as printed.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
 /// Its blocks begin with masters that are not there yet.
 const FROM_NOTHING: &str = "docs/hands-on.md";
 
-/// The repository as somebody sees it who just built it, but for ports that may be in use.
+/// The repository as a user sees it after a build, except for ports that may be in use.
 struct Place {
     folder: TempDir,
     ports: Vec<(String, String)>,
@@ -90,7 +90,8 @@ impl Place {
         text
     }
 
-    /// Types a block; what it said, and an error if a command of it failed. What it exports is there for the next one.
+    /// Runs a block; returns its output, or an error if a command of it failed. The next block has the variables that
+    /// it exports.
     fn typed(&self, block: &Block) -> Result<String, String> {
         let here = self.folder.path();
         let script = format!(

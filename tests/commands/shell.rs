@@ -1,4 +1,4 @@
-//! What a shell and a reader of manuals get.
+//! Tests shell completion and the manual pages.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
@@ -100,7 +100,7 @@ impl Plugin {
         Self(folder)
     }
 
-    /// What a program says that is found by this PATH.
+    /// Returns exit code and output of a program that this PATH finds.
     fn says(&self, program: &str, arguments: &[&str]) -> (Option<i32>, String) {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(self.0.path().join(program));

@@ -100,7 +100,7 @@ fn new_masters_are_not_sealed_and_say_so() {
 async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
-    // Somebody who seals.
+    // A client that seals masters.
     let (_masters, _notices, _tasks) = adopted.open().unwrap();
     servers[1].restart_empty().unwrap();
     redlock_testkit::eventually(Duration::from_secs(20), "sealing", async || {
