@@ -28,7 +28,7 @@ pub fn processes(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Nothing is left below `folder`, and nobody works there.
+/// Asserts that nothing is left below `folder`, and that no process uses it.
 pub fn gone(folder: &Path) {
     eventually_blocking(BOUND, "processes and files of the demo are gone", || {
         let files: Vec<_> = fs::read_dir(folder)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::leftovers::{demo, gone, processes};
 
-/// The demo promises a minute; a machine that runs other tests beside it gets more.
+/// The demo promises a minute; a machine that runs other tests at the same time gets more.
 const BOUND: Duration = Duration::from_secs(120);
 
 #[test]
