@@ -63,7 +63,7 @@ impl Container {
     }
 }
 
-/// What it said, on both streams.
+/// Returns its output, both streams.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &output.stderr].concat()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! What is in the image, and nothing else.
+//! Tests the content of the image, and that it has no other files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -19,7 +19,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Says 127.0.0.1 for this name and that there is no other.
+    /// Answers 127.0.0.1 for this name, and that no other name exists.
     pub fn start(name: &str) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 53, high, low);
