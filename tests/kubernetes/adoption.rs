@@ -1,4 +1,4 @@
-//! A replica that holds locks with targets is killed: its sibling adopts what runs.
+//! Tests that the sibling of a killed replica adopts running targets.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! `examples/agent`: the API server takes the manifests, and what their containers are told to run works together.
+//! Tests `examples/agent`: the API server accepts the manifests, and the commands of their containers work together.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::typed::{commands, typed};
 use crate::world::World;
 use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port};
 
-/// As the manifests have it; in its place one that nobody has.
+/// The port of the manifests; the test replaces it by a free one.
 const PORT: &str = "4040";
 const FOLDER: &str = "examples/agent";
 

@@ -1,4 +1,4 @@
-//! Where the API server sees all that `validate` sees, the two say yes and no to the same: drawn objects, not chosen ones.
+//! Tests that the API server and `validate` agree on random objects where both see the same.
 
 use futures_util::{StreamExt, stream};
 use kube::api::PostParams;

@@ -1,4 +1,4 @@
-//! The policy of the chart that accepts a LeaderLock only from a user who may patch its targets.
+//! Tests the policy of the chart that accepts a LeaderLock only from a user who may patch its targets.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub fn apply_template(world: &World, template: &str, flags: &[&str]) {
     world.apply(&rendered.unwrap());
 }
 
-/// `kubectl` as this user: whether it worked, and what it said.
+/// Runs `kubectl` as this user; returns whether it succeeded, and its output.
 pub fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) {
     let user = format!("--as={user}");
     let namespace = ["--namespace", world.namespace.name(), &user];
@@ -123,7 +123,7 @@ async fn a_lock_is_accepted_from_those_who_may_patch_its_targets() {
         .lock_status("report", "runs", |status| status["role"] == "Active")
         .await;
     gates.until("gate", 1).await;
-    // What is no declaration is not checked, and every change of the declaration is.
+    // Changes outside the spec are not checked, and every change of the spec is.
     accepted(kubectl(
         &world,
         "alice",

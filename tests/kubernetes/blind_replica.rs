@@ -167,7 +167,7 @@ impl Scene {
             .collect()
     }
 
-    /// The finalizers of the locks, which keep them until what runs is stopped.
+    /// Returns the finalizers of the locks, which keep them until their workloads are stopped.
     fn finalizers(&self) -> String {
         self.world.kubectl(&[
             "get",
@@ -244,7 +244,7 @@ async fn blind_replica_keeps_targets_running() {
     scene.assert_untouched(&before, &tokens).await;
     assert_eq!(scene.finalizers(), finalizers);
 
-    // Without the sibling it stops what runs, as another cluster may begin after the takeover delay.
+    // Without the sibling it stops the workloads, as another cluster may begin after the takeover delay.
     scene.holder.child.kill();
     timed("the blind replica stops what nobody holds", async || {
         let (running, labelled) = (scene.running(), scene.labelled().await);

@@ -26,7 +26,7 @@ pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
 }
 
-/// Runs Helm as the administrator: what it says.
+/// Runs Helm as the administrator; returns its output.
 pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(helm())
@@ -44,7 +44,8 @@ pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
     }
 }
 
-/// Every workload of the namespace is held to the Pod Security Standard, and whoever makes one that is not is warned.
+/// Every workload of the namespace must meet the Pod Security Standard, and a client that creates another one gets a
+/// warning.
 pub fn restrict(plane: &ControlPlane, namespace: &str) {
     let labels = ["enforce", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}=restricted"));
     let output = plane.kubectl(&["label", "namespace", namespace, &labels[0], &labels[1]]);

@@ -55,7 +55,7 @@ async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_c
     second.quorum_status("default", "is refused", name_is_taken).await;
     other.wait_ready();
     one.assert_holds("report", &before["fencingToken"]);
-    // Nobody takes the other for itself.
+    // Neither cluster takes the other for itself.
     let status = held(&first, "one").await;
     assert_eq!(
         (&status["role"], &status["holderCluster"]),

@@ -289,7 +289,8 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
 }
 
 impl World {
-    /// The kubeconfig of a new ServiceAccount that may do this in the namespace, and look at RedisQuorums.
+    /// Returns the kubeconfig of a new ServiceAccount with these verbs in the namespace, and read access to
+    /// RedisQuorums.
     async fn user(&self, name: &str, verbs: &str) -> PathBuf {
         let namespace = self.namespace.name();
         let account = format!("--serviceaccount={namespace}:{name}");
@@ -439,7 +440,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let answer = eu.annotation("report", ANSWER).await.unwrap();
     assert!(answer.contains("Reserving"), "{answer}");
 
-    // Whoever does not hold it passes nothing on.
+    // A cluster that does not hold the lock hands nothing over.
     eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
         .expect(1, &["is not held by this cluster: us-a of cluster us-1 holds it"]);
     // A request for an earlier lease, as a backup of the object may bring it back.
@@ -459,7 +460,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let still = us.lock_status("report", "is held", held("us-a")).await;
     assert_eq!(still["fencingToken"], after["fencingToken"]);
 
-    // Nobody answers: the wish is taken back, so that it does not come true later.
+    // No operator answers: the request is withdrawn, so that it has no effect later.
     us_operator.child.freeze();
     eu_operator.child.freeze();
     us.redlock(&[

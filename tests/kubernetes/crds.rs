@@ -103,7 +103,7 @@ async fn locks_are_selected_by_what_the_operator_asks_for() {
     assert!(text.contains("leaderlock.redlock.dev/frozen"), "{text}");
 }
 
-/// Whoever waits for readiness compares the generation: that of a new object must not look current.
+/// A client that waits for readiness compares the generation: that of a new object must not appear current.
 #[tokio::test]
 async fn a_new_object_is_unvisited() {
     let plane = ControlPlane::shared();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::world::{World, condition, lock, throughout};
 use redlock_testkit::patient;
 
-/// Longer than until it infers that nobody can report, which is twice the longest lease.
+/// Longer than the replica takes to infer that no reporter exists, which is twice the longest lease.
 const INFERRED: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]

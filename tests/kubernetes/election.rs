@@ -1,4 +1,4 @@
-//! A lock is declared with kubectl, and kubectl shows who holds it.
+//! Tests that a lock is declared with kubectl, and that kubectl shows its holder.
 
 use nix::sys::signal::Signal;
 

@@ -1,4 +1,4 @@
-//! Each recipe in `examples/` works as its page says.
+//! Tests that each recipe in `examples/` works as its page describes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         .await;
     }
 
-    // By hand, as the page of the CronJob says: its Job begins.
+    // By hand, as the page of the CronJob describes: its Job begins.
     typed(
         &world.plane,
         "kubectl create job -n billing --from=cronjob/nightly-report nightly-report-now",

@@ -1,4 +1,4 @@
-//! The first apply of a workload in a cluster that stands by, as docs/targets.md says: nothing of it runs.
+//! Tests the first apply of a workload in a cluster that stands by, as in docs/targets.md: no pod of it runs.
 
 use std::fs;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::world::{World, condition, lock, message, timed};
 
-/// 6 s × 1.02 + 2 × 2 s, from the first look at the masters.
+/// 6 s × 1.02 + 2 × 2 s, from the first contact with the masters.
 const WAIT: Duration = Duration::from_millis(10_120);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What keeps a target as it should be although somebody thinks otherwise, and what is said when it cannot be.
+//! Tests that the operator restores a target that another client changed, and which condition reports that it cannot.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
     );
     assert!(world.event("report", "EnforcementConflict").await.is_none());
 
-    // Once more is a conflict; what is stopped nevertheless is stopped ever more slowly.
+    // One more change is a conflict; the operator stops the target nevertheless, at growing intervals.
     gates.scale("gate", 3, "some-tool").await;
     gates.until("gate", 0).await;
     let status = world
@@ -103,7 +103,7 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
     assert_writes(&world);
 }
 
-/// Every write to what is switched is for one version, or stops; each under a manager of the operator's.
+/// Asserts that every write to a target is for one version, or stops it; each under a field manager of the operator.
 pub fn assert_writes(world: &World) {
     let writes: Vec<_> = world
         .requests()
@@ -205,7 +205,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         says(name, "TargetNotFound").await;
     }
 
-    // What was missing comes, one after the other.
+    // The missing objects are created one after the other.
     world.apply(GATE_KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
     let text = says("unknown", "Forbidden").await;
@@ -308,7 +308,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         lock("report", &format!("{more}, targets: [{target}]"))
     };
     let _operator = world.operator("replica-1").await;
-    // Nobody says how many: by default one, and that is nobody's word.
+    // Without a declared number: one by default, which no field manager owns.
     world.apply(DEPLOYMENT);
     world.apply(&declared(""));
     until(2).await;
@@ -336,7 +336,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     throughout(Duration::from_secs(2), || ()).await;
     until(4).await;
 
-    // A stop takes the number from whoever has it, and the autoscaler leaves a zero alone.
+    // A stop takes the number over from any manager, and the autoscaler leaves a zero unchanged.
     world.apply(&declared(", state: SteppedDown, reason: test"));
     until(0).await;
     enforced(("True", "AsDeclared")).await;

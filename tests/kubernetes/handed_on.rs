@@ -18,7 +18,7 @@ const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
 const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 3, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
-/// What is passed on is stopped long before it would end.
+/// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 12";
 /// Its pods use all of their two seconds when they are asked to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
@@ -73,7 +73,7 @@ impl Cluster {
         .await;
     }
 
-    /// With its operator, once that is known to be alive to whoever begins after it.
+    /// Declares the lock with its operator, and waits until a later cluster knows that the operator is alive.
     async fn declare(&self, urls: &[String], more: &str, ready: bool) -> Operator {
         let shared = format!(
             "  firstStart: Immediate\n  sharedLockNames: [{{prefix: shared/, namespaces: [{}]}}]\n",
@@ -81,7 +81,7 @@ impl Cluster {
         );
         let quorum = quorum_of("default", urls, &shared);
         self.world.apply(&quorum.replace("Seconds: 6", LEASE));
-        // Not applied: nobody declares its replicas.
+        // Not applied, so that no manager declares its replicas.
         let mut work: Value = serde_json::from_str(WORK).unwrap();
         work["spec"]["template"]["metadata"]["annotations"][READY] = ready.to_string().into();
         let work: Deployment = serde_json::from_value(work).unwrap();
@@ -200,7 +200,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
 
     it_runs_on_where_it_was(&eu, &us, &recorder).await;
 
-    // Nobody takes it: it comes back when the reservation has run out.
+    // No replica takes the lock: it returns when the reservation has expired.
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
@@ -220,7 +220,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
 
 /// What cannot be stopped, or is not to be any more, is not passed on.
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
-    // Whoever asked does not wait so long.
+    // The caller does not wait that long.
     let running = runs(recorder, "us").await;
     us.hand_over("eu", &["--wait", "500ms"])
         .expect(1, &["the request was withdrawn"]);
@@ -321,7 +321,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let found = overlaps(&recorder.runs());
     assert!(found.is_empty(), "{found:?}");
 
-    // No replica of it takes the lock when it is free, until it is said to be over.
+    // No replica of it takes the free lock until the request is declared over.
     us.world.kubectl(&[
         "patch",
         "ll",

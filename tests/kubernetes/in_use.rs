@@ -86,7 +86,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
             })
         })
         .await;
-    // Other masters cannot come under its name, and what is held stays held.
+    // Other masters cannot get its name, and held locks stay held.
     let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
     assert!(!applied && said.contains("cannot get other names"), "{said}");
     let now = world

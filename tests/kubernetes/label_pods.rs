@@ -59,7 +59,7 @@ fn labels() -> Value {
     json!({"app": "web", "tier": "a"})
 }
 
-/// For who looks at what was asked for: a pod gets the label, and loses it.
+/// Covers the test of rights: a pod gets the label, and loses it.
 pub async fn use_every_right(world: &World) {
     let web = Web::of(world);
     web.make("web-0", labels()).await;
@@ -78,7 +78,7 @@ async fn enforced(world: &World, reason: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
-    // More of them to measure, as docs/targets.md says.
+    // More moves to measure, as in docs/targets.md.
     let moves: usize = std::env::var("REDLOCK_MOVES").map_or(6, |count| count.parse().unwrap());
     let world = world().await;
     let web = Web::of(&world);
@@ -139,7 +139,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     web.until(&["web-2"]).await;
 }
 
-/// And says who wrote what.
+/// Also asserts who wrote the annotation.
 async fn carries_the_token(world: &World, web: &Web, token: &Value) {
     let pod = web.get("web-1").await;
     assert_eq!(pod.annotations()[TOKEN], token.to_string());
@@ -271,7 +271,7 @@ async fn pod_events_cause_no_list(world: &World, web: &Web) {
     }
     let made = lists() - before;
     println!("{made} lists of pods for 8 pod events");
-    // One look of two lists may have been due meanwhile.
+    // One evaluation of two lists may have been due at the same time.
     assert!(made <= 2, "{made} lists for 8 events");
 }
 

@@ -1,4 +1,4 @@
-//! No process and no file of a control plane outlives whoever started it.
+//! Tests that no process and no file of a control plane outlives the process that started it.
 
 use std::path::Path;
 use std::process::Command;

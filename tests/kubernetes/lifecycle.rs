@@ -117,7 +117,7 @@ async fn names(world: &World, operator: &Operator) {
     })
     .await;
     operator.assert_holds("shared", &token);
-    // Not shared any more: what is held stays so, and the object says that it is wrong.
+    // The name is no longer shared: a held lock stays held, and the status reports the error.
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let status = becomes(world, "shared", "is invalid", |status| {
         condition(status, "Ready").1 == "InvalidSpec"
@@ -166,7 +166,7 @@ async fn states(world: &World, operator: &Operator) {
     set(world, "report", "{\"state\": \"SteppedDown\"}");
     becomes(world, "report", "is given up", free).await;
     println!("            {}", world.told("report", "Released").await);
-    // Nobody of this cluster held it last who could be succeeded... but this cluster did.
+    // This cluster held it last, so no takeover delay applies.
     set(world, "report", "{\"state\": \"Enabled\", \"reason\": null}");
     let again = becomes(world, "report", "is held again", active).await;
     assert!(again["fencingToken"].as_u64() > frozen["fencingToken"].as_u64());

@@ -86,7 +86,7 @@ async fn all_are(world: &World, state: &str) {
     }
 }
 
-/// `REDLOCK_JOBS=20000` to measure, as docs/targets.md says.
+/// `REDLOCK_JOBS=20000` to measure, as in docs/targets.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_namespace_cost_one_watch_and_bounded_memory() {
     let count: usize = std::env::var("REDLOCK_JOBS").map_or(1_200, |count| count.parse().unwrap());

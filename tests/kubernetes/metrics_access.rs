@@ -1,4 +1,4 @@
-//! `/metrics` and `/locks` for those only who may read them.
+//! Tests that only authorized clients may read `/metrics` and `/locks`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

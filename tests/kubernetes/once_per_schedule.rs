@@ -46,7 +46,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     pair.is_standby(1).await;
     let slot = now() - 1_000;
 
-    // Claimed and let run, under the token of the lease; the loser is labelled, told of and deleted.
+    // Claimed and allowed to run, under the token of the lease; the losing Job is labelled, reported and deleted.
     let held = status["fencingToken"].to_string();
     let waiting = pair.schedule(1, "slot-0", slot).await;
     let made = Instant::now();
@@ -78,7 +78,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     by_hand(&pair, slot + 1).await;
     too_old(&pair).await;
 
-    // What waits begins with the lock, oldest first; what runs goes on.
+    // A waiting Job begins with the lock, oldest first; a running one continues.
     for (name, slot) in [("slot-5", slot + 5), ("slot-4", slot + 4)] {
         pair.schedule(1, name, slot).await;
     }
@@ -190,7 +190,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     })
     .await;
     pair.schedule(0, "slot-0", now() - 100).await;
-    // What was claimed before is finished, also when the cluster was called otherwise then.
+    // A slot that was claimed before is finished, also when the cluster had another name then.
     let slot = now() - 200;
     let job = pair.schedule(0, "claimed", slot).await;
     let claimed = format!("{slot}|{}@formerly", job.metadata.uid.unwrap());
@@ -202,7 +202,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     let said = cluster.told(NAME, "SlotUnreadable").await;
     assert!(said.contains("/odd stays suspended"), "{said}");
 
-    // Who suspends a CronJob does not want what is wrong to be told.
+    // Problems of a suspended CronJob are not reported.
     let suspended_one = format!(
         "{}  suspend: true\n",
         yearly().replace("  timeZone: Etc/UTC\n", "")

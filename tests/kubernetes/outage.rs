@@ -36,7 +36,7 @@ async fn while_the_api_server_is_away_no_lease_is_lost_and_then_the_status_catch
     println!("API server gone for {OUTAGE:?}: at least {least} ms of the lease were left");
     assert!(least > 500, "{least} ms");
     assert_eq!(second.get("/readyz").0, 200);
-    // Taken over without it; the status says so when it is back.
+    // Taken over during the outage; the status names the holder when the API server is back.
     let killed = Instant::now();
     first.child.kill();
     second.until_role("report", "Active").await;

@@ -40,7 +40,7 @@ metadata: {name: nightly-report, namespace: billing}
 spec: {quorumRef: {name: default}}
 ";
 
-/// The repository, with the urls of these masters where a page says to put them in.
+/// Copies the repository, with the urls of these masters where a page asks for them.
 fn place(masters: &[RedisServer]) -> TempDir {
     let (root, place) = (
         Path::new(env!("CARGO_MANIFEST_DIR")),

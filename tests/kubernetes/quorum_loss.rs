@@ -26,7 +26,7 @@ async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart
         master.pause().unwrap();
     }
     let paused = Instant::now();
-    // The end that it promised last is the latest at which it may still say that it holds the lock.
+    // The end that it last promised is the latest time at which it may still report that it holds the lock.
     let (mut promised, mut last_active) = (paused, paused);
     throughout(LEASE + Duration::from_secs(2), || {
         let asked = Instant::now();

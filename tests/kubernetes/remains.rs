@@ -77,7 +77,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     }
     let generation = gates.generation("good").await;
 
-    // The spec is wrong by now: the lock is only looked at, and what it runs is stopped.
+    // The spec is invalid by now: the operator only observes the lock, and stops its workload.
     operator.child.kill();
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 20}}"#);
     let mut operator = replica(&world, "replica-1").await;
@@ -89,7 +89,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
         })
         .await;
     println!("            {}", message(&status, "Ready"));
-    // The others were adopted within their leases: nobody wrote to them.
+    // The others were adopted within their leases: no replica wrote to them.
     world
         .lock_status("good", "is held again", |status| status["role"] == "Active")
         .await;
@@ -98,7 +98,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 6}}"#);
     gates.until("wrong", 1).await;
 
-    // No masters can be asked: nobody can tell who holds anything.
+    // No master can be reached: the holder of each lock is unknown.
     operator.child.kill();
     world.kubectl(&["delete", "secret", "masters"]);
     gates.count("deleted", 1).await;
@@ -120,7 +120,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     world.kubectl(&["wait", "--for=delete", "ll/deleted", "--timeout=60s"]);
     assert_eq!(gates.replicas("wrong").await, 1, "hands off");
     assert!(finalizers(&world, "wrong").contains(FINALIZER));
-    // And what comes back runs.
+    // A restored lock runs.
     world.apply(SECRET);
     gates.until("good", 1).await;
 }
@@ -144,14 +144,14 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("older", "runs", |status| status["role"] == "Active")
         .await;
     gates.count("gate", 1).await;
-    // An object's age is told in seconds, then by its name.
+    // The age of an object is compared in seconds, then by its name.
     world.apply(&guarded("younger", "gate"));
     let status = world.lock_status("younger", "is refused", taken(&older)).await;
     println!("            {}", message(&status, "Ready"));
 
     // Also by an operator that was restarted, and where the younger one may have run it.
     operator.child.kill();
-    // Written by somebody else, as whoever restores a backup does.
+    // Written by another client, as the restore of a backup does.
     patch(
         &world,
         "younger",

@@ -25,7 +25,7 @@ fn refused<T>(answer: kube::Result<T>) -> bool {
     }
 }
 
-/// Waits until the API server follows what was granted: in the whole cluster, and the Secrets of a namespace.
+/// Waits until the API server applies the granted rights: in the whole cluster, and for the Secrets of a namespace.
 async fn in_force(client: &Client, namespace: &str) {
     let (all, secrets) = (
         Api::<LeaderLock>::all(client.clone()),

@@ -1,4 +1,4 @@
-//! The rights of the chart against what the operator asks for, and the namespaces that it is told to follow.
+//! Compares the rights of the chart with the requests of the operator, and tests the namespaces that it follows.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ async fn granted(world: &World) -> BTreeSet<Right> {
 /// What `doctor` asks for where its user has the right, which the operator does not need.
 const FOR_PEOPLE: &str = "admissionregistration.k8s.io";
 
-/// What was asked for, and what of it was refused.
+/// Returns the requested rights, and those that were refused.
 fn asked(world: &World) -> (BTreeSet<Right>, Vec<String>) {
     let (mut used, mut refused) = (BTreeSet::new(), Vec::new());
     for event in world.requests() {
@@ -119,7 +119,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     // Asked to pass a lock on, it answers, and be it that the lease is over.
     let request = r#"redlock.dev/hand-over={"id":"x","to":"other/uid","token":1,"notAfter":99999999999}"#;
     world.kubectl(&["annotate", "leaderlock", "report", request]);
-    // What is run in its pod has its rights.
+    // A command in its pod has its rights.
     let kubeconfig = world.kubeconfig(None).await;
     let lock = ["status", "--namespace", &namespace, "report"];
     // The quorum is back before the lease is.
@@ -166,7 +166,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     world
         .lock_status("switching", "is active", |status| status["role"] == "Active")
         .await;
-    // No controllers here: nobody makes the account that a pod runs under.
+    // No controllers here: the test creates the account of the pod itself.
     world.kubectl(&["create", "serviceaccount", "default"]);
     world.apply(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: of-the-gate, labels: {app: gate}}\n\
@@ -175,7 +175,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     gates.select("gate", "app=gate").await;
     world.kubectl(&["delete", "ll", "switching", "--wait=false"]);
     world.kubectl(&["wait", "--for=delete", "ll/switching", "--timeout=60s"]);
-    // A second time, now that it is stopped: to start it, its owner is looked for.
+    // A second time, now that it is stopped: to start it, the operator reads its owner.
     world.apply(&guarded("switching", "gate"));
     gates.until("gate", 1).await;
     world.kubectl(&["delete", "ll", "switching"]);
@@ -183,7 +183,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     assert_eq!(pods.trim(), "", "its pod was not deleted in the end");
 }
 
-/// `--watch-namespaces`: the others are not looked at.
+/// `--watch-namespaces`: the operator ignores the others.
 async fn followed_namespaces(world: &World) {
     let other = world.plane.namespace("other").await;
     let elsewhere = lock("elsewhere", "").replace(

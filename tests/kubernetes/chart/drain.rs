@@ -1,4 +1,4 @@
-//! `redlock drain` with the rights of the chart's hook: what runs under the locks is stopped, by the last replica.
+//! Tests `redlock drain` with the rights of the chart's hook: the last replica stops the workloads under the locks.
 
 use std::path::{Path, PathBuf};
 
@@ -171,7 +171,7 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
     assert_eq!(finalizers(&world), "");
     assert_eq!(of_the_quorum(&world), "", "no operator would take it off");
 
-    // Again, when nobody is there any more: the same, at once.
+    // A second drain without any replica has the same result, at once.
     drain(&world, &kubeconfig)
         .await
         .await
@@ -180,7 +180,7 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
     what_nobody_stopped(&world, &kubeconfig).await;
 }
 
-/// An operator that was killed stopped nothing: that is said, and the object can go all the same.
+/// An operator that was killed stopped nothing: the drain reports that, and the object can be deleted nevertheless.
 async fn what_nobody_stopped(world: &World, kubeconfig: &Path) {
     let mut killed = world.operator("killed").await;
     eventually(BOUND, "it has the lock again", async || {

@@ -1,4 +1,4 @@
-//! A release from its installation to what remains of it, with the real Helm and pods that run nothing.
+//! Tests a release from its installation to its uninstall, with the real Helm and pods that run nothing.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const VALUES: [&str; 2] = [
     "--set=terminationGracePeriodSeconds=5",
     "--set-string=drain.podAnnotations.test\\.example/run-seconds=0.2",
 ];
-/// Nobody looks at it: no operator runs here.
+/// No operator runs here, so no operator handles this lock.
 const LOCK: &str = r#"--set-json=extraObjects=[{"apiVersion": "redlock.dev/v1alpha1", "kind": "LeaderLock",
     "metadata": {"name": "nobody", "namespace": "redlock"}, "spec": {"quorumRef": {"name": "default"}}}]"#;
 
@@ -60,7 +60,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let deployment = || get(&plane, &["deployment", "redlock-operator"]);
     assert_eq!(deployment()["status"]["readyReplicas"], 2, "Helm did not wait");
 
-    // An object of our kinds is not taken for ready before somebody has looked at it.
+    // Helm must not take an object of the project's kinds for ready before an operator has visited it.
     let early = helm(&plane, &[&["upgrade"], &release[..], &[LOCK]].concat(), "5s").unwrap_err();
     assert!(early.contains("nobody") || early.contains("deadline"), "{early}");
 
@@ -97,7 +97,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     for line in commands("docs/install.md", THIS) {
         typed(&plane, &line);
     }
-    // What belongs to what was deleted is collected a moment later.
+    // The garbage collector deletes dependent objects later.
     eventually(BOUND, "nothing of it remains", async || {
         let left = remains(&plane);
         if left.is_empty() { Ok(()) } else { Err(left) }

@@ -1,4 +1,4 @@
-//! A second release in a cluster: what is refused, and what it takes.
+//! Tests a second release in a cluster: what is refused, and what it takes over.
 
 use super::{chart, run_helm};
 use crate::fixture::{ControlPlane, Options};

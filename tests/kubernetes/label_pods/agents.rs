@@ -1,4 +1,5 @@
-//! `candidates: Agents`: the pod of whoever holds the lock has the label, and what happens to the lock is told.
+//! Tests `candidates: Agents`: the pod of the agent that holds the lock has the label, and changes of the lock are
+//! reported.
 
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     for name in ["web-0", "web-1"] {
         uids.push(web.make(name, labels()).await);
     }
-    // The readiness of pods says nothing of who holds the lock.
+    // The readiness of pods does not show the holder of the lock.
     web.ready("web-1", true).await;
     let one = world.operator("replica-1").await;
     let two = world.operator("replica-2").await;
@@ -46,7 +47,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         "{told}"
     );
 
-    // Also when another one takes it, which is told, and when the holder is killed, which nobody tells.
+    // Also when another agent takes it, which is reported, and when the holder is killed, which no process reports.
     let second = start(1, &own);
     second.stands_by().await;
     let asked = Instant::now();

@@ -36,7 +36,7 @@ impl AgentProcess {
             .env("POD_NAMESPACE", namespace)
             .env("POD_NAME", pod)
             .env("POD_UID", uid)
-            // It has no access, and looks for none.
+            // It has no access to the API server, and must not search for any.
             .env("KUBECONFIG", "/nonexistent")
             .env_remove("REDLOCK_IDENTITY");
         let mut child = ChildGuard::spawn(pod, &mut command);
@@ -70,7 +70,7 @@ impl AgentProcess {
         assert_eq!(self.child.wait(BOUND).0.code(), Some(0));
     }
 
-    /// It renews no more, and tells nobody.
+    /// Kills the agent: it no longer renews, and reports nothing.
     pub fn kill(mut self) {
         self.child.kill();
     }

@@ -34,7 +34,7 @@ async fn make_after(web: &Web, name: &str, hash: &str, other: &str) {
     .await;
 }
 
-/// The pods that had the label, one after the other, and for how long nobody had it between two.
+/// Returns the pods that had the label, in order, and how long no pod had it between two.
 fn journey(web: &Web, since: Instant) -> (Vec<String>, Vec<Duration>) {
     let all = web.sightings.all();
     let (mut path, mut gaps) = (Vec::new(), Vec::new());

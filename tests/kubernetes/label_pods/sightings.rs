@@ -69,7 +69,7 @@ impl Sightings {
         self.all().iter().filter(|(_, names)| names.len() > 1).count()
     }
 
-    /// From when it is seen that nobody has it after `asked`, and until when.
+    /// Returns from when to when no pod has it, after `asked`.
     pub fn gap_after(&self, asked: Instant) -> Option<(Instant, Instant)> {
         let all = self.all();
         let first = all

@@ -40,7 +40,7 @@ impl Web {
         made.uid().unwrap()
     }
 
-    /// As the kubelet would say. When it was said.
+    /// Sets the condition as a kubelet would; returns when.
     pub async fn ready(&self, name: &str, ready: bool) -> Instant {
         let status = if ready { "True" } else { "False" };
         let patch =

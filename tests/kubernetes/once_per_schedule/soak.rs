@@ -1,5 +1,5 @@
-//! Many slots in two clusters while operators are killed and masters forget: each runs at most once, nearly all run,
-//! and of each that does not a fault says why.
+//! Tests many slots in two clusters while operators are killed and masters lose memory: each runs at most once,
+//! nearly all run, and a fault explains each that does not.
 
 #[path = "soak/account.rs"]
 mod account;
@@ -95,7 +95,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
             faults.wipe_one_master_and_stop_another(&pair).await;
         }
         sleep(pace.mul_f64(0.5 + random.f64() / 2.0)).await;
-        // Not in the last slots, so that what is left can be told from what is on its way.
+        // No fault in the last slots, so that lost slots can be distinguished from those in progress.
         if index + 10 < count {
             faults.maybe(&pair, began.elapsed()).await;
         }
@@ -106,7 +106,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
         eventually(BOUND, &what, async || {
             let jobs = pair.all_jobs(cluster).await.into_values();
             let waiting: Vec<_> = jobs.filter(suspended).map(|job| job.metadata.name).collect();
-            // What nobody remembers is claimed by nobody as far as a standby sees.
+            // Without memory on the masters, a standby sees no claim.
             if waiting.is_empty() || memory == Memory::Lost {
                 Ok(())
             } else {

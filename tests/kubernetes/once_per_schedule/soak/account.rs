@@ -55,7 +55,7 @@ impl Account {
         name
     }
 
-    /// Says what became of all of them, and prints it.
+    /// Determines the result of all slots, and prints it.
     pub fn judge(&self, pair: &Pair, recorder: &Recorder, faults: &Faults, took: Duration) -> Findings {
         let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
         for run in recorder.runs() {
@@ -117,7 +117,7 @@ impl Account {
     }
 }
 
-/// What a cluster told of a Job.
+/// Returns the events of a cluster about a Job.
 fn notes(pair: &Pair, cluster: usize, job: &str) -> Vec<String> {
     let all = pair.clusters[cluster].kubectl(&["get", "events.events.k8s.io", "--output", "json"]);
     let all: Value = serde_json::from_str(&all).unwrap();

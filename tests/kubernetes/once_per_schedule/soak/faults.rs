@@ -1,4 +1,4 @@
-//! What goes wrong, at random points that the seed decides.
+//! Causes faults at random times that the seed decides.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Faults {
         self.told.push((clock::now(), what));
     }
 
-    /// Kills one of the operators, or tells it to end, if it is time; it comes back a moment later.
+    /// Kills one of the operators, or stops it, if it is time; it is started again later.
     pub async fn maybe(&mut self, pair: &Pair, elapsed: Duration) {
         if elapsed < self.next {
             return;
