@@ -14,7 +14,7 @@ pub mod tools;
 
 pub use resource::{Answer, Resource};
 
-/// What is set here for redlock must not reach a process under test.
+/// Removes the variables of redlock from the environment of a process under test.
 pub fn forget_variables(command: &mut std::process::Command) {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLOCK_")) {
         command.env_remove(name);

@@ -1,14 +1,14 @@
-//! The commands that pages print. In front of each block of them stands, unseen by readers, who runs it:
+//! The commands that pages print. A comment before each block names the test that runs it:
 //!
 //! - `<!-- runs: shell -->`: tests/commands/pages.rs, in bash, with masters;
 //! - `<!-- runs: cluster -->`: tests/kubernetes/pages.rs, line by line, where the chart is installed and a lock is held;
-//! - `<!-- runs: tests/FILE.rs -->`: that file, which asks for it;
+//! - `<!-- runs: tests/FILE.rs -->`: that test file, by name;
 //! - `<!-- not run: REASON -->`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who runs a block.
+/// The test that runs a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     Shell,
@@ -42,7 +42,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Command by command: one that goes on in the next line stays whole.
+    /// Returns its commands; a command with continuation lines stays whole.
     pub fn commands(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for line in self.text.lines().filter(|line| !line.trim().is_empty()) {

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-/// The letter of its state, and its parent; none if there is none.
+/// Returns the letter of its state, and its parent; `None` without such a process.
 fn stat(pid: i32) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands before it in parentheses, and may itself hold anything.
+    // The name of the program is before it in parentheses, and may itself contain anything.
     let mut words = stat.rsplit_once(") ")?.1.split(' ');
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
