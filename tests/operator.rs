@@ -1,4 +1,4 @@
-//! The real operator on a folder of manifests and real Redis servers.
+//! Tests the real operator on a folder of manifests and real Redis servers.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]

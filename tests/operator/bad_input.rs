@@ -1,4 +1,4 @@
-//! Whatever is wrong is named, with what would be right; the rest goes on.
+//! Tests that each invalid value is named, with the expected one, and that the other locks continue.
 
 use std::fs;
 use std::net::TcpListener;
@@ -85,7 +85,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
             &format!("leaseDurationSeconds: {seconds}"),
         )
     };
-    // File, text, and what must be said: field, value, what would be right.
+    // File, text, and the required message: field, value, expected value.
     let cases: Vec<(&str, String, Vec<&str>)> = vec![
         ("empty.yaml", other("empty", ""), vec!["spec.masters", "3"]),
         (
@@ -134,7 +134,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
     for (file, text, _) in &cases {
         folder.write(file, text);
     }
-    // A link to nothing, since a superuser may read whatever there is.
+    // A broken link, since a superuser can read every file.
     symlink("nothing", folder.path().join("unreadable.yaml")).unwrap();
 
     let mut replica = Replica::start("r", &folder);

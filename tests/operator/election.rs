@@ -1,4 +1,4 @@
-//! One active replica of several, whatever happens to them.
+//! Tests that one of several replicas is active through all failures.
 
 use nix::sys::signal::Signal;
 
@@ -72,7 +72,7 @@ async fn a_replica_that_was_stopped_answers_from_the_clock_before_it_has_said_an
     for master in &masters {
         master.pause().unwrap();
     }
-    // Nobody can take over or refuse: only the clock tells.
+    // No replica can take over or refuse: the lease ends only by the clock.
     eventually_blocking(BOUND, "the lease has run out", || {
         let lock = first.lock("a");
         (lock["role"] != "Active").then_some(()).ok_or(lock)

@@ -1,4 +1,4 @@
-//! The folder is followed.
+//! Tests that the operator follows the folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -58,7 +58,7 @@ async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
         anew.then_some(()).ok_or(lock)
     });
     folder.remove("quorum.yaml");
-    // The lock names a quorum that is gone: it is given back with it.
+    // The quorum of the lock is gone: its lease is released with it.
     wait_gone(&first, "a");
     first.child.wait_for_line(BOUND, "is not declared in this folder");
     eventually_blocking(BOUND, "its series are gone", || {
@@ -89,7 +89,7 @@ async fn a_command_timeout_changes_without_giving_a_lock_up() {
         let line = "command time-out changed\",\"quorum\":\"default\",\"command_timeout_ms\":";
         first.child.wait_for_line(BOUND, &format!("{line}{milliseconds}"));
     }
-    // One that is too impatient for the quorum is refused by name, and changes nothing for the others.
+    // A lock that is too impatient for the quorum is refused by name, and changes nothing for the others.
     folder.write("b.yaml", &lock("b", ", renewDeadlineSeconds: 1"));
     let refused = "three command timeouts of the quorum (commandTimeoutMilliseconds)";
     first.child.wait_for_line(BOUND, refused);
@@ -135,7 +135,7 @@ async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
     folder.write("a.yaml", &lock("a", ""));
     first.child.wait_for_line(BOUND, "problem resolved");
     assert_eq!(first.wait_active("a"), token);
-    // Half a file, as an editor leaves it that does not replace files as a whole.
+    // Half a file, as an editor leaves it that does not replace files atomically.
     folder.write("a.yaml", &lock("a", "").replace('}', ""));
     first.child.wait_for_line(BOUND, "not valid YAML");
     assert_eq!(first.wait_active("a"), token);
