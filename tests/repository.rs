@@ -1,4 +1,5 @@
-//! The repository keeps the rules that CONTRIBUTING.md states. Reads files only, and needs nothing but the source.
+//! Tests that the repository follows the rules of CONTRIBUTING.md. Reads files only, and needs nothing but the
+//! source.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,5 +1,5 @@
-//! `scripts/release-check` finds what does not agree with the version, and the annotations of the chart are those that Artifact Hub
-//! reads.
+//! Tests that `scripts/release-check` finds each difference from the version, and that the annotations of the chart
+//! are those that Artifact Hub reads.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::programs::Programs;
 use super::source::ROOT;
 
-/// What the script reads.
+/// The files that the script reads.
 const READ: [&str; 10] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -33,7 +33,7 @@ struct Repository {
 }
 
 impl Repository {
-    /// A copy, with a cargo and a helm that accept everything.
+    /// Creates a copy, with a cargo and a helm that accept everything.
     fn copy() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in READ {
@@ -54,7 +54,7 @@ impl Repository {
         fs::write(path, text.replacen(from, to, 1)).unwrap();
     }
 
-    /// The exit code and the lines of the script.
+    /// Returns the exit code and the output lines of the script.
     fn check(&self, tag: Option<&str>) -> (i32, String) {
         let mut command = Command::new(self.folder.path().join("scripts/release-check"));
         command.args(tag).env_clear().env("PATH", self.programs.path());

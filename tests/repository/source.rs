@@ -1,4 +1,4 @@
-//! The source as these tests see it: what runs in production, without comments and without tests.
+//! Reads the source for these tests: the production code, without comments and without tests.
 //!
 //! Reads lines, not syntax: rustfmt, which the same `make test` checks, puts the end of an item under its beginning.
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What only tests use, of a package that also ships.
+/// Code that only tests use, in a package that also ships.
 const HARNESS: &str = "crates/redlock-testkit/src/harness";
 
 /// Only benches use it.
@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The package that it belongs to.
+    /// Returns its package.
     pub fn package(&self) -> &str {
         match self.path.strip_prefix("crates/") {
             Some(path) => path.split('/').next().unwrap(),
@@ -123,7 +123,7 @@ fn production(text: &str) -> String {
     code
 }
 
-/// To the end of the item that begins here: a line that ends it at once, or what closes it at the same depth.
+/// Skips to the end of the item that begins here: a line that ends it at once, or the closing line at the same depth.
 fn skip_item<'a>(depth: usize, lines: &mut impl Iterator<Item = &'a str>) {
     for line in lines {
         let same_depth = line.len() - line.trim_start().len() == depth;
