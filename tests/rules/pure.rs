@@ -1,4 +1,4 @@
-//! What `validate` says.
+//! Tests the results of `validate`.
 
 use redlock::api::validate::{validate_lock_update, validate_quorum_update};
 use redlock::api::{LeaderLock, RedisQuorum};
