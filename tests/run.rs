@@ -1,4 +1,4 @@
-//! `redlock run`: the real program, real commands, real masters.
+//! Tests `redlock run`: the real program, real commands, real masters.
 
 // The lints' leave for tests covers test functions, not the functions that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! What cannot be: a message that names it and what would be right.
+//! Tests that invalid input gets a message that names it and the expected value.
 
 use crate::program::redlock;
 use crate::wrapper::Quorum;

@@ -1,4 +1,4 @@
-//! At a terminal: the command reads from it, and Ctrl-C reaches it once.
+//! Tests `redlock run` at a terminal: the command reads from it, and Ctrl-C reaches it once.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ impl AtTerminal {
         Self::of(|by| quorum.command_by(by, "l", &[], script))
     }
 
-    /// In a session of its own, with the terminal as the one that controls it, as a login has it.
+    /// In a session of its own with a controlling terminal, like a login.
     fn of(command: impl Fn(&[&str]) -> Command) -> Self {
         let pty = openpty(None, None).unwrap();
         let mut command = command(&["setsid", "--ctty"]);

@@ -1,4 +1,4 @@
-//! While somebody else has the lock.
+//! Tests a wait while another client has the lock.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ fn who_waits_begins_when_the_other_has_ended() {
     assert_eq!(holder.end().0, 0);
 }
 
-/// Nothing was begun, and nothing is left: the next one has the lock at once.
+/// No command was started, and nothing remains: the next client gets the lock at once.
 #[test]
 fn a_signal_ends_the_wait() {
     let quorum = Quorum::start();
@@ -103,7 +103,8 @@ fn masters_that_are_away_are_waited_for_by_a_service() {
     assert_eq!(service.end().0, 0);
 }
 
-/// Bare urls do not tell the longest lease: whoever has nothing else does not seal masters that remember nothing.
+/// Bare urls do not name the longest lease, so `redlock run` without another source does not seal masters without
+/// memory.
 #[test]
 fn masters_that_carry_no_fingerprint_are_left_alone() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -156,7 +157,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     ];
     let arguments = ["run", "l", "--masters", &quorum.urls, "--", "echo", "no"];
     redlock(&arguments).expect(69, &forgotten);
-    // Who was there before knows the fingerprint, and seals them again.
+    // A process that ran before the loss knows the fingerprint, and seals them again.
     let mut service = quorum.run("l", &[SHORT, &["--service"]].concat(), "echo begins");
     service.child.wait_for_line(BOUND, "fewer than a majority");
     service.child.wait_for_line(BOUND, "begins");
@@ -164,7 +165,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     drop(holder);
 }
 
-/// Nobody has to run an operator: whoever waits seals the masters.
+/// No operator is needed: a waiting `redlock run` seals the masters.
 #[test]
 fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -206,7 +207,7 @@ fn a_wrong_password_is_told_and_kept() {
     right.expect(0, &["REDLOCK_TOKEN="]).keeps("the-right-one");
 }
 
-/// A majority may answer yet: a service that gave up would be down for good, for a fault of one master.
+/// A majority may still answer: a service that ended would be down for good because of one master.
 #[test]
 fn who_waits_for_masters_does_so_while_one_of_them_denies() {
     let options = ServerOptions {
