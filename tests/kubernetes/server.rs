@@ -1,4 +1,4 @@
-//! The fixture: the server, the controllers, and the ways to break them.
+//! Tests the fixture: the server, the controllers, and the ways to break them.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::api::{Api, ListParams, PostParams};
