@@ -78,7 +78,7 @@ fn play(seconds: u64) {
 
 /// Ninety seconds with every kind of fault. `make chaos` runs for twenty minutes.
 #[test]
-fn nobody_holds_twice_whatever_goes_wrong() {
+fn no_lock_is_held_twice_under_faults() {
     play(SHORT);
 }
 

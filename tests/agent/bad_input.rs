@@ -17,7 +17,7 @@ fn agent(arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_arguments_are_named() {
     for (arguments, code, texts) in [
         (&[][..], 64, &["LOCK"][..]),
         (&["a b"], 64, &["a b", "white space"]),
@@ -57,7 +57,7 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn what_the_masters_say_of_themselves_must_fit() {
+fn settings_on_the_masters_must_agree_with_the_arguments() {
     let (servers, urls) = masters();
     let started = |more: &[&str], masters: &str| {
         let arguments = ["l", "--identity", "a", "--masters", masters];

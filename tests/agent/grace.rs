@@ -55,7 +55,7 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
 }
 
 #[test]
-fn without_masters_the_app_is_told_before_the_lease_can_end() {
+fn without_masters_the_app_learns_of_the_loss_before_the_lease_can_end() {
     let (servers, urls) = masters();
     let one = Agent::start_with("one", &urls, with_grace("one"));
     one.wait_active();

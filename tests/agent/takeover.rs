@@ -45,7 +45,7 @@ fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
 }
 
 #[test]
-fn with_every_master_hung_it_ends_all_the_same() {
+fn with_every_master_hung_the_agent_still_ends() {
     let (servers, urls) = masters();
     let mut one = Agent::start("one", &urls);
     one.wait_active();
@@ -63,7 +63,7 @@ fn with_every_master_hung_it_ends_all_the_same() {
 }
 
 #[test]
-fn who_steps_down_leaves_the_lock_to_others_for_a_while() {
+fn candidate_that_steps_down_leaves_the_lock_to_others_for_a_while() {
     let (_servers, urls) = masters();
     let one = Agent::start("one", &urls);
     let first = one.wait_active();

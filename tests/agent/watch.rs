@@ -17,7 +17,7 @@ fn change(role: &str, holder: &str) -> (String, String) {
 }
 
 #[test]
-fn every_change_is_told_in_its_order_and_renewals_as_such() {
+fn every_change_is_reported_in_order_and_renewals_as_such() {
     let (_servers, urls) = masters();
     let mut one = Agent::start("one", &urls);
     one.wait_active();

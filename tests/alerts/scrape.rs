@@ -133,7 +133,7 @@ fn case(name: &str, scrape: &str, firing: &[(&str, u32)]) -> Value {
 }
 
 #[tokio::test]
-async fn the_rules_read_a_real_scrape_as_it_is_meant() {
+async fn the_rules_evaluate_a_real_scrape_correctly() {
     let stage = stage().await;
     let sealed = |count: u32| format!("redlock_quorum_masters_sealed{{quorum=\"default\"}} {count}");
     let down = |master: &str| format!("redlock_master_up{{quorum=\"default\",master=\"{master}\"}} 0");

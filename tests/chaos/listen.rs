@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_silent_believes_until_the_end_of_its_lease() {
+    fn silent_process_claims_until_the_end_of_its_lease() {
         assert_eq!(ends(&[ACQUIRED, "thread panicked"]), (at(90), at(3_020)));
         assert_eq!(ends(&[]), (at(103), at(3_020)));
     }
 
     #[test]
-    fn who_says_that_it_lost_believes_no_longer() {
+    fn process_that_reports_the_loss_claims_no_longer() {
         let lost = |second: &str| {
             format!(
                 r#"{{"timestamp":"1970-01-01T00:00:{second}Z","message":"lease lost","lock":"c/l","token":7}}"#
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_nobody_asked_about_has_a_token() {
+    fn lease_without_an_answer_has_a_token() {
         let log = [ACQUIRED.replace(":7}", ":8}")];
         let claims = Heard::default().claims("op", &log, &wall());
         assert_eq!(claims, [claim("op", &("c/l".into(), 8), at(90), at(90))]);

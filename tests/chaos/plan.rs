@@ -1,9 +1,10 @@
 //! Plans which faults occur, when and where: drawn from one seed, before the run begins.
 //!
-//! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act follows
-//! the other, so that faults that exclude each other never overlap: a wrapper is not frozen while its guardian is dead, and of the five
-//! masters two at most are struck, but for the last act of a storm, which strikes three. In the calm everything heals, all
-//! locks must be held again, and then leases are deleted: nothing else may be wrong at that time (see [`Calm`]).
+//! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act
+//! follows the other, so that faults that exclude each other never overlap: a wrapper is not frozen while its guardian
+//! is dead, and of the five masters two at most are struck, but for the last act of a storm, which strikes three. In
+//! the calm everything heals, all locks must be held again, and then leases are deleted: nothing else may be wrong at
+//! that time (see [`Calm`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_masters_at_most_are_struck_beside_each_other() {
+    fn at_most_two_masters_are_struck_at_the_same_time() {
         for seed in 0..50 {
             for round in Plan::new(seed, 90).rounds {
                 let of = |lane: &Lane| -> Vec<usize> {

@@ -33,7 +33,7 @@ pub struct Played {
     pub faults: BTreeMap<Kind, u32>,
     /// Longest time after a storm until all masters were sealed and all locks held.
     pub recovery: Duration,
-    /// What was not held again or not sealed, in the order of the storms.
+    /// Locks not held again and masters not sealed, in the order of the storms.
     pub not_held: Vec<String>,
     pub took: Duration,
     /// Each act, when it was done.
@@ -74,8 +74,8 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
     (played, stage.end(began))
 }
 
-/// Waits until all masters are sealed at once and each lock has been held. Returns how long that took, or what is
-/// missing.
+/// Waits until all masters are sealed at once and each lock has been held. Returns how long that took, or
+/// the missing ones.
 pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
     let (from, mut unheld) = (clock::now(), cast::locks());
     loop {

@@ -14,7 +14,7 @@ use redlock_testkit::eventually_blocking;
 
 /// The last run has another key prefix: for the masters it contends for another lock.
 #[test]
-fn two_that_hold_one_lock_are_found_out() {
+fn two_holders_of_one_lock_are_detected() {
     let mut stage = Stage::start(true);
     settle(&mut stage).unwrap();
     let began = clock::now();

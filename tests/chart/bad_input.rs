@@ -3,7 +3,7 @@
 use crate::render::try_render;
 
 #[test]
-fn what_cannot_be_right_is_refused_by_name() {
+fn invalid_values_are_refused_by_name() {
     for (value, named) in [
         ("replicas=0", "/replicas"),
         ("clusterName=a/b", "/clusterName"),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::render::{NAMESPACE, chart, helm, one, render, render_file, values_files};
 
 #[test]
-fn helm_has_nothing_against_the_chart() {
+fn helm_lint_accepts_the_chart() {
     let chart = chart();
     for file in values_files() {
         let values = format!("--values={}", file.display());
@@ -76,7 +76,7 @@ fn a_release_is_called_as_its_chart() {
 }
 
 #[test]
-fn definitions_stay_unless_told_otherwise() {
+fn definitions_stay_unless_configured_otherwise() {
     let policies = |values: &[&str]| -> Vec<Value> {
         let objects = render(values);
         let crds = objects

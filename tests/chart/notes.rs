@@ -64,7 +64,7 @@ fn every_warning_has_values_that_bring_it_out() {
 }
 
 #[test]
-fn nothing_is_warned_of_where_all_is_well() {
+fn no_warnings_for_a_sound_configuration() {
     let values = [
         "clusterName=eu-1",
         "targetKinds[0].group=apps",

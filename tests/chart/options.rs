@@ -126,7 +126,7 @@ fn authors_are_checked_where_locks_are_followed() {
 }
 
 #[test]
-fn a_network_policy_lets_out_what_the_operator_needs() {
+fn a_network_policy_allows_the_egress_of_the_operator() {
     let objects = render(&[
         "networkPolicy.enabled=true",
         "networkPolicy.masterPorts={7001,443}",
@@ -156,7 +156,7 @@ fn a_network_policy_lets_out_what_the_operator_needs() {
 }
 
 #[test]
-fn agents_are_told_their_cluster() {
+fn agents_get_the_name_of_their_cluster() {
     let objects = render(&[
         "clusterName=eu-1",
         "agents.namespaces={shop}",

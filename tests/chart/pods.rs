@@ -96,7 +96,7 @@ fn the_selector_is_frozen() {
 
 /// Otherwise each replica of a rollout stops workloads that it could leave to the next one.
 #[test]
-fn a_replica_is_ready_before_one_goes() {
+fn a_replica_is_ready_before_another_one_ends() {
     let objects = render(&["replicas=1"]);
     let spec = &one(&objects, "Deployment")["spec"];
     assert_eq!(spec["replicas"], 1);
@@ -185,7 +185,7 @@ fn every_pod_runs_the_image_that_the_pages_build() {
 }
 
 #[test]
-fn the_operator_is_told_what_the_values_say() {
+fn the_values_reach_the_operator() {
     let values = [
         "clusterName=eu-1",
         "watchNamespaces={a,b}",

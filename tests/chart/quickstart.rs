@@ -163,7 +163,7 @@ fn the_quorum_names_the_masters_and_their_password() {
 }
 
 #[test]
-fn a_password_is_made_by_the_operator_and_by_nobody_else() {
+fn only_the_operator_creates_the_password() {
     let makes = |values: &[&str]| {
         let text = serde_json::to_string(&render(values)).unwrap();
         (

@@ -85,7 +85,7 @@ fn kinds_are_granted_one_by_one() {
 }
 
 #[test]
-fn with_namespaces_only_what_belongs_to_none_is_granted_everywhere() {
+fn with_namespaces_only_cluster_scoped_rights_are_granted_everywhere() {
     let objects = render(&[
         "watchNamespaces={billing,default,redlock}",
         "targetKinds[0].group=batch",
@@ -116,7 +116,7 @@ fn with_namespaces_only_what_belongs_to_none_is_granted_everywhere() {
 }
 
 #[test]
-fn secrets_are_read_where_it_was_said() {
+fn secrets_are_read_in_the_configured_namespaces() {
     let readable = |values: &[&str]| -> BTreeSet<String> {
         let all = rights(&render(values)).into_iter();
         all.filter(|right| right.2 == "secrets")

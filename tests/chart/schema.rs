@@ -55,7 +55,7 @@ fn the_schema_knows_every_value_and_no_other() {
 
 /// A misspelt key would have no effect, which is noticed too late.
 #[test]
-fn no_key_is_taken_that_nobody_reads() {
+fn unknown_keys_are_refused() {
     fn misspell(all: &Value, schema: &Value, values: &mut Value, path: &str, paths: &mut Vec<String>) {
         let schema = resolved(all, schema);
         if let (Some(known), Some(given)) = (schema["properties"].as_object(), values.as_object_mut()) {
@@ -83,6 +83,6 @@ fn no_key_is_taken_that_nobody_reads() {
 }
 
 #[test]
-fn what_other_charts_share_is_taken() {
+fn global_values_of_parent_charts_are_accepted() {
     try_render(&["--set=global.imageRegistry=x,global.anything.at=all"]).unwrap();
 }

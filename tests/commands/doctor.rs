@@ -4,7 +4,7 @@ use crate::program::{quorum, redlock, redlock_with, urls};
 use redlock_testkit::{Persistence, RedisServers, ServerOptions, admin};
 
 #[tokio::test]
-async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
+async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
     let options = ServerOptions {
         persistence: Persistence::Aof,
         ..ServerOptions::default()
@@ -114,7 +114,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
 }
 
 #[test]
-fn a_wrong_password_is_said_and_never_shown() {
+fn wrong_password_is_reported_and_never_shown() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()

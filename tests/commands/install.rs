@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::program::redlock;
 
 #[test]
-fn the_copy_is_this_program_and_replaces_what_was_there() {
+fn the_copy_is_this_program_and_replaces_an_existing_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("copy");
     std::fs::write(&file, "something else").unwrap();

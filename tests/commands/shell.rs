@@ -80,7 +80,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn a_manual_page_that_cannot_be_says_why() {
+fn invalid_arguments_of_man_are_refused_with_the_reason() {
     redlock(&["man", "nonsense"]).expect(64, &["no command \"nonsense\"", "status", "hand-over"]);
     redlock(&["man", "--directory", "/nonexistent"]).expect(78, &["--directory /nonexistent", "redlock-"]);
     redlock(&["man", "status", "--directory", "."]).expect(64, &["--directory"]);
@@ -118,7 +118,7 @@ impl Plugin {
 }
 
 #[test]
-fn as_a_plugin_of_kubectl_it_says_so() {
+fn help_of_the_plugin_names_kubectl() {
     let plugin = Plugin::new();
     for (arguments, code, texts) in [
         (

@@ -52,7 +52,7 @@ impl Drop for NameServer {
     }
 }
 
-/// None to what is no question.
+/// Returns `None` for a packet that is no question.
 fn answer(question: &[u8], known: &str) -> Option<Vec<u8>> {
     let (mut labels, mut at) = (Vec::new(), 12);
     loop {

@@ -64,11 +64,11 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             .await;
         assert_eq!(gates.generation(name).await, before, "{name} was written to");
     }
-    what_is_stopped_is_told_once(&world, &names).await;
+    stop_is_reported_once(&world, &names).await;
 }
 
 /// Both replicas see that it has stopped.
-async fn what_is_stopped_is_told_once(world: &World, names: &[String]) {
+async fn stop_is_reported_once(world: &World, names: &[String]) {
     let sibling = replica(world, "replica-1").await;
     sibling.wait_ready();
     eventually(BOUND, "replica-1 sees every lock", async || {

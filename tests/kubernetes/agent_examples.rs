@@ -150,7 +150,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_page_and_the_manifests_say_works() {
+async fn the_page_and_the_manifests_work_as_written() {
     let world = World::small(3).await;
     for line in commands("examples/agent/README.md", "tests/kubernetes/agent_examples.rs") {
         typed(&world.plane, &line);

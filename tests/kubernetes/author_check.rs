@@ -1,4 +1,4 @@
-//! Tests the policy of the chart that accepts a LeaderLock only from a user who may patch its targets.
+//! Tests the policy of the chart that accepts a LeaderLock only from a user with permission to patch its targets.
 
 use std::fs;
 
@@ -104,7 +104,7 @@ pub fn accepted((worked, said): (bool, String)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_accepted_from_those_who_may_patch_its_targets() {
+async fn a_lock_is_accepted_from_users_that_may_patch_its_targets() {
     let world = world().await;
     let gates = Gates::of(&world);
     let _operator = world.operator("replica-1").await;

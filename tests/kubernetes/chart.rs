@@ -114,7 +114,7 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_restricted_is_warned_of() {
+async fn a_pod_that_is_not_restricted_causes_a_warning() {
     let plane = ControlPlane::shared();
     let namespace = plane.namespace("chart").await;
     restrict(plane, namespace.name());

@@ -18,7 +18,7 @@ fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_looked_at_and_broken_by_name() {
+async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     let mut world = World::new(3).await;
     let _operator = world.operator("replica-1").await;
     world.apply(&world.quorum("default", IMMEDIATE));

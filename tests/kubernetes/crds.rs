@@ -59,7 +59,7 @@ async fn kubectl_prints_the_columns_of_both_kinds() {
 }
 
 #[tokio::test]
-async fn locks_are_selected_by_what_the_operator_asks_for() {
+async fn field_selectors_of_the_operator_select_locks() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("selected").await;

@@ -8,7 +8,7 @@ use crate::world::{World, condition, lock, message, timed};
 const WAIT: Duration = Duration::from_millis(10_120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
+async fn new_masters_wait_unless_the_quorum_declares_that_no_lease_can_be_alive() {
     let world = World::small(3).await;
     let first = world.operator("replica-1").await;
     let second = world.operator("replica-2").await;

@@ -34,7 +34,7 @@ pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told() {
+async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported() {
     let world = world(World::small_options()).await;
     install(&world).await;
     let gates = Gates::of(&world);
@@ -130,7 +130,7 @@ pub fn assert_writes(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be() {
+async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later() {
     let world = world(World::small_options()).await;
     let gates = Gates::of(&world);
     let _operator = world.operator("replica-1").await;
@@ -233,7 +233,7 @@ fn paste(world: &World, text: &str, role: &str) {
 }
 
 #[tokio::test]
-async fn what_no_target_can_be_is_refused_with_its_field() {
+async fn invalid_target_is_refused_with_its_field() {
     let world = World::small(0).await;
     let target = |fields: &str| lock("report", &format!(", targets: [{{name: gate, {fields}}}]"));
     let object = "apiVersion: apps/v1, kind: Deployment, name: web";

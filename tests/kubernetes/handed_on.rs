@@ -159,7 +159,7 @@ fn urls(first: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
+async fn workload_is_stopped_before_a_lock_is_handed_over() {
     let recorder = Recorder::default();
     let (eu, us) = tokio::join!(Cluster::new("eu", 3, &recorder), Cluster::new("us", 0, &recorder));
     let urls = urls(&eu);

@@ -140,7 +140,7 @@ async fn each_set_of_namespaces_keeps_the_quorums_of_its_own_locks() {
 
 /// Locks hang on it, and an operator that starts later would not know it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_quorum_that_is_deleted_comes_back() {
+async fn a_declared_quorum_that_is_deleted_is_created_again() {
     let world = World::small(3).await;
     world
         .plane

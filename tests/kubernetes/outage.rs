@@ -106,7 +106,7 @@ async fn a_slow_one(world: &World, before: Operator) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_backup_of_etcd_replaces_what_the_operator_knows() {
+async fn restored_backup_of_etcd_replaces_the_state_of_the_operator() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("report", ""));

@@ -71,7 +71,7 @@ fn place(masters: &[RedisServer]) -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_pages_print_for_a_cluster_can_be_typed() {
+async fn commands_of_pages_for_a_cluster_work_as_printed() {
     let plane = ControlPlane::start(Options::default());
     // Helm waits for the pods.
     let _kubelet = Kubelet::start(&plane, "test", seed(), &Recorder::default());

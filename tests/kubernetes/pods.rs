@@ -71,7 +71,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_live_and_die() {
+async fn pods_start_and_end_as_on_a_kubelet() {
     let place = Place::new().await;
     tokio::join!(
         a_deployment_runs_and_leaves(&place),

@@ -13,7 +13,7 @@ fn active(status: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart() {
+async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("report", ""));

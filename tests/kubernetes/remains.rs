@@ -49,7 +49,7 @@ fn patch(world: &World, name: &str, patch: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
+async fn workload_of_a_lock_that_became_unusable_is_stopped() {
     let options = ServerOptions {
         users: vec![USER.into()],
         ..ServerOptions::default()

@@ -134,7 +134,7 @@ fn probe(world: &World, replica: &Operator) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
+async fn rollout_with_a_wrong_password_stalls_with_a_reason_and_continues() {
     let mut scene = Scene::new().await;
     let world = &scene.world;
     scene.mistake().await;

@@ -12,7 +12,7 @@ use crate::fixture::{ControlPlane, TestNamespace};
 use crate::table::{Kind, Said, cases, changes, object};
 
 #[tokio::test]
-async fn the_api_server_says_what_the_table_says() {
+async fn the_api_server_answers_as_in_the_table() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("table").await;
@@ -37,7 +37,7 @@ async fn the_api_server_says_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn the_api_server_says_of_changes_what_the_table_says() {
+async fn the_api_server_answers_changes_as_in_the_table() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("changes").await;

@@ -75,7 +75,7 @@ fn mutates(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_the_operator_starts_what_stands_by() {
+async fn only_the_operator_starts_a_workload_on_standby() {
     let world = world().await;
     let here = world.namespace.name();
     let _operator = world.operator("replica-1").await;

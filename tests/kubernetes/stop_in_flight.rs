@@ -78,7 +78,7 @@ impl Gatekeeper {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
+async fn target_that_a_sibling_has_started_is_not_stopped() {
     let world = World::new(3).await;
     install(&world).await;
     let mut proxies = Vec::new();

@@ -32,7 +32,7 @@ async fn until(world: &World, wanted: (&str, &str)) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_that_doubles_the_one_replica_is_told_of_until_it_is_put_right() {
+async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired() {
     let world = World::new(3).await;
     let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
     let namespace = world.namespace.name();

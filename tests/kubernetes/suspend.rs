@@ -231,7 +231,7 @@ fn is_abandoned(job: &Job) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_suspended_runs_only_where_the_lock_is_held() {
+async fn suspended_target_runs_only_where_the_lock_is_held() {
     let world = World::new(3).await;
     world
         .plane

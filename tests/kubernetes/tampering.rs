@@ -39,7 +39,7 @@ async fn repaired(world: &World, name: &str, wanted: impl Fn(&Value) -> bool) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_master() {
+async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("held", ""));

@@ -72,7 +72,7 @@ fn active(status: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
+async fn unreadable_object_is_named_and_the_others_continue() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("good", ""));

@@ -16,7 +16,7 @@ fn fails(name: &str, folder: &Folder, change: impl FnOnce(&mut std::process::Com
 }
 
 #[test]
-fn what_cannot_start_says_why_and_with_which_code() {
+fn failed_start_has_a_reason_and_an_exit_code() {
     let folder = Folder::new(&[]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -65,7 +65,7 @@ fn what_cannot_start_says_why_and_with_which_code() {
 }
 
 #[tokio::test]
-async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
+async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["good"]);
     let other = |name: &str, spec: &str| {

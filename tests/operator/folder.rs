@@ -14,7 +14,7 @@ fn wait_gone(replica: &Replica, name: &str) {
 }
 
 #[tokio::test]
-async fn locks_come_change_and_go() {
+async fn locks_are_added_changed_and_removed() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -40,7 +40,7 @@ async fn locks_come_change_and_go() {
 }
 
 #[tokio::test]
-async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
+async fn changed_quorum_is_reopened_and_removed_one_is_closed() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -124,7 +124,7 @@ async fn a_mounted_config_map_is_a_link_that_is_swapped() {
 }
 
 #[tokio::test]
-async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
+async fn invalid_change_keeps_the_last_valid_version_until_removal() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a", "b"]);
     let mut first = Replica::start("first", &folder);

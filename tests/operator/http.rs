@@ -180,7 +180,7 @@ const OTHERS: [&str; 20] = [
 ];
 
 #[tokio::test]
-async fn the_metrics_have_their_names_and_tell_what_is() {
+async fn the_metrics_have_their_names_and_values() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let replica = Replica::start("r", &folder);

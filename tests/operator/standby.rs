@@ -10,7 +10,7 @@ use redlock_testkit::eventually_blocking;
 const STEPPED_DOWN: &str = ", state: SteppedDown, reason: drill";
 
 #[tokio::test]
-async fn whose_lease_has_ended_holds_nothing_in_the_eyes_of_one_that_only_looks() {
+async fn holder_whose_lease_has_ended_is_no_holder_for_an_observer() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);

@@ -153,7 +153,7 @@ fn the_reference_of_the_fields_is_up_to_date() {
 }
 
 #[test]
-fn a_field_says_what_may_stand_there() {
+fn a_field_lists_its_allowed_values() {
     let schema = serde_json::json!({"properties": {"spec": {"required": ["b"], "properties": {
         "a": {"type": "integer", "minimum": 2.0, "maximum": 9.0, "description": "Of a | b,\n  in seconds."},
         "b": {"type": "array", "maxItems": 3, "items": {"type": "object", "required": ["c"], "properties": {

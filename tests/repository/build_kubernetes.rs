@@ -246,7 +246,7 @@ fn a_folder_that_is_named_is_taken_when_it_is_complete() {
 }
 
 #[test]
-fn a_build_that_fails_leaves_nothing_that_looks_built() {
+fn failed_build_leaves_no_programs() {
     let system = System::with_go();
     refused(
         &system.run(&[("GO_FAILS", "1")]),

@@ -81,7 +81,7 @@ fn no_banned_crate_is_in_the_lock_file() {
 }
 
 #[test]
-fn the_continuous_integration_runs_what_everybody_runs() {
+fn the_continuous_integration_runs_the_make_targets() {
     let has = |path: &str, start: &str| read(path).lines().any(|line| line.starts_with(start));
     for target in ["lint", "test"] {
         assert!(has(".ci/run", &format!("timed make {target}")), "make {target}");

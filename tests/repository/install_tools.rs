@@ -112,7 +112,7 @@ fn every_package_manager_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn debian_is_kept_from_starting_a_server_that_nobody_asked_for() {
+fn debian_does_not_start_a_server() {
     let system = System::with(&["apt-get"]);
     system.manager_installs("*redis-server", "redis-server", REDIS);
     let (_, said) = system.run();

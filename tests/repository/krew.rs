@@ -30,7 +30,7 @@ fn platforms(manifest: &Value) -> &[Value] {
 
 /// As krew validates a manifest: sigs.k8s.io/krew, internal/index/validation.
 #[test]
-fn the_manifest_has_what_krew_asks_for() {
+fn the_manifest_meets_the_requirements_of_krew() {
     let manifest = manifest(&written());
     assert_eq!(
         text(&manifest, "/apiVersion"),

@@ -114,7 +114,7 @@ fn the_summary_lists_every_page_once() {
 }
 
 #[test]
-fn each_page_begins_with_what_it_answers() {
+fn each_page_begins_with_its_question() {
     let silent: Vec<String> = pages()
         .into_iter()
         .filter(|page| page.starts_with("docs/") && page != SUMMARY)

@@ -6,7 +6,7 @@ use super::pages::{Mark, blocks, pages, read};
 use super::source::ROOT;
 
 #[test]
-fn every_block_of_commands_says_who_runs_it() {
+fn every_block_of_commands_names_its_test() {
     let pages = pages();
     assert!(pages.len() > 20, "{pages:?}");
     let all: Vec<_> = pages.iter().flat_map(|page| blocks(page)).collect();

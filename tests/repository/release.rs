@@ -93,7 +93,7 @@ fn the_repository_is_consistent_and_only_a_tag_needs_a_date() {
 }
 
 #[test]
-fn each_place_that_differs_is_reported_with_what_it_must_be() {
+fn each_difference_is_reported_with_the_expected_value() {
     let chart = "charts/redlock-operator/Chart.yaml";
     for (path, from, field) in [
         (chart, "\nversion: ", "Chart.yaml: version"),
@@ -132,7 +132,7 @@ fn each_place_that_differs_is_reported_with_what_it_must_be() {
 }
 
 #[test]
-fn a_date_that_is_none_and_a_failing_helm_are_reported() {
+fn invalid_date_and_a_failing_helm_are_reported() {
     let repository = Repository::copy();
     repository.replace(
         "CHANGELOG.md",

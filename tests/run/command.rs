@@ -72,7 +72,7 @@ fn standard_input_and_output_are_the_commands() {
 }
 
 #[test]
-fn a_shell_runs_what_is_given_with_c() {
+fn the_flag_c_runs_a_shell_command() {
     let quorum = Quorum::start();
     let arguments = ["run", "l", "--masters", &quorum.urls, "-c", "echo $0; exit 3"];
     redlock_with(&arguments, &[("SHELL", "/bin/sh")]).expect(3, &["/bin/sh"]);

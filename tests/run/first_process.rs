@@ -16,7 +16,7 @@ const CONTAINER: &[&str] = &[
 ];
 
 #[test]
-fn it_reaps_what_others_leave_and_passes_signals_on() {
+fn the_first_process_reaps_orphans_and_forwards_signals() {
     let quorum = Quorum::start();
     // Orphans that end while the command runs: unless the wrapper reaps them they would fill the process table.
     let script = "trap 'echo asked; exit 9' TERM; \

@@ -9,7 +9,7 @@ use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, runs, se
 use redlock_testkit::{Mode, eventually_blocking};
 
 #[test]
-fn the_command_is_told_in_time_and_the_code_is_79() {
+fn the_command_is_signalled_in_time_and_the_code_is_79() {
     let quorum = Quorum::start();
     let script = "trap 'echo told; sleep 0.1; echo cleaned up; exit 0' TERM; echo begins; while :; do sleep 0.05; done";
     let mut wrapper = quorum.run("l", UNHURRIED, script);
@@ -43,7 +43,7 @@ fn a_command_that_ignores_the_signal_is_killed_with_all_of_its_group() {
 
 /// A stopped command can obey, too.
 #[test]
-fn a_stopped_command_is_told_and_ends() {
+fn stopped_command_is_signalled_and_ends() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run("l", SHORT, "echo me $$; while :; do sleep 0.05; done");
     let me = wrapper.number("me");

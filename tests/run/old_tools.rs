@@ -53,7 +53,7 @@ fn consul_2022_the_commands_children_were_left_behind() {
 
 /// hashicorp/consul#9788: the servers were down, others had the lock already, and the command got SIGTERM 90 s later.
 #[test]
-fn consul_9788_sigterm_came_after_others_had_the_lock() {
+fn consul_9788_sigterm_arrived_after_others_had_the_lock() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run(
         "l",
@@ -82,7 +82,7 @@ fn consul_9788_sigterm_came_after_others_had_the_lock() {
 
 /// `etcdctl lock NAME COMMAND` continues the command after its session has ended.
 #[test]
-fn etcdctl_the_command_went_on_without_the_lock() {
+fn etcdctl_the_command_continued_without_the_lock() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run(
         "l",

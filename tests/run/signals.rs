@@ -62,7 +62,7 @@ fn a_service_that_is_asked_to_end_does_not_begin_anew() {
 
 /// As by `nohup`, or a shell that starts it in the background.
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let quorum = Quorum::start();
     let script = "grep SigIgn /proc/$$/status; kill -HUP $PPID; kill -INT $$; echo alive";
     let sh = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];

@@ -79,7 +79,7 @@ impl Drop for AtTerminal {
 }
 
 #[test]
-fn the_command_reads_what_is_typed() {
+fn the_command_reads_from_the_terminal() {
     let quorum = Quorum::start();
     let mut terminal = AtTerminal::start(&quorum, "echo ready; read line; echo \"read <$line>\"; exit 4");
     terminal.shows("ready");
@@ -104,7 +104,7 @@ fn an_interrupt_reaches_the_command_once() {
 
 /// A shell with job control gets its terminal back, and gives it again.
 #[test]
-fn a_job_that_is_stopped_goes_on_in_the_foreground() {
+fn stopped_job_continues_in_the_foreground() {
     let quorum = Quorum::start();
     let mut terminal = AtTerminal::of(|by| {
         let mut shell = Command::new(by[0]);

@@ -117,7 +117,7 @@ fn play(scene: &Scene) {
 }
 
 #[test]
-fn a_replay_of_real_processes_returns_what_they_did() {
+fn replay_repeats_the_decisions_of_real_processes() {
     let scene = Scene::start();
     play(&scene);
     let files = scene.files();

@@ -11,7 +11,7 @@ use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 const HOLDS: &str = "echo holds; exec sleep 1000";
 
 #[test]
-fn who_does_not_wait_is_told_by_the_code() {
+fn refusal_without_waiting_has_its_exit_code() {
     let quorum = Quorum::start();
     let mut holder = quorum.run("l", &["--identity", "somebody"], HOLDS);
     holder.child.wait_for_line(BOUND, "holds");
@@ -35,7 +35,7 @@ fn who_does_not_wait_is_told_by_the_code() {
 }
 
 #[test]
-fn who_waits_begins_when_the_other_has_ended() {
+fn waiting_command_begins_when_the_holder_has_ended() {
     let quorum = Quorum::start();
     let script = "trap 'exit 0' TERM; echo token $REDLOCK_TOKEN; while :; do sleep 0.05; done";
     let mut holder = quorum.run("l", &[], script);
@@ -167,7 +167,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
 
 /// No operator is needed: a waiting `redlock run` seals the masters.
 #[test]
-fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
+fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let one =
         |(number, server): (usize, &RedisServer)| format!("{{name: m{number}, url: \"{}\"}}", server.url());
@@ -187,7 +187,7 @@ fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_kept() {
+fn wrong_password_is_reported_and_not_shown() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()
@@ -209,7 +209,7 @@ fn a_wrong_password_is_told_and_kept() {
 
 /// A majority may still answer: a service that ended would be down for good because of one master.
 #[test]
-fn who_waits_for_masters_does_so_while_one_of_them_denies() {
+fn command_waits_for_masters_while_one_of_them_denies() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()

@@ -117,7 +117,7 @@ fn of_the_quorum(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
+async fn the_last_replica_stops_the_workloads_and_no_finalizer_remains() {
     let world = targets::world().await;
     let gates = Gates::of(&world);
     world.apply(GATE);
@@ -177,11 +177,11 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
         .await
         .unwrap()
         .expect(0, &["drained"]);
-    what_nobody_stopped(&world, &kubeconfig).await;
+    drain_reports_workloads_that_no_replica_stopped(&world, &kubeconfig).await;
 }
 
 /// An operator that was killed stopped nothing: the drain reports that, and the object can be deleted nevertheless.
-async fn what_nobody_stopped(world: &World, kubeconfig: &Path) {
+async fn drain_reports_workloads_that_no_replica_stopped(world: &World, kubeconfig: &Path) {
     let mut killed = world.operator("killed").await;
     eventually(BOUND, "it has the lock again", async || {
         let lock = killed.lock("report");

@@ -34,7 +34,7 @@ fn shown() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_never_ran_is_uninstalled_as_the_page_says() {
+async fn a_release_that_never_ran_is_uninstalled_as_documented() {
     let plane = ControlPlane::start(Options::default());
     plane.kubectl(&["create", "namespace", NAMESPACE]);
     restrict(&plane, NAMESPACE);

@@ -1,4 +1,4 @@
-//! Tests a second release in a cluster: what is refused, and what it takes over.
+//! Tests a second release in a cluster: the refusals, and the objects that it takes over.
 
 use super::{chart, run_helm};
 use crate::fixture::{ControlPlane, Options};

@@ -129,7 +129,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
 
 /// By the controllers of Kubernetes and a kubelet without containers. `REDLOCK_ROLLOUTS=20` to measure.
 #[tokio::test(flavor = "multi_thread")]
-async fn label_goes_ahead_of_a_rollout_of_a_deployment() {
+async fn label_leads_the_rollout_of_a_deployment() {
     let rollouts: usize = std::env::var("REDLOCK_ROLLOUTS").map_or(2, |count| count.parse().unwrap());
     let world = World::new(3).await;
     let namespace = world.namespace.name();

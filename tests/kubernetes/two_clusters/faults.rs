@@ -305,7 +305,7 @@ impl Acts<'_> {
                 self.held.replica = replica;
                 self.rollout().await;
             }
-            // Either like a Deployment, or like a user who does not wait.
+            // Either like a Deployment, or like an impatient user.
             if self.random.bool() {
                 let replica = &self.pair.clusters[cluster].replicas[replica];
                 eventually(BOUND, "the replica is ready", async || {
