@@ -1,7 +1,7 @@
 //! Tests real masters, real operators and real `redlock run`s under all faults at once, while an observer records the
 //! holders.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "chaos/cast.rs"]

@@ -1,7 +1,7 @@
 //! Proves the promise of `redlock run` from outside with real servers and real processes, under all faults: the last
 //! write of the old holder, the first write of the new one, and the end of the old lease.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

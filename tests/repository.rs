@@ -1,7 +1,7 @@
 //! Tests that the repository follows the rules of CONTRIBUTING.md. Reads files only, and needs nothing but the
 //! source.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "repository/api_reference.rs"]

@@ -2,7 +2,7 @@
 //!
 //! The one `mod.rs` of the project: cargo would make a test binary of its own out of `tests/common.rs`.
 
-// Each test binary uses a part of it. The lints' leave for tests covers test functions, not what they share.
+// Each test binary uses a part of it. Clippy's exemptions for tests cover test functions, not these helpers.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
