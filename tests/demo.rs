@@ -1,4 +1,4 @@
-//! `redlock demo` as people and programs run it.
+//! Tests `redlock demo` as users and programs run it.
 
 // Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

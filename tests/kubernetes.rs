@@ -1,4 +1,4 @@
-//! The operator's API on a real API server, with the rights that the chart grants.
+//! Tests the operator on a real API server, with the rights that the chart grants.
 
 // Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]

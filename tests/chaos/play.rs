@@ -14,7 +14,7 @@ use crate::stage::{Seen, Stage};
 use crate::strike::{self, Undo};
 
 const TICK: Duration = Duration::from_millis(10);
-/// How often the processes are tended while an act lasts.
+/// How often a wait reads the state of the stage.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long an act waits for a holder before it is deferred until the calm, where all locks are held.
 const PATIENCE: Duration = Duration::from_secs(10);

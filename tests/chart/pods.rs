@@ -1,4 +1,4 @@
-//! The pods of the operator.
+//! Tests the pods of the operator.
 
 use serde_json::{Value, json};
 

@@ -174,7 +174,7 @@ fn only_the_operator_creates_the_password() {
     assert_eq!(makes(&[]), (false, false));
     assert_eq!(makes(&[ON]), (true, true));
     assert_eq!(makes(&[ON, "quickstart.existingSecret=mine"]), (false, false));
-    // Rendered anew it would be another one.
+    // A second rendering would have another password.
     assert!(of_kind(&render(&[ON]), "Secret").is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! What the operator may do, by values.
+//! Tests the rights of the operator, by values.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::render::{NAMESPACE, of_kind, one, render, render_file, values_files};
 /// Namespace (none: all of them), group, resource, verb.
 type Right = (Option<String>, String, String, String);
 
-/// What the operator's own ServiceAccount is bound to.
+/// Returns the rights of the operator's own ServiceAccount.
 fn rights(objects: &[Value]) -> BTreeSet<Right> {
     let account = &one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
     let mut all = BTreeSet::new();

@@ -39,7 +39,7 @@ fn the_schema_knows_every_value_and_no_other() {
             );
         }
         for (name, schema) in known {
-            // Of charts that have this one as a part.
+            // The values that Helm reserves for charts with subcharts.
             if path.is_empty() && name == "global" {
                 continue;
             }

@@ -12,7 +12,7 @@ fn the_copy_is_this_program_and_replaces_an_existing_file() {
     redlock(&["install", file.to_str().unwrap()]).expect(0, &[]);
     let said = Command::new(&file).arg("--version").output().unwrap();
     assert!(said.stdout.starts_with(b"redlock "), "{said:?}");
-    // By itself, and while it runs.
+    // The program installs itself, also while it runs.
     let again = Command::new(&file).arg("install").arg(&file).status().unwrap();
     assert!(again.success(), "{again}");
     assert_eq!(

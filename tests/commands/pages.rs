@@ -61,7 +61,7 @@ impl Place {
         self.copy(&root.join("examples"), &here.join("examples"));
         fs::create_dir(here.join("bin")).unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), here.join("bin/redlock")).unwrap();
-        // What it would build is there.
+        // A stand-in for cargo, since the program is already built.
         std::os::unix::fs::symlink("/bin/true", here.join("bin/cargo")).unwrap();
     }
 
@@ -130,7 +130,7 @@ impl Place {
     }
 }
 
-/// Servers that a page started stay behind it.
+/// Stops servers that a page started.
 impl Drop for Place {
     fn drop(&mut self) {
         for (_, port) in &self.ports {

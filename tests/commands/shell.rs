@@ -176,8 +176,8 @@ fn help_of_the_plugin_names_kubectl() {
     redlock(&["doctor", "--help"]).expect(0, &["Usage: redlock doctor", "  redlock doctor "]);
 }
 
-/// As kubectl does: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines and a
-/// directive. In its place, a script that runs a plugin by its name.
+/// Like kubectl: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines
+/// and a directive. In the test, a script runs the plugin by its name.
 #[test]
 fn kubectl_completes_the_plugin() {
     let plugin = Plugin::new();

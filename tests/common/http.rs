@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// For a busy machine; no program under test takes so long to answer.
+/// Generous, for a busy machine; no program under test takes so long to answer.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// Status and body.

@@ -1,4 +1,4 @@
-//! What the integration tests of the program share beside `redlock_testkit`.
+//! Helpers of the integration tests, in addition to `redlock_testkit`.
 //!
 //! The one `mod.rs` of the project: cargo would make a test binary of its own out of `tests/common.rs`.
 

@@ -1,4 +1,4 @@
-//! What a run has started and not taken away: the demo gets a folder for temporary files of its own.
+//! Finds what a run started and did not remove: the demo gets a folder for temporary files of its own.
 
 use std::fs;
 use std::path::Path;

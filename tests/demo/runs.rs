@@ -1,4 +1,4 @@
-//! A whole run, and runs that are cut short.
+//! Tests a whole run, and interrupted runs.
 
 use std::time::Duration;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const A: u16 = 1;
 const NAME_ERROR: u8 = 3;
-/// How long it takes at most to notice that it should end.
+/// The longest time before it notices that it should end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Listens on port 53, since a resolv.conf names no port, of a loopback address of its own. Ends with its value.
+/// Listens on port 53, since a resolv.conf names no port, of a loopback address of its own. Ends on drop.
 pub struct NameServer {
     pub address: Ipv4Addr,
     ends: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The operator runs from the image as in a restricted pod.
+//! Tests that the operator runs from the image as in a restricted pod.
 
 use std::fs;
 

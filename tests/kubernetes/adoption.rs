@@ -53,7 +53,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             })
             .await;
     }
-    // Alone, it is started anew within its leases, and adopts them from itself.
+    // Alone, it is restarted within its leases, and adopts the targets from itself.
     drop(second);
     let _third = replica(&world, "replica-2").await;
     for (name, before) in names.iter().zip(before) {
@@ -67,7 +67,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
     stop_is_reported_once(&world, &names).await;
 }
 
-/// Both replicas see that it has stopped.
+/// Waits until both replicas see that it has stopped.
 async fn stop_is_reported_once(world: &World, names: &[String]) {
     let sibling = replica(world, "replica-1").await;
     sibling.wait_ready();

@@ -58,7 +58,7 @@ impl Pod {
         self.containers.iter().find(|found| found.name == name).unwrap()
     }
 
-    /// Its whole command line, as the kubelet expands it. An image of redlock begins with the program.
+    /// Returns its whole command line, as the kubelet expands it. An image of redlock begins with the program.
     fn line(&self, name: &str) -> Vec<String> {
         let container = self.container(name);
         let entry = container
@@ -85,14 +85,14 @@ impl Pod {
         ChildGuard::spawn(name, self.with_variables(command.args(&line[1..])))
     }
 
-    /// None of this process but its own.
+    /// Sets only its own variables, without those of this process.
     fn with_variables<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         crate::common::forget_variables(command);
         command.envs(&self.variables)
     }
 }
 
-/// What the app's image has: a shell, and a `wget` that speaks as that of busybox.
+/// The programs of the app's image: a shell, and a `wget` with the behaviour of busybox.
 struct Image(tempfile::TempDir);
 
 const WGET: &str = "#!/bin/sh
@@ -115,7 +115,7 @@ impl Image {
         Self(folder)
     }
 
-    /// With a `/tmp` of its own, and something else for the server that the app is.
+    /// A command with a `/tmp` of its own, and a stand-in for the server of the app.
     fn command(&self, line: &[String]) -> Command {
         let folder = self.0.path().display();
         let words = line

@@ -8,7 +8,7 @@ use crate::targets::{GATE, Gates, guarded, install};
 use crate::world::{World, lock};
 use redlock_testkit::eventually;
 
-/// Applies the policy, with the kind of the tests known to it.
+/// Applies the policy, with the kind of the tests in its values.
 fn install_policy(world: &World) {
     let resource = r"--set=admission.authorCheck.resources.Gate\.test\.example=gates";
     let enabled = "--set=admission.authorCheck.enabled=true";
@@ -136,7 +136,7 @@ async fn a_lock_is_accepted_from_users_that_may_patch_its_targets() {
         &["patch gates/scale.test.example gate"],
     );
     accepted(kubectl(&world, "bob", &arguments));
-    // One object and no other.
+    // A right on one object covers no other.
     refused(
         apply(&world, "bob", &guarded("other", "other")),
         &["gates/scale.test.example other"],
@@ -197,7 +197,7 @@ async fn each_action_needs_the_right_that_it_uses() {
         apply(&world, "bob", &targets("widget", &[widget])),
         &["Widget.test.example", known],
     );
-    // As many targets as the budget of the API server allows; of those that need a right in the whole namespace, all.
+    // As many targets as the budget of the API server allows; all of those that need a right in the whole namespace.
     let many = |count: usize, target: &dyn Fn(usize) -> String| -> String {
         let all: Vec<String> = (0..count).map(target).collect();
         targets("many", &all.iter().map(String::as_str).collect::<Vec<_>>())

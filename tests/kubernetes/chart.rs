@@ -1,5 +1,5 @@
-//! The whole chart on a real API server: what it renders is accepted without a warning where pods must be restricted, and
-//! Helm installs, upgrades, rolls back and uninstalls it.
+//! Tests the whole chart on a real API server: its objects are accepted without a warning where pods must be
+//! restricted, and Helm installs, upgrades, rolls back and uninstalls it.
 
 #[path = "chart/cluster_name.rs"]
 mod cluster_name;
@@ -52,7 +52,7 @@ pub fn restrict(plane: &ControlPlane, namespace: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Without what no cluster knows before a Prometheus operator is there.
+/// Returns the manifests without the kinds that only a Prometheus operator defines.
 fn known_kinds(manifests: &str) -> String {
     let documents = manifests.split("\n---\n");
     let known = documents.filter(|document| !document.contains("apiVersion: monitoring.coreos.com/"));
@@ -87,7 +87,7 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
                 "--values",
                 file.to_str().unwrap(),
                 &version,
-                // The definitions are there, with an owner of their own.
+                // The definitions exist already, with another owner.
                 "--set=crds.install=false",
             ],
         );

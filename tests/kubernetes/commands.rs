@@ -1,4 +1,4 @@
-//! The commands that people run, on objects by their names: the real program beside a real operator.
+//! Tests the commands for users, on objects by their names: the real program with a real operator.
 
 use std::path::PathBuf;
 
@@ -178,7 +178,7 @@ async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
         .expect(69, &["✗ reachable", "kubectl exec"]);
 }
 
-/// One API server by two names, and one where none is.
+/// One API server under two names, and one that does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     let world = World::small(3).await;
@@ -251,7 +251,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
 
-    // The same by the plugin, as kubectl finds it.
+    // The same as a plugin of kubectl.
     let bin = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), bin("kubectl-redlock")).unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
@@ -443,7 +443,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     // A cluster that does not hold the lock hands nothing over.
     eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
         .expect(1, &["is not held by this cluster: us-a of cluster us-1 holds it"]);
-    // A request for an earlier lease, as a backup of the object may bring it back.
+    // A request for an earlier lease, as the restore of a backup may contain it.
     let old = format!(
         r#"{{"id":"old","to":"eu-1/x","token":{},"notAfter":99999999999}}"#,
         before["fencingToken"]

@@ -1,4 +1,4 @@
-//! The definitions as the API server takes them.
+//! Tests the definitions as the API server accepts them.
 
 use kube::api::{Api, ListParams, PostParams};
 use redlock::api::LeaderLock;

@@ -1,4 +1,4 @@
-//! Masters that were never used.
+//! Tests masters that were never used.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ async fn new_masters_wait_unless_the_quorum_declares_that_no_lease_can_be_alive(
         .count();
     assert_eq!(begun, 1, "one of the two replicas initialises them");
 
-    // Remembered: masters that lose everything wait from now on.
+    // The status records the first start: masters that lose everything wait from now on.
     let lost = Instant::now();
     for master in &world.masters {
         master.restart_empty().unwrap();

@@ -50,7 +50,7 @@ pub use operator::Operator;
 pub use pool::PooledPlane;
 pub use process::{Process, state};
 
-/// What decides the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
+/// Returns the seed of the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
 pub fn seed() -> u64 {
     let given = std::env::var("REDLOCK_SEED").ok();
     let seed = given.map_or_else(
@@ -61,5 +61,5 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(60);

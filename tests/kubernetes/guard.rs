@@ -96,7 +96,7 @@ async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported()
         println!("in a conflict after {:?}", started.elapsed());
     }
 
-    // Deleted and made anew: another one, and no less a standby.
+    // Deleted and created again: another object, and a standby as well.
     world.kubectl(&["delete", "gate", "gate"]);
     world.apply(GATE);
     gates.until("gate", 0).await;
@@ -164,7 +164,7 @@ async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later
         assert!(text.contains(line), "{line} in {text}");
     }
 
-    // Of kinds that are always the same, too.
+    // Also of kinds that are always the same.
     let mut asked = Vec::new();
     for (name, action, rules) in [
         (
@@ -354,7 +354,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     let status = enforced(("False", "EnforcementConflict")).await;
     let text = message(&status, "Enforced");
     assert!(text.contains("redlock.dev/paused"), "{text}");
-    // It recovers by itself.
+    // It recovers without intervention.
     until(3).await;
     enforced(("True", "AsDeclared")).await;
 
@@ -410,7 +410,7 @@ async fn a_job_of_another_controller_is_left_to_it_and_the_condition_names_it() 
     }
 }
 
-/// Of every write that would leave a finalizer behind.
+/// Refuses every write that would add a finalizer.
 const REFUSAL: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -463,7 +463,7 @@ async fn refused_finalizer_is_retried_with_a_back_off_and_then_added() {
     let operator = world.operator("replica-1").await;
     world.apply(&guarded("report", "gate"));
     operator.until_role("report", "Active").await;
-    // In this window the tries are counted.
+    // Counts the tries within this window.
     tokio::time::sleep(Duration::from_secs(12)).await;
     let tries = world.requests().into_iter().filter(|event| {
         let object = event.object_ref.clone().unwrap_or_default();

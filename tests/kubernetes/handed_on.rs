@@ -1,4 +1,4 @@
-//! A lock with targets leaves a cluster: by a planned hand-over, or because nothing gets ready there.
+//! Tests that a lock with targets leaves a cluster: by a planned hand-over, or because no pod becomes ready there.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata"
 struct Cluster {
     name: &'static str,
     _kubelet: Kubelet,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     world: World,
 }
 
@@ -174,7 +174,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
         })
         .await;
 
-    // There and back, as a person does it.
+    // Handed over there and back, as a user does it.
     for (from, to) in [(&eu, &us), (&us, &eu), (&eu, &us)] {
         let known = of(&recorder, to.name).len();
         from.hand_over(to.name, &[])
@@ -218,7 +218,7 @@ async fn workload_is_stopped_before_a_lock_is_handed_over() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// What cannot be stopped, or is not to be any more, is not passed on.
+/// A workload that cannot be stopped, or must not be stopped, is not handed over.
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
     // The caller does not wait that long.
     let running = runs(recorder, "us").await;
@@ -234,7 +234,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
     })
     .await;
     let held = us.is("Active").await;
-    // It is not allowed to.
+    // The operator has no right to do it.
     us.world.plane.install_rbac(us.world.namespace.name()).await;
     us.may_switch(false).await;
     us.hand_over("eu", &[]).expect(
@@ -275,7 +275,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let recorder = Recorder::default();
     let (eu, us) = tokio::join!(Cluster::new("eu", 3, &recorder), Cluster::new("us", 0, &recorder));
     let urls = urls(&eu);
-    // Alone: it stays, ready or not.
+    // Alone, the lock stays, ready or not.
     let _first = eu.declare(&urls, UNREADY, false).await;
     let alone = eu.is("Active").await;
     runs(&recorder, "eu").await;

@@ -1,4 +1,4 @@
-//! A pod that does not go by itself is deleted with the time that is left, and gone before the lease ends.
+//! Tests that a pod that does not end is deleted with the remaining time, and is gone before the lease ends.
 
 use std::time::Instant;
 

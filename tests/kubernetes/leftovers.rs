@@ -31,7 +31,7 @@ fn gone(pids: &[i32]) {
 fn nothing_survives_a_process_that_is_killed() {
     if env::var_os(VICTIM).is_some() {
         let plane = ControlPlane::start(Options::default());
-        // A stopped program is the one that a mere signal would not end.
+        // A stopped program does not end by a mere signal.
         plane.pause_api_server();
         println!("{}: {:?}", plane.kubeconfig_admin().display(), plane.pids());
         loop {

@@ -1,4 +1,4 @@
-//! Many Jobs in one namespace: what they cost a replica whose locks switch a few of its CronJobs.
+//! Tests many Jobs in one namespace: their cost for a replica whose locks switch a few of its CronJobs.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::world::{World, condition, lock};
 
 /// Locks, each with a CronJob of its own.
 const LOCKS: usize = 10;
-/// What a replica may use with all of them, in MiB.
+/// The limit for the memory of a replica with all of them, in MiB.
 const BOUND: f64 = 150.0;
 
 /// Resident memory now and at its highest, in MiB.

@@ -1,4 +1,5 @@
-//! Each scheduled run of a CronJob in one cluster: two clusters that share masters, without a minute to wait.
+//! Tests that each scheduled run of a CronJob runs in one cluster: two clusters that share masters, without a minute
+//! of waiting.
 
 #[path = "once_per_schedule/pair.rs"]
 mod pair;
@@ -36,7 +37,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
         world.apply(&yearly());
     }
     pair.clusters[0].apply(&declared());
-    // As while people give the target another name, in one cluster after the other.
+    // As while users rename the target, in one cluster after the other.
     let renamed = declared().replace("{name: nightly,", "{name: renamed,");
     pair.clusters[1].apply(&renamed);
     let mut first = pair.operator(0, "one").await;
@@ -66,7 +67,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
         "{managers:?}"
     );
     assert!(suspended(&waiting), "made so by its template");
-    // Nothing is ever stopped: nothing has to be kept for it.
+    // Nothing is ever stopped, so no finalizer is needed.
     let finalizers = pair.clusters[0].kubectl(&["get", "ll", NAME, "-o", "jsonpath={.metadata.finalizers}"]);
     assert_eq!(finalizers, "");
     assert_eq!((counted(&first, "claimed"), counted(&first, "elsewhere")), (1, 0));
@@ -97,7 +98,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     second.child.kill();
 }
 
-/// What people start themselves in the cluster that stands by.
+/// Jobs that users start themselves in the cluster that stands by.
 async fn by_hand(pair: &Pair, slot: i64) {
     let cluster = &pair.clusters[1];
     pair.schedule(1, "slot-1", slot).await;
@@ -118,7 +119,7 @@ async fn by_hand(pair: &Pair, slot: i64) {
     assert!(note.contains("by-hand"), "{note}");
     let job = pair.job(1, "by-hand").await.unwrap();
     assert_eq!((label(&job), suspended(&job)), (Some("waits"), true));
-    // As people do it, where the lock is held.
+    // As by a user, where the lock is held.
     pair.clusters[0].kubectl(&["create", "job", "--from=cronjob/report", "made-here"]);
     pair.runs(0, "made-here").await;
 }
@@ -174,7 +175,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     );
     pair.forget_first_start().await;
 
-    // Such a Job waits all the same while the CronJob is not safe.
+    // Such a Job also waits while the CronJob is not safe.
     cluster.apply(
         &yearly()
             .replace("0 0 1 1 *", "@every 8760h")
@@ -216,12 +217,12 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     cluster.apply(&format!("{}  suspend: false\n", yearly()));
     enforced("AsDeclared").await;
 
-    // Without its CronJob there is nothing to do, and it is waited for.
+    // Without its CronJob nothing can be done, and the operator waits for it.
     cluster.kubectl(&["delete", "cronjob", NAME]);
     enforced("TargetNotFound").await;
     cluster.apply(&yearly());
     enforced("AsDeclared").await;
-    // A lock of such targets alone goes at once.
+    // A lock with only such targets is released at once.
     cluster.kubectl(&["delete", "ll", NAME, "--timeout=60s"]);
     eventually(BOUND, "it is released", async || {
         if operator.locks().is_empty() {

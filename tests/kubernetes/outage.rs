@@ -1,4 +1,4 @@
-//! The API server is away or slow: leases do not depend on it.
+//! Tests an API server that is down or slow: leases do not depend on it.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ async fn least_validity(operator: &Operator, token: &serde_json::Value) -> u64 {
     least
 }
 
-/// A second a request; and more at the start of a connection.
+/// Delays each request by a second; and more at the start of a connection.
 async fn a_slow_one(world: &World, before: Operator) {
     let proxy = Proxy::to(world.plane.address()).await;
     proxy.set(Mode::Delay(Duration::from_millis(500)));

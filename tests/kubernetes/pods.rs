@@ -1,4 +1,4 @@
-//! The fake kubelet does what other tests believe: pods become ready, take their grace period, and finish.
+//! Tests the fake kubelet on which other tests rely: pods become ready, take their grace period, and finish.
 
 use std::time::Duration;
 
@@ -234,7 +234,7 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
         "{short:?}"
     );
     let still = place.run("long-grace", "runs", |run| run.end.is_none()).await;
-    // The time that is left may be less than the pod was promised.
+    // A second deletion may shorten the time that is left.
     let asked = clock::now();
     pods.delete("long-grace", &parameters.clone().grace_period(1))
         .await
@@ -246,7 +246,7 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
         "{long:?}"
     );
     place.pod_is("long-grace", "gone", Value::is_null).await;
-    // By force: the API server forgets it at once, and its process is given a last second.
+    // By force: the API server forgets it at once, and its process gets a last second.
     let asked = clock::now();
     pods.delete("forced", &parameters.grace_period(0)).await.unwrap();
     place.pod_is("forced", "gone", Value::is_null).await;

@@ -1,4 +1,4 @@
-//! The majority of the masters is lost, and comes back.
+//! Tests that the majority of the masters is lost, and returns.
 
 use std::time::{Duration, Instant};
 

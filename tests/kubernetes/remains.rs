@@ -1,4 +1,5 @@
-//! What an operator left running under a lock that the next one cannot use; and two locks that want one target.
+//! Tests workloads of an earlier operator under a lock that the next one cannot use; and two locks that name one
+//! target.
 
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ async fn workload_of_a_lock_that_became_unusable_is_stopped() {
         .lock_status("good", "is held again", |status| status["role"] == "Active")
         .await;
     assert_eq!(gates.generation("good").await, generation);
-    // Mended, it runs again.
+    // Repaired, it runs again.
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 6}}"#);
     gates.until("wrong", 1).await;
 
@@ -149,7 +150,7 @@ async fn an_object_is_the_target_of_one_lock() {
     let status = world.lock_status("younger", "is refused", taken(&older)).await;
     println!("            {}", message(&status, "Ready"));
 
-    // Also by an operator that was restarted, and where the younger one may have run it.
+    // Also by a restarted operator, and where the younger lock may have run it.
     operator.child.kill();
     // Written by another client, as the restore of a backup does.
     patch(
@@ -165,7 +166,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .await;
     assert_eq!(gates.generation("gate").await, generation);
 
-    // The older one lets go: the other waits until all of it is gone.
+    // The older lock drops the target: the other one waits until all of it is gone.
     world.apply(&guarded("older", "other"));
     gates.until("other", 1).await;
     gates.until("gate", 0).await;

@@ -1,4 +1,4 @@
-//! What the ServiceAccount of the chart may do, and what not.
+//! Tests the rights of the ServiceAccount of the chart, and their limits.
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::Client;

@@ -71,7 +71,7 @@ impl<'a> Switched<'a> {
         this
     }
 
-    /// Replaces the pods by others with other grace periods, under the same lease.
+    /// Changes the grace periods: the Deployments get new pods and the locks new timings, without a transition.
     pub async fn edit(&self) {
         let held = |status: &Value| {
             [

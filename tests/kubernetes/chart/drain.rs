@@ -19,7 +19,7 @@ const PROCESS: &str = r#"{"metadata": {"finalizers": ["test.example/process"]}}"
 const READY: &str =
     r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
 
-/// Applies what one template of the chart becomes, without Jobs: what they run is run here.
+/// Applies one rendered template of the chart, without Jobs: the test runs their commands itself.
 fn apply(world: &World, template: &str) {
     let (chart, show) = (chart(), format!("--show-only=templates/{template}"));
     let namespace = format!("--namespace={}", world.namespace.name());
@@ -140,7 +140,7 @@ async fn the_last_replica_stops_the_workloads_and_no_finalizer_remains() {
 
     let kubeconfig = kubeconfig(&world).await;
     let draining = drain(&world, &kubeconfig).await;
-    // What a kubelet does.
+    // Acts as a kubelet.
     while !operators.is_empty() {
         let going = eventually(BOUND, "a pod is deleted", async || {
             let pods = pods(&world);

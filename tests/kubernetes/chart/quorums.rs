@@ -1,4 +1,4 @@
-//! RedisQuorums that the values declare, applied by an operator with the rights that the chart gives for them.
+//! Tests RedisQuorums that the values declare, applied by an operator with the rights that the chart grants for them.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn spec(world: &World, name: &str) -> Value {
 }
 
 fn write(file: &Path, manifests: &[&str]) {
-    // As a mounted ConfigMap is replaced: never half of it.
+    // Replaced atomically, like a mounted ConfigMap.
     let next = file.with_extension("next");
     fs::write(&next, manifests.join("---\n")).unwrap();
     fs::rename(next, file).unwrap();

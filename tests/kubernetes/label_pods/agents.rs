@@ -64,7 +64,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let told = world.told("web", "LeaseLost").await;
     assert!(told.contains(&identity(1)), "{told}");
 
-    // Another cluster's is not ours, whatever its name; nor is a pod that was made anew.
+    // The pod of an agent of another cluster does not count, even under the same name; nor does a pod that was
+    // created again.
     let other = ClusterId::new(own.name(), "another-uid").unwrap();
     let elsewhere = start(0, &other);
     elsewhere.holds().await;
@@ -78,7 +79,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     assert_eq!(web.sightings.now().len(), 0);
     stranger.release();
 
-    // Killed with another one waiting.
+    // Killed while another agent waits.
     let first = start(0, &own);
     first.holds().await;
     web.until(&["web-0"]).await;
@@ -93,8 +94,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let told = world.told("web", "Released").await;
     assert!(told.contains("released the lock"), "{told}");
 
-    // By whichever replica was first. One that has only just started, and has seen no lease yet, may take off once what the
-    // other gave.
+    // By whichever replica was first. A replica that has just started, and has seen no lease yet, may remove once the
+    // label that the other one set.
     let seen: Vec<Vec<String>> = web
         .sightings
         .all()

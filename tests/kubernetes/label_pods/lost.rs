@@ -1,4 +1,4 @@
-//! The holder is lost, and with it the label: not before it must, and not too late.
+//! Tests that the label is lost with the holder: neither too early nor too late.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
     let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
     let elsewhere = Agent::start(&world, "web", "there", other).await;
 
-    // One master is left, which would take a release at once.
+    // One master remains, which would accept a release at once.
     for master in &world.masters[1..] {
         master.pause().unwrap();
     }
@@ -70,7 +70,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
         elsewhere.holds().await;
         assert!(web.sightings.now().is_empty());
     }
-    // The other cluster gives it back: adopted here, under a larger token.
+    // The other cluster releases it: adopted here, under a larger token.
     elsewhere.release().await;
     web.until(&["web-0"]).await;
     let anew = web.get("web-0").await.annotations()[TOKEN].clone();

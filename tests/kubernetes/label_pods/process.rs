@@ -1,4 +1,4 @@
-//! Agents as they are shipped: a process for each pod, as a container of it would run.
+//! Agents as shipped: a process for each pod, like a container of it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl AgentProcess {
         self.wait(409).await;
     }
 
-    /// As the kubelet ends it: it gives the lock back.
+    /// Ends it like the kubelet: it releases the lock.
     pub fn release(mut self) {
         self.child.signal(Signal::SIGTERM);
         assert_eq!(self.child.wait(BOUND).0.code(), Some(0));

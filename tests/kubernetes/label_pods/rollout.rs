@@ -1,4 +1,4 @@
-//! In a rollout the label goes once, to a pod of the newest revision.
+//! Tests that in a rollout the label moves once, to a pod of the newest revision.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.until(&["old-0"]).await;
     web.ready("old-1", true).await;
 
-    // A pod that is not ready moves nothing; one that is does, before the old one goes.
+    // A pod that is not ready moves nothing; a ready one does, before the old one ends.
     let began = Instant::now();
     make_after(&web, "new-0", "b", "old-1").await;
     web.ready("old-1", false).await;
@@ -88,7 +88,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     println!("{path:?}, without any label {gaps:?}");
     assert_eq!(path, ["new-0", "again-0"]);
 
-    // The pod with it gets unready: the other one, although it is of an older revision.
+    // The pod with the label becomes unready: another one gets it, although its revision is older.
     web.ready("again-0", false).await;
     web.until_one_of(&["new-0", "new-1"]).await;
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
@@ -174,7 +174,7 @@ async fn label_leads_the_rollout_of_a_deployment() {
         gaps.push(without.into_iter().sum::<Duration>());
     }
     println!("moves a rollout {moves:?}, without any label {gaps:?}");
-    // A pod that was made in the same second as another may have been taken for no newer one.
+    // Pods of the same second have no order, so the label may move more often.
     assert!(moves.iter().all(|moves| (1..=3).contains(moves)), "{moves:?}");
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
 }

@@ -1,4 +1,4 @@
-//! What a watcher of the pods sees, event by event: which of them have the label, and since when.
+//! Records the pods with the label as a watcher of the pods sees them, event by event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -23,7 +23,7 @@ pub struct Sightings {
 }
 
 impl Sightings {
-    /// Independent of the operator: all pods, whatever they have, by a watch of its own.
+    /// Independent of the operator: all pods, with or without the label, by a watch of its own.
     pub fn of(client: Client, namespace: &str) -> Self {
         let api = Api::<Pod>::namespaced(client, namespace);
         let seen = Arc::new(Mutex::new(vec![(Instant::now(), Names::new())]));

@@ -1,4 +1,4 @@
-//! Pods without a node: the test is their kubelet.
+//! Pods without a node: the test acts as their kubelet.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -37,7 +37,7 @@ async fn soak_slots() {
         .check();
 }
 
-/// The check sees a slot that runs twice: it does when the masters forget who claimed what.
+/// The check detects a slot that runs twice, which happens when the masters forget the claims.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes: make soak-slots"]
 async fn soak_control() {
@@ -54,11 +54,11 @@ fn short() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     Kept,
-    /// They are made to forget each of them.
+    /// The test makes them forget each claim.
     Lost,
 }
 
-/// Makes so many slots, one in `pace` on average.
+/// Creates this many slots, one in `pace` on average.
 async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     let seed = seed();
     let mut random = Rng::with_seed(seed);
@@ -137,7 +137,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     account.judge(&pair, &recorder, &faults, began.elapsed())
 }
 
-/// The controllers' own slots: with Forbid, a Job that is left to wait keeps the next one from being made.
+/// Slots of the real controllers: with Forbid, a waiting Job prevents the next one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes: make soak-slots"]
 async fn soak_every_minute() {
@@ -172,7 +172,7 @@ async fn soak_every_minute() {
         }
     })
     .await;
-    // Where the lock is held, which may be the other one on a busy machine.
+    // Where the lock is held, which on a busy machine may be the other cluster.
     for run in &runs {
         println!("{} ran in {}", run.owner, run.cluster);
     }

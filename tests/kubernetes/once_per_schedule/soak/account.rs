@@ -1,4 +1,4 @@
-//! What became of each slot.
+//! Determines the result of each slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::pair::{NAMES, Pair};
 use super::faults::Faults;
 use crate::fixture::kubelet::{Recorder, Run};
 
-/// In which a slot is decided, once it was made.
+/// The time in which a slot is decided, once it was created.
 const DECIDED: Duration = Duration::from_secs(15);
 
 /// By the names of slots.
@@ -19,7 +19,7 @@ pub struct Findings {
     made: usize,
     pub twice: Vec<String>,
     lost: Vec<String>,
-    /// Of those, without a fault near.
+    /// Those of them without a fault near.
     unexplained: Vec<String>,
 }
 

@@ -98,7 +98,7 @@ impl Faults {
         }
     }
 
-    /// The fault that came last before this moment, or a little after it: a claim takes its time.
+    /// Returns the last fault before this time, or slightly after it: a claim takes its time.
     pub fn around(&self, at: BootInstant, later: Duration) -> Option<&str> {
         let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
         let (when, what) = before?;
