@@ -70,10 +70,10 @@ simulate: ## Random faults in virtual time, on all cores: SEEDS=1000000 FIRST_SE
 bench: tools ## Measure against the floor of bare Redis commands
 	$(CARGO) bench --package redlock-bench --bench lease
 
-bench-run: tools ## Measure redlock run beside flock
+bench-run: tools ## Measure redlock run against flock
 	$(CARGO) bench --bench run
 
-order-run: tools ## Measure which functions redlock run executes, and have the linker place them beside each other
+order-run: tools ## Measure which functions redlock run executes, and have the linker place them next to each other
 	scripts/order-run
 
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario

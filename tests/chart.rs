@@ -1,4 +1,5 @@
-//! The Helm chart as Helm renders it, without a cluster. Needs Helm, and Redis for the masters of the quickstart.
+//! Tests the Helm chart as Helm renders it, without a cluster. Needs Helm, and Redis for the masters of the
+//! quickstart.
 
 // Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]

@@ -95,7 +95,7 @@ fn readers_that_do_not_read_hold_nothing_up() {
     });
     println!("slowest answer with {READERS} readers: {slowest:?}");
     assert_eq!(one.lock()["token"], token, "the lease was kept");
-    // A place is free again when its reader leaves.
+    // A place becomes free when its reader leaves.
     lazy.clear();
     let events = eventually_blocking(BOUND, "a new reader", || {
         let events = Events::of(&one);

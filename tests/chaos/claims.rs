@@ -32,7 +32,7 @@ pub struct Regression {
     pub after: Claim,
 }
 
-/// In the order in which they began.
+/// Returns the claims of each lock in the order in which they began.
 fn by_lock(claims: &[Claim]) -> BTreeMap<&str, Vec<&Claim>> {
     let mut locks: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {

@@ -97,7 +97,7 @@ fn round(rng: &mut Rng, bags: &mut [Bag; 5]) -> Round {
     }
 }
 
-/// As many acts as begin within a storm.
+/// Draws as many acts as begin within a storm.
 fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> Lane {
     let (mut lane, mut at) = (Lane::new(), Duration::ZERO);
     loop {

@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Takes the seal: the master is without a vote until it is sealed again.
+    /// Reports whether the fault takes the seal: the master has no vote until it is sealed again.
     pub const fn takes_the_seal(self) -> bool {
         matches!(
             self,

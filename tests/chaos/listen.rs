@@ -23,7 +23,7 @@ struct Told {
     from: BootInstant,
     /// When the last answer was requested.
     to: BootInstant,
-    /// The least that `valid_until` can be by any answer.
+    /// The minimum of `valid_until` over all answers.
     until: BootInstant,
 }
 
@@ -184,7 +184,7 @@ mod tests {
         )
     }
 
-    /// Held from the log, asked twice, and valid until 3,020 by the second answer.
+    /// Acquired by the log, two answers, and valid until 3,020 by the second one.
     fn heard() -> Heard {
         let mut heard = Heard::default();
         heard.answered(&answer(2_900), at(100), at(103));

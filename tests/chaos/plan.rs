@@ -15,9 +15,9 @@ use crate::cast;
 use crate::draw;
 use crate::kinds::Kind;
 
-/// A storm and its calm, as they usually take.
+/// The usual duration of a storm and its calm.
 pub const ROUND: Duration = Duration::from_secs(42);
-/// Below this the bags are not empty once, and a kind could be missing.
+/// With fewer rounds the bags are not emptied once, and a kind could be missing.
 const LEAST_ROUNDS: u32 = 2;
 
 /// The object of an act. The holder of a lock is determined when the act begins: the plan names the lock.
@@ -32,12 +32,12 @@ pub enum Target {
 pub struct Act {
     pub kind: Kind,
     pub target: Target,
-    /// After the act before it in the same lane.
+    /// The pause after the previous act in the same lane.
     pub pause: Duration,
     pub lasts: Duration,
-    /// Before the next one in the same lane.
+    /// The pause before the next act in the same lane.
     pub rest: Duration,
-    /// Of a delay, in each direction.
+    /// The length of a delay, in each direction.
     pub delay: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct Calm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
     pub lanes: Vec<Lane>,
-    /// When all lanes have ended.
+    /// The act after the end of all lanes.
     pub last: Act,
     pub calm: Calm,
 }

@@ -36,7 +36,7 @@ pub struct Played {
     /// Locks not held again and masters not sealed, in the order of the storms.
     pub not_held: Vec<String>,
     pub took: Duration,
-    /// Each act, when it was done.
+    /// Each act, with its time.
     pub acts: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
     }
 }
 
-/// One lane, and how far it is.
+/// One lane, and its progress.
 struct Track {
     left: VecDeque<Act>,
     next_at: BootInstant,

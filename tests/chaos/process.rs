@@ -22,10 +22,10 @@ use redlock_testkit::{ChildGuard, free_port};
 pub const USER: &str = "redlock";
 pub const PASSWORD: &str = "chaos-password";
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Where everything is.
+/// The folders and addresses of a run.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Has `records`, and a folder of manifests for each operator.
@@ -70,7 +70,7 @@ pub struct Process {
 
 #[derive(Debug)]
 struct Life {
-    // Dropped in this order: the application asks the listener, which asks the process.
+    // Dropped in this order: the application queries the listener, which queries the process.
     _naive: Option<Naive>,
     listener: Option<Listener>,
     child: ChildGuard,
@@ -78,7 +78,7 @@ struct Life {
 }
 
 impl Process {
-    /// Not started yet. `urls` are the masters as it reaches them.
+    /// Creates the process without a start. `urls` are the masters as it reaches them.
     pub fn new(index: usize, urls: Vec<String>, stray: bool) -> Self {
         Self {
             index,
@@ -225,7 +225,7 @@ fn credentials(command: &mut Command, places: &Places) {
         .arg(places.password_file());
 }
 
-/// The quorum through the proxies of one operator, and the locks.
+/// Writes the quorum through the proxies of one operator, and the locks.
 fn manifests(folder: &Path, urls: &[String]) {
     fs::create_dir(folder).unwrap();
     let lease = LEASE.as_secs();

@@ -92,7 +92,7 @@ fn seconds(moment: BootInstant) -> f64 {
     moment.since(BootInstant::default()).as_secs_f64()
 }
 
-/// Times are those of the boot clock.
+/// Formats a claim. Times are those of the boot clock.
 fn told(claim: &Claim) -> String {
     let (from, to) = (seconds(claim.from), seconds(claim.to));
     format!(

@@ -29,7 +29,7 @@ const SAMPLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Stage {
-    // Dropped in this order: the processes before what they need.
+    // Dropped in this order: the processes before the servers that they need.
     pub processes: Vec<Process>,
     pub watch: Watch,
     proxies: Vec<Vec<Proxy>>,

@@ -36,7 +36,7 @@ impl Traces {
         Self { ran, bytes, diverged }
     }
 
-    /// A run in which nothing was compared proves nothing.
+    /// Reports a divergence. A run in which nothing was compared proves nothing.
     pub fn wrong(&self) -> Option<String> {
         let compared = self.ran.code == Some(0) && !self.summary().contains(" 0 outputs equal");
         (!compared).then(|| format!("a replay diverged: {}\n{}", self.ran.stdout, self.ran.stderr))

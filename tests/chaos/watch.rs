@@ -9,7 +9,7 @@ use redlock_testkit::observer::{Looks, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Each change: when, which master, whether it is up and sealed from then on.
+/// Each change: the time, the master, and whether it is up and sealed from then on.
 type Changes = Arc<Mutex<Vec<(BootInstant, usize, bool)>>>;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Watch {
         }
     }
 
-    /// How many are up and sealed now.
+    /// Returns how many masters are up and sealed now.
     pub fn up(&self) -> usize {
         let changes = self.changes.lock().unwrap();
         let last = |master| changes.iter().rev().find(|(_, of, _)| *of == master);

@@ -17,18 +17,18 @@ use crate::common::{Answer, Resource};
 
 /// The folder of the records.
 const FOLDER: &str = "CHAOS_FOLDER";
-/// Whose work it is.
+/// The name of the process that does the work.
 const NAME: &str = "CHAOS_NAME";
-/// Where the resource is that refuses smaller tokens.
+/// The address of the resource that refuses smaller tokens.
 const RESOURCE: &str = "CHAOS_RESOURCE";
 const PACE: Duration = Duration::from_millis(10);
 
-/// As `/proc` shows it.
+/// Returns the program as `/proc` shows it.
 pub fn program() -> String {
     std::env::current_exe().unwrap().to_string_lossy().into_owned()
 }
 
-/// Adds it to a `redlock run … --`.
+/// Adds the work to a `redlock run … --`.
 pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) {
     command
         .args([&program(), "--ignored", "--exact", "work"])
@@ -37,7 +37,8 @@ pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) 
         .env(RESOURCE, resource);
 }
 
-/// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. What lies between the two times is a write to the resource.
+/// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. The write to the resource happens between the two
+/// times.
 pub fn run() {
     // Without the variable this test does nothing.
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
@@ -47,7 +48,7 @@ pub fn run() {
     let token: u64 = variable("REDLOCK_TOKEN").parse().unwrap();
     let (name, lock) = (variable(NAME), variable("REDLOCK_LOCK"));
     let file = folder.join(format!("{name}.{}", std::process::id()));
-    // The same process id may come again in a long run.
+    // A process id may be reused in a long run.
     let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
     let mut resource = Resource::open(&variable(RESOURCE), &lock);
     // After the harness was killed, the work ends when its folder is gone.
@@ -64,7 +65,7 @@ pub fn run() {
     }
 }
 
-/// What all work wrote: a claim for each process, and how many writes were refused.
+/// Reads the records of all work: a claim for each process, and the number of refused writes.
 pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
     let (mut claims, mut refused) = (Vec::<Claim>::new(), 0);
     for entry in fs::read_dir(folder).unwrap() {

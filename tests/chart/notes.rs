@@ -18,7 +18,7 @@ fn notes(values: &[&str]) -> String {
     said.split_once("\nNOTES:\n").expect("notes").1.to_owned()
 }
 
-/// Whether it warns of this, given those.
+/// Reports whether the notes have this warning, with these values.
 fn warns(of: &str, values: &[&str]) -> bool {
     let notes = notes(values);
     notes

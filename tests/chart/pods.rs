@@ -58,7 +58,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A change of it is an upgrade that fails: the field is immutable.
+/// A change of it would make upgrades fail: the field is immutable.
 #[test]
 fn the_selector_is_frozen() {
     let frozen = json!({
@@ -191,7 +191,7 @@ fn the_values_reach_the_operator() {
         "watchNamespaces={a,b}",
         "listenAddress=[::]",
         "lockMetrics=false",
-        // The largest: Helm would write it with an exponent.
+        // The largest value: Helm would write it with an exponent.
         "apiRequestsPerSecond=100000",
         "extraArgs={--log-format,json}",
         "extraEnv[0].name=TZ",

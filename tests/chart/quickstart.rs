@@ -94,7 +94,7 @@ fn a_master_is_ready_when_it_is_sealed_under_its_own_run() {
     master.cli(&["save"]);
     server.signal(nix::sys::signal::Signal::SIGTERM);
     server.wait(std::time::Duration::from_secs(30));
-    // Its file has the seal of the run before.
+    // Its file has the seal of the previous run.
     let _server = master.start();
     assert_ne!(master.cli(&["hget", "redlock:meta", "seal"]), "");
     assert!(!master.is_ready(), "the seal of another run");

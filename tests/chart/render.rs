@@ -15,7 +15,7 @@ pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
 }
 
-/// The values that continuous integration installs, by name.
+/// Returns the values files that continuous integration installs, by name.
 pub fn values_files() -> Vec<PathBuf> {
     let entries = chart().join("ci").read_dir().expect("ci/ of the chart");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::render::{NAMESPACE, of_kind, one, render, render_file, values_files};
 
-/// Namespace (none: all of them), group, resource, verb.
+/// Namespace (`None`: all of them), group, resource, verb.
 type Right = (Option<String>, String, String, String);
 
 /// Returns the rights of the operator's own ServiceAccount.

@@ -14,7 +14,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap()
 }
 
-/// The schema behind a reference.
+/// Returns the schema of a reference.
 fn resolved<'a>(all: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
         Some(path) => all.pointer(path.trim_start_matches('#')).expect(path),

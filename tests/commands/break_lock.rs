@@ -1,4 +1,4 @@
-//! `redlock break`.
+//! Tests `redlock break`.
 
 use std::time::Duration;
 

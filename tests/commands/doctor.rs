@@ -1,4 +1,4 @@
-//! `redlock doctor`.
+//! Tests `redlock doctor`.
 
 use crate::program::{quorum, redlock, redlock_with, urls};
 use redlock_testkit::{Persistence, RedisServers, ServerOptions, admin};
@@ -141,7 +141,7 @@ fn wrong_password_is_reported_and_never_shown() {
         .keeps("the-right-one");
     let arguments = ["break", "l", "--yes", "--reason", "x", "--masters", &urls];
     redlock(&arguments).expect(77, &["NOAUTH"]);
-    // One server knows another password: the others vote.
+    // One server has another password: the others vote.
     let missing = [
         "status",
         "--masters",

@@ -46,7 +46,7 @@ fn examples(command: &str) -> Vec<String> {
     found
 }
 
-/// A folder to type in: the program, the examples of the repository, and programs that only read what they get.
+/// A folder to run examples in: the program, the examples of the repository, and programs that only read their input.
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     symlink(env!("CARGO_BIN_EXE_redlock"), place.path().join("redlock")).unwrap();

@@ -1,4 +1,4 @@
-//! `redlock init` and `redlock reseal`.
+//! Tests `redlock init` and `redlock reseal`.
 
 use crate::program::{quorum, redlock, urls};
 use redlock_testkit::{RedisServers, ServerOptions, admin};

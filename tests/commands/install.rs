@@ -1,4 +1,4 @@
-//! `redlock install`.
+//! Tests `redlock install`.
 
 use std::process::Command;
 

@@ -13,11 +13,11 @@ use crate::program::{redlock, urls};
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, free_port};
 
 const BOUND: Duration = Duration::from_secs(60);
-/// Of the masters, as pages have them.
+/// The ports of the masters on pages.
 const MASTERS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
-/// Of everything else.
+/// The ports of everything else.
 const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
-/// Its blocks begin with masters that are not there yet.
+/// The page whose blocks begin without masters.
 const FROM_NOTHING: &str = "docs/hands-on.md";
 
 /// The repository as a user sees it after a build, except for ports that may be in use.
@@ -79,7 +79,7 @@ impl Place {
 
     fn at_home(&self, text: &str) -> String {
         let mut text = text.replace("/tmp", self.folder.path().to_str().unwrap());
-        // In two steps: a free port may have the digits of a printed one in it.
+        // In two steps: a free port may contain the digits of a printed one.
         let blank = |index: usize| format!("\u{1}{index}\u{1}");
         for (index, (printed, _)) in self.ports.iter().enumerate() {
             text = text.replace(printed, &blank(index));

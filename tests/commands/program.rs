@@ -1,4 +1,4 @@
-//! Running the program.
+//! Runs the program.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -17,7 +17,7 @@ fn bash_completes_commands_flags_and_values() {
         (&["redlock", "status", "--output", "j"], "json"),
         (&["redlock", "completion", "z"], "zsh"),
     ] {
-        // As bash calls it: the words in an array, the last one being typed, and the one before it.
+        // Like bash: the words in an array, the word that is being typed, and the one before it.
         let (word, before) = (typed[typed.len() - 1], typed[typed.len() - 2]);
         let ask = format!(
             "source \"$1\"; COMP_WORDS=({}); COMP_CWORD={}; _redlock redlock '{word}' '{before}'; \
@@ -49,7 +49,7 @@ fn every_shell_has_a_completion() {
     redlock(&["completion"]).expect(64, &["SHELL"]);
 }
 
-/// To the byte; a roff text has ends of lines that are to be kept.
+/// Returns the output byte by byte; a roff text keeps its line ends.
 fn printed(arguments: &[&str]) -> String {
     let program = Command::new(env!("CARGO_BIN_EXE_redlock"))
         .args(arguments)

@@ -1,4 +1,4 @@
-//! `redlock status`.
+//! Tests `redlock status`.
 
 use std::time::Duration;
 

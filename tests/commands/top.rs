@@ -1,4 +1,4 @@
-//! `redlock top`.
+//! Tests `redlock top`.
 
 use std::fs::File;
 use std::io::Read;

@@ -35,7 +35,7 @@ impl Mark {
 pub struct Block {
     /// Below the repository.
     pub page: String,
-    /// Of its first command.
+    /// The line of its first command.
     pub line: usize,
     pub mark: Option<Mark>,
     pub text: String,
@@ -55,7 +55,7 @@ impl Block {
     }
 }
 
-/// All of the repository, in the order of their names.
+/// Returns all pages of the repository, sorted by name.
 pub fn pages() -> Vec<String> {
     let mut found = Vec::new();
     for folder in [
@@ -102,7 +102,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     read(page, &text)
 }
 
-/// Those of a page that this file runs, `tests/….rs`.
+/// Returns the blocks of a page that this file runs, `tests/….rs`.
 pub fn blocks_for(page: &str, file: &str) -> Vec<Block> {
     let mark = Some(Mark::By(file.to_owned()));
     let found: Vec<Block> = blocks(page)

@@ -21,7 +21,7 @@ pub fn runs(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The processes whose parent it is, alive.
+/// Returns the children of a process that are alive.
 fn children(parent: i32) -> impl Iterator<Item = i32> {
     let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let name = entry.ok()?.file_name();

@@ -36,7 +36,7 @@ fn tool(name: &str, variable: &str) -> PathBuf {
     })
 }
 
-/// Where it builds.
+/// Returns the cache of the builds.
 pub fn cache() -> PathBuf {
     let cache = match env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),

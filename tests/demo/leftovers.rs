@@ -16,7 +16,7 @@ pub fn demo(folder: &Path, arguments: &[&str]) -> ChildGuard {
     ChildGuard::spawn("redlock demo", &mut command)
 }
 
-/// Every process that names `folder` in its command line; `ps` is where `/proc` is not.
+/// Returns every process that names `folder` in its command line; by `ps` where `/proc` is missing.
 pub fn processes(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let output = Command::new("ps").args(["-A", "-o", "pid=,args="]).output();

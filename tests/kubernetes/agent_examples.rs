@@ -177,7 +177,7 @@ async fn the_page_and_the_manifests_work_as_written() {
     wrapper(&urls);
 }
 
-/// The app waits, runs, and is stopped by its probe; its hook begins the end.
+/// The app waits, runs, and its probe stops it; its hook begins the end.
 fn native_sidecar(urls: &str) {
     let pod = Pod::of("native-sidecar.yaml", urls);
     let port = free_port().unwrap();

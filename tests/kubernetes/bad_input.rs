@@ -81,12 +81,12 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
         name,
     };
 
-    // No such quorum.
+    // The quorum does not exist.
     world.apply(&lock("orphan", "absent", ""));
     case("lock", "orphan")
         .shows("Ready", "QuorumNotFound", "absent")
         .await;
-    // No such Secret.
+    // The Secret does not exist.
     world.apply(&quorum("absent"));
     case("quorum", "absent")
         .shows("Ready", "SecretNotFound", "absent")

@@ -20,7 +20,7 @@ const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
 /// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 12";
-/// Its pods use all of their two seconds when they are asked to end.
+/// Its pods use all of their two seconds to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
         "metadata": {"labels": {"app": "report"}, "annotations": {"test.example/ignores-sigterm": "true"}},
@@ -121,7 +121,7 @@ impl Cluster {
         report.metadata.annotations.unwrap_or_default().remove(name)
     }
 
-    /// Of the pods that are made from now on.
+    /// Annotates the pods that are created from now on.
     async fn annotate_pods(&self, name: &str, value: &str) {
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {name: value}}}}});
         self.deployments()
@@ -284,7 +284,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     assert_eq!(eu.is("Active").await["fencingToken"], alone["fencingToken"]);
     let _other = us.declare(&urls, UNREADY, true).await;
 
-    // Until another cluster is known to be alive.
+    // Waits until another cluster is known to be alive.
     timed("the other cluster is known", async || {
         let status = serde_json::to_value(eu.world.quorums().get("default").await.unwrap().status).unwrap();
         if status["reporters"][1].is_object() {

@@ -264,7 +264,7 @@ async fn a_finalizer_stays_until_the_last_replica_has_left_the_quorum() {
     has_finalizers(&world, 1).await;
     assert_eq!(finalizer_writes(&world, "default"), 1);
 
-    // The standby leaves the quorum while the holder stands still, which has not given its lease back.
+    // The standby leaves the quorum while the stopped holder has not released its lease.
     let patch = r#"{"spec": {"quorumRef": {"name": "second"}}}"#;
     world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", patch]);
     gates.until("gate", 0).await;

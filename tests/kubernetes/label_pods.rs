@@ -96,7 +96,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
         (&"Activating".into(), &"Changing".into())
     );
 
-    // The first that is ready gets it, and keeps it.
+    // The first ready pod gets it, and keeps it.
     let asked = web.ready("web-1", true).await;
     web.until(&["web-1"]).await;
     println!("labelled {:?} after it was ready", asked.elapsed());
@@ -248,7 +248,7 @@ async fn only_what_changes_is_looked_at(world: &World) {
     assert_eq!(pods(world), before, "pods are asked for although nothing changes");
 }
 
-/// A pod that is ready or not changes nothing while another one has the label.
+/// Changes of readiness cause no list while another pod has the label.
 async fn pod_events_cause_no_list(world: &World, web: &Web) {
     let all = ["web-0", "web-1", "web-2"];
     let active = web.until_one_of(&all).await;

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::fixture::{BOUND, ControlPlane, Options, Process, state};
 use redlock_testkit::{ChildGuard, eventually_blocking};
 
-/// Set for the process that is to die, which is this same test.
+/// Set for the process that is killed, which is this same test.
 const VICTIM: &str = "REDLOCK_TEST_VICTIM";
 
 fn gone(pids: &[i32]) {

@@ -189,7 +189,7 @@ async fn deletion(world: &World, operator: &Operator, token: &Value) {
     let status = becomes(world, "report", "is held anew", active).await;
     assert!(status["fencingToken"].as_u64() > token.as_u64());
     assert_eq!(status["leaseTransitions"], 0, "a new object");
-    // Deleted and made again at once.
+    // Deleted and created again at once.
     world.kubectl(&["delete", "leaderlock", "report", "--wait=false"]);
     world.apply(&lock("report", ""));
     let again = becomes(world, "report", "is held once more", active).await;

@@ -133,7 +133,7 @@ async fn too_old(pair: &Pair) {
     }
 }
 
-/// Claimed on a majority, and the operator died before it let the Job run. Its cluster stands by now.
+/// Claimed on a majority, and the operator ended before it let the Job run. Its cluster stands by now.
 async fn left_by_a_crash(pair: &Pair, slot: i64) {
     let job = pair.schedule(0, "left", slot).await;
     let claimed = format!("{slot}|{}@{}", job.metadata.uid.unwrap(), NAMES[0]);

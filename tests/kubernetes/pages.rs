@@ -16,7 +16,7 @@ use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
 
 const THIS: &str = "tests/kubernetes/pages.rs";
 const INSTALL: &str = "docs/install.md";
-/// Waiting included: a Namespace is gone when all that was in it is.
+/// Includes waiting: a Namespace is gone when all of its objects are.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The placeholders of pages in capital letters, which the reader fills in.

@@ -148,7 +148,7 @@ async fn a_stateful_set_runs_in_order(place: &Place) {
     api.create(&PostParams::default(), &set).await.unwrap();
     let second = place.run("writer-1", "runs", |_| true).await;
     assert!(second.start > place.run("writer-0", "runs", |_| true).await.start);
-    // Made anew under its name.
+    // Created again under its name.
     let parameters = DeleteParams::default();
     place.pods().delete("writer-0", &parameters).await.unwrap();
     let ended = place.run("writer-0", "ends", |run| run.end.is_some()).await;

@@ -180,7 +180,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("younger", "runs", |status| status["role"] == "Active")
         .await;
 
-    // And takes it again.
+    // The target returns to it.
     world.apply(&guarded("older", "gate"));
     gates.until("gate", 0).await;
     world.lock_status("older", "waits", taken(&younger)).await;

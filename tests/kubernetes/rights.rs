@@ -16,7 +16,7 @@ pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<Stri
     client_of(&path).await
 }
 
-/// Whether the answer is 403; panics at every other failure.
+/// Reports whether the answer is 403; panics at every other failure.
 fn refused<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => false,

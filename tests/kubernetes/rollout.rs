@@ -22,7 +22,7 @@ struct Scene {
     first: Operator,
     token: Value,
     generation: i64,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     world: World,
 }
 

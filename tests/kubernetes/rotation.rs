@@ -1,4 +1,4 @@
-//! The password changes while locks are held.
+//! Tests that the password changes while locks are held.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `redlock run` under a lock that is an object.
+//! Tests `redlock run` under a lock that is an object.
 
 use crate::world::{World, lock};
 

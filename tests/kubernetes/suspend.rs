@@ -25,7 +25,7 @@ pub const RIGHTS: [&str; 4] = [
     "targetKinds[1].group=batch",
     "targetKinds[1].resource=jobs",
 ];
-/// Never in the time of a test.
+/// A time that is never due within a test.
 const NEVER: &str = "0 0 29 2 *";
 const ABANDONED: &str = "redlock.dev/abandoned";
 

@@ -30,7 +30,7 @@ impl Drop for Unread {
 async fn a_full_stderr_pipe_does_not_block_the_operator() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
-    // Each is one line in the log.
+    // Each of them is one line in the log.
     for number in 0..600 {
         folder.write(&format!("broken-{number}.yaml"), "kind: RedisQuorum\n");
     }

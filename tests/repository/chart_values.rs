@@ -8,7 +8,7 @@ use super::{generated, source::ROOT};
 const VALUES: &str = "charts/redlock-operator/values.yaml";
 const README: &str = "charts/redlock-operator/README.md";
 
-/// A key with the comment right above it.
+/// A key with the comment directly above it.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     path: String,

@@ -7,7 +7,7 @@ use super::source::{Source, mentions, sources};
 #[derive(Debug)]
 pub struct Layer {
     pub package: &'static str,
-    /// The modules of the package that stand in this row.
+    /// The modules of the package in this row.
     pub parts: &'static [&'static str],
     pub what: &'static str,
 }

@@ -102,7 +102,7 @@ const IGNORES: &str = "trap 'echo told' TERM; echo me $$; while :; do sleep 0.05
 /// How far the masters' clocks are ahead, in seconds, after the clock of this machine was paused.
 const PAUSED: u64 = 30;
 
-/// The command is killed long before the end of its grace.
+/// Asserts that the command is killed long before the end of its grace.
 fn killed_at_once(through: &Through, wrapper: Wrapper, me: i64) {
     let stepped = Instant::now();
     through.set(Mode::Ahead(PAUSED));

@@ -31,7 +31,7 @@ impl AtTerminal {
         let mut output = keyboard.try_clone().unwrap();
         let screen = std::sync::Arc::<std::sync::Mutex<String>>::default();
         let shown = screen.clone();
-        // Ends when the last one closes the terminal.
+        // Ends when the last process closes the terminal.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
@@ -102,7 +102,7 @@ fn an_interrupt_reaches_the_command_once() {
     assert_eq!(terminal.ends(), Some(0));
 }
 
-/// A shell with job control gets its terminal back, and gives it again.
+/// A shell with job control gets its terminal back, and returns it.
 #[test]
 fn stopped_job_continues_in_the_foreground() {
     let quorum = Quorum::start();

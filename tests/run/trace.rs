@@ -88,7 +88,7 @@ fn number_before(text: &str, what: &str) -> u64 {
     before.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// A file with this text, as a path for a replay.
+/// Writes a file with this text; returns its path for a replay.
 fn written(folder: &Path, text: &str) -> Vec<PathBuf> {
     let path = folder.join("changed");
     fs::write(&path, text).unwrap();
@@ -136,7 +136,7 @@ fn replay_repeats_the_decisions_of_real_processes() {
     let ended = scene.trace("second", "Released");
     assert!(ended.ends_with("}\n"), "the trace was not flushed at the end");
 
-    // A process that was killed leaves half a line.
+    // A killed process leaves half a line.
     let folder = scene.folder.path();
     replay(&written(folder, &ended[..ended.len() - 5])).expect(0, &[", 0 divergences"]);
     // Changes one reply.

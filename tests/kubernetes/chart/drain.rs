@@ -51,7 +51,7 @@ fn patch(world: &World, pod: &str, more: &[&str], patch: &str) {
     world.kubectl(&[&["patch", "pod", pod, "--type=merge", "--patch", patch], more].concat());
 }
 
-/// One replica of the operator behind each pod of its Deployment.
+/// Starts one replica of the operator behind each pod of its Deployment.
 async fn replicas(world: &World) -> Vec<Operator> {
     apply(world, "deployment.yaml");
     let pods = eventually(BOUND, "two pods are there", async || {

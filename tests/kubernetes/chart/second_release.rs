@@ -61,7 +61,7 @@ async fn a_second_release_has_namespaces_of_its_own_and_no_definitions() {
         .unwrap();
     }
 
-    // The definitions are still those of the first.
+    // The definitions still belong to the first release.
     let refused = assert_refused(&plane, &[], "stayed from release redlock in namespace first");
     let (_, advice) = refused.split_once("kubectl annotate ").unwrap();
     let words: Vec<&str> = advice.split_whitespace().take(6).collect();

@@ -19,7 +19,7 @@ fn of_revision(hash: &str) -> Value {
     labels
 }
 
-/// Makes a pod whose time of creation, which has no fractions of a second, is after that of another.
+/// Creates a pod whose time of creation, which has no fractions of a second, is after that of another.
 async fn make_after(web: &Web, name: &str, hash: &str, other: &str) {
     let created = async |name: &str| web.get(name).await.creation_timestamp().unwrap().0;
     let before = created(other).await;
@@ -80,7 +80,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.ready("new-1", true).await;
     web.delete("old-1").await;
 
-    // Back to the revision before: a new pod of the old hash.
+    // Back to the previous revision: a new pod of the old hash.
     make_after(&web, "again-0", "a", "new-1").await;
     web.ready("again-0", true).await;
     web.until(&["again-0"]).await;
@@ -118,7 +118,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     let (path, gaps) = journey(&web, began);
     println!("{path:?}, without any label {gaps:?}");
     assert_eq!(path, ["new-0"]);
-    // Without a Ready pod that has it, the next one gets it at once.
+    // If no Ready pod has it, the next one gets it at once.
     make_after(&web, "newer-0", "c", "new-0").await;
     web.ready_now("newer-0").await;
     web.delete("new-0").await;
@@ -181,7 +181,7 @@ async fn label_leads_the_rollout_of_a_deployment() {
 
 const HASH: &str = "pod-template-hash";
 
-/// That of the pod that was made last.
+/// Returns the revision of the newest pod.
 async fn newest_revision(web: &Web) -> String {
     let mut newest = None;
     for name in web.names().await {

@@ -16,7 +16,7 @@ use super::ROLE;
 
 pub type Names = BTreeSet<String>;
 
-/// Ends with its value.
+/// Watches until it is dropped.
 pub struct Sightings {
     seen: Arc<Mutex<Vec<(Instant, Names)>>>,
     task: JoinHandle<()>,
@@ -64,7 +64,7 @@ impl Sightings {
         self.seen.lock().unwrap().last().unwrap().1.clone()
     }
 
-    /// How often more than one had it at once.
+    /// Returns how often more than one pod had it at the same time.
     pub fn doubles(&self) -> usize {
         self.all().iter().filter(|(_, names)| names.len() > 1).count()
     }

@@ -29,7 +29,7 @@ impl Web {
         }
     }
 
-    /// With these labels; not ready yet. Its UID.
+    /// Creates a pod with these labels, not ready yet; returns its UID.
     pub async fn make(&self, name: &str, labels: Value) -> String {
         let pod = json!({
             "metadata": {"name": name, "labels": labels},
@@ -64,7 +64,7 @@ impl Web {
             .unwrap();
     }
 
-    /// As `kubectl label` and `kubectl annotate` would.
+    /// Changes the metadata like `kubectl label` and `kubectl annotate`.
     pub async fn change(&self, name: &str, metadata: Value) {
         let parameters = PatchParams {
             field_manager: Some("kubectl-label".into()),

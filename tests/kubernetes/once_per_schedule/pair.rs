@@ -33,7 +33,7 @@ pub fn cron_job(schedule: &str, policy: &str, seconds: u64) -> String {
     )
 }
 
-/// Never by itself.
+/// A schedule that is never due.
 pub fn yearly() -> String {
     cron_job("0 0 1 1 *", "Allow", 0)
 }
@@ -178,7 +178,7 @@ pub fn suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Of its slot.
+/// Returns the slot in its label.
 pub fn label(job: &Job) -> Option<&str> {
     let labels = job.metadata.labels.as_ref()?;
     labels.get("redlock.dev/slot").map(String::as_str)

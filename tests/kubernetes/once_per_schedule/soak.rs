@@ -22,7 +22,7 @@ use account::{Account, Findings};
 use faults::Faults;
 use redlock_testkit::eventually;
 
-/// One at a time: two of them would measure each other.
+/// Tests run one at a time: two of them would disturb each other's measurements.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_slots_run_at_most_once_while_operators_are_killed() {
     slots(30, Duration::from_millis(250), Memory::Kept).await.check();
@@ -45,12 +45,12 @@ async fn soak_control() {
     assert!(!findings.twice.is_empty(), "nobody sees it: {findings:?}");
 }
 
-/// With leases that end soon: operators are killed all the time.
+/// A short lease: operators are killed frequently.
 fn short() -> String {
     declared().replace("Seconds: 6", "Seconds: 3")
 }
 
-/// What the masters know of claims.
+/// The memory of the masters for claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     Kept,
@@ -148,7 +148,7 @@ async fn soak_every_minute() {
         let plane = &pair.clusters[cluster].plane;
         Kubelet::start(plane, NAMES[cluster], 1, &recorder)
     });
-    // The slots of the first minute are those of masters that are new.
+    // The slots of the first minute belong to new masters.
     let mut operators = Vec::new();
     for cluster in [0, 1] {
         pair.clusters[cluster].apply(&short());
@@ -181,7 +181,7 @@ async fn soak_every_minute() {
     slots.sort_unstable();
     let all: Vec<u64> = (slots[0]..).take(slots.len()).collect();
     assert_eq!(slots, all, "each slot once");
-    // Each of them was made in the other cluster, too, and deleted there.
+    // Each of them was created in the other cluster, too, and deleted there.
     eventually(BOUND, "what ran elsewhere was deleted", async || {
         let notes = ["get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
         let notes = pair.clusters.iter().map(|world| world.kubectl(&notes));

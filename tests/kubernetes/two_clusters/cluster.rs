@@ -97,7 +97,7 @@ pub struct Cluster {
     pub masters: Vec<Proxy>,
     pub replicas: Vec<Replica>,
     _kubelet: Kubelet,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     pub plane: PooledPlane,
 }
 

@@ -19,7 +19,7 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// All, or the one that `REDLOCK_FAULT` names.
+/// Returns all kinds, or the one that `REDLOCK_FAULT` names.
 fn kinds() -> Vec<Fault> {
     let mut kinds = Fault::CLOSED.to_vec();
     if let Ok(only) = std::env::var("REDLOCK_FAULT") {

@@ -36,7 +36,7 @@ impl Findings {
             unexplained.is_empty(),
             "never ran, without a fault: {unexplained:?}"
         );
-        // Of a few slots, driven a hundred times as fast as any schedule, one kill may take two.
+        // With few slots, made a hundred times as often as by a schedule, one kill may take two.
         let most = made.div_ceil(100).max(2);
         assert!(lost.len() <= most, "more than 1 % never ran: {lost:?}");
     }

@@ -12,7 +12,7 @@ use super::super::pair::{NAMES, Pair};
 use crate::fixture::{BOUND, Operator};
 use redlock_testkit::patient;
 
-/// On average, between two of them.
+/// The average time between two faults.
 const EVERY: Duration = Duration::from_secs(4);
 
 pub struct Faults {
@@ -46,7 +46,7 @@ impl Faults {
         }
     }
 
-    /// And those of the other one.
+    /// Starts those of the other cluster.
     pub async fn second_cluster(&mut self, pair: &Pair) {
         self.start(pair, 1).await;
     }
