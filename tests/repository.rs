@@ -14,6 +14,8 @@ mod build_image;
 mod build_kubernetes;
 #[path = "repository/chart_values.rs"]
 mod chart_values;
+#[path = "repository/comments.rs"]
+mod comments;
 #[path = "repository/files.rs"]
 mod files;
 #[path = "repository/generated.rs"]

@@ -86,21 +86,25 @@ pub fn literals(code: &str) -> Vec<String> {
             rest = after_quote(from);
             continue;
         }
-        let hashes = before.len() - before.trim_end_matches('#').len();
-        let raw = before[..at - hashes].ends_with('r');
-        let (value, after) = if raw {
-            raw_literal(&from[1..], hashes)
-        } else {
-            literal(&from[1..])
-        };
+        let (value, after) = string(before, from);
         found.push(value);
         rest = after;
     }
     found
 }
 
+/// Returns the value of the string literal at the beginning of `from`, and the text after it.
+pub fn string<'a>(before: &str, from: &'a str) -> (String, &'a str) {
+    let code = before.trim_end_matches('#');
+    if code.ends_with('r') {
+        raw_literal(&from[1..], before.len() - code.len())
+    } else {
+        literal(&from[1..])
+    }
+}
+
 /// Returns the text after a character literal, or after the apostrophe of a lifetime.
-fn after_quote(from: &str) -> &str {
+pub fn after_quote(from: &str) -> &str {
     let mut inside = from[1..].char_indices();
     match (inside.next(), inside.next()) {
         (Some((_, '\\')), Some(_)) => inside

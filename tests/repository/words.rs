@@ -1,8 +1,9 @@
-//! Tests that text which users read has no word that CONTRIBUTING.md bans.
+//! Tests that comments and the text that users read have no word that CONTRIBUTING.md bans.
 
 use std::fs;
 use std::path::Path;
 
+use super::comments::comments;
 use super::source::ROOT;
 use super::visible_text::{Passage, passages};
 
@@ -107,14 +108,23 @@ fn found(passages: &[Passage]) -> Vec<String> {
     passages.iter().flat_map(of_passage).collect()
 }
 
-#[test]
-fn text_for_users_has_no_banned_words() {
-    let found = found(&passages());
+fn assert_none_banned(passages: &[Passage]) {
+    let found = found(passages);
     assert!(
         found.is_empty(),
         "CONTRIBUTING.md, \"How we write\", lists what to write instead:\n{}",
         found.join("\n")
     );
+}
+
+#[test]
+fn text_for_users_has_no_banned_words() {
+    assert_none_banned(&passages());
+}
+
+#[test]
+fn comments_have_no_banned_words() {
+    assert_none_banned(&comments());
 }
 
 #[test]
