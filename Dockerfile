@@ -1,8 +1,8 @@
-# The image of redlock: one static binary and the CA bundle. docs/image.md says how to build it.
+# The image of redlock: one static binary and the CA bundle. docs/image.md describes how to build it.
 #
 #     BUILD_BASE    Rust with rustup, a C compiler (ring has some C), and the CA bundle. For another architecture than its own it
 #                   needs the C compiler of that one, such as Debian's gcc-aarch64-linux-gnu
-#     FINAL_BASE    scratch, or something with a shell to look around with
+#     FINAL_BASE    scratch, or a base with a shell for debugging
 ARG BUILD_BASE=docker.io/library/rust:1.95-bookworm
 ARG FINAL_BASE=scratch
 # BuildKit lists the crates of Cargo.lock in the SBOM: a static binary names none.
@@ -12,8 +12,8 @@ FROM --platform=$BUILDPLATFORM ${BUILD_BASE} AS build
 ARG TARGETARCH
 WORKDIR /src
 
-# musl: its resolver needs no library at run time, and it may be linked statically under any licence. The linker is that of
-# Rust and takes musl from there, so that no C toolchain for musl is needed.
+# musl: its resolver needs no library at run time, and its licence allows static linking under any licence. Rust ships
+# the linker and musl, so no C toolchain for musl is needed.
 RUN case $TARGETARCH in \
       amd64) cpu=x86_64 ;; \
       arm64) cpu=aarch64 ;; \
@@ -28,7 +28,7 @@ RUN case $TARGETARCH in \
       "CFLAGS_$(echo "$target" | tr - _)=-U_FORTIFY_SOURCE" >/environment; \
     rustup target list --installed | grep -qx "$target" || rustup target add "$target"
 
-# What is built of the dependencies stays, as long as these files do: the sources are in a later layer.
+# The build of the dependencies stays cached while these files are unchanged: the sources are in a later layer.
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY src/run/functions.ld src/run/
 COPY tests/model/Cargo.toml tests/model/
@@ -42,7 +42,7 @@ RUN mkdir -p benches crates/redlock-bench/benches && touch src/lib.rs; \
     for program in src/main benches/run benches/kubernetes crates/redlock-bench/benches/lease; do echo 'fn main() {}' >$program.rs; done; \
     . /environment && cargo build --release --locked --bin redlock
 
-# Sources are older than what was built of their empty stand-ins: cargo goes by the time.
+# The sources may be older than the artifacts of their empty stand-ins, and cargo compares times of modification.
 ARG REVISION=unknown
 COPY src src
 COPY crates crates
@@ -64,6 +64,6 @@ LABEL org.opencontainers.image.title=redlock-operator \
       org.opencontainers.image.revision=$REVISION
 COPY --from=build /out/ /
 ENV PATH=/usr/local/bin:/usr/bin:/bin
-# By number: a pod with runAsNonRoot knows no names.
+# A numeric user: runAsNonRoot cannot verify a name.
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/redlock"]

@@ -1,8 +1,9 @@
-# Needs Rust and make, and the tests Go >= 1.26; `tools` and `kubernetes` bring the rest. Cargo writes to stderr, so that
-# stdout is what a program says.
+# Needs Rust and make, and Go >= 1.26 for the tests; `tools` and `kubernetes` install the rest. Cargo writes to
+# stderr, so stdout has only the output of the program.
 
 CARGO ?= cargo
-# Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`; variables of the soak.
+# Further arguments of the demo and of bench-kubernetes, as in `make demo ARGS='--output json'`; variables of the
+# soaks.
 ARGS ?=
 SEEDS ?= 100000
 FIRST_SEED ?= 0
@@ -10,18 +11,19 @@ SEQUENCES ?= 100000
 SEED ?=
 BASE ?=
 TAG ?=
-# For the sequences of inputs of the controller: three times as fast. Only this package is built once more, no dependency.
+# For the sequences of inputs of the controller: three times as fast. Only this package is rebuilt, no dependency.
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-kubernetes test-others test-sequences test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
-# The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
+# The debug build: the demo measures only waiting times, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
 	@$(CARGO) run -- demo $(ARGS)
 
-# Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of Kubernetes take as
-# long as all others together, and run beside them. The output of each group follows its end.
+# Most tests wait for leases and servers: two at once would leave a machine with two cores idle. The tests of
+# Kubernetes take as long as all others together and run in parallel with them. The output of each group is printed
+# when the group ends.
 test: export RUST_TEST_THREADS ?= 4
 test: tools ## All tests
 	$(CARGO) fmt --all --check
@@ -70,10 +72,10 @@ simulate: ## Random faults in virtual time, on all cores: SEEDS=1000000 FIRST_SE
 bench: tools ## Measure against the floor of bare Redis commands
 	$(CARGO) bench --package redlock-bench --bench lease
 
-bench-run: tools ## Measure redlock run beside flock
+bench-run: tools ## Measure redlock run against flock
 	$(CARGO) bench --bench run
 
-order-run: tools ## Measure which functions redlock run executes, and have the linker place them beside each other
+order-run: tools ## Measure which functions redlock run executes, and have the linker place them next to each other
 	scripts/order-run
 
 bench-kubernetes: tools ## Measure the operator on a real API server; ARGS=takeover for one scenario
@@ -91,7 +93,8 @@ prove-run: tools ## What `redlock run` promises, 20 trials of each failure, 11 m
 planted: tools ## Faults of the protocol, planted one by one: which layer of the tests finds each, and how soon
 	@CARGO='$(CARGO)' scripts/planted
 
-# The tests of the simulation run fewer seeds: most changes are found by a unit test, and each of the others by the first seeds.
+# The tests of the simulation run fewer seeds: a unit test finds most changes, and the first seeds find each of the
+# others.
 mutants: export REDLOCK_SEEDS ?= 60
 mutants: export PROPTEST_CASES ?= 64
 mutants: ## Change redlock-core in one place after another and report each change that no test finds, 3 hours; ARGS='--file "**/vote.rs"' for one file

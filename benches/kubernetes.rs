@@ -1,7 +1,7 @@
 //! `make bench-kubernetes`: the operator as it is shipped, on a real API server and five real masters of this machine.
 //!
-//! Each scenario has a control plane, masters and objects of its own, and prints a table in Markdown. What a replica
-//! claims is taken from its log and from `/locks`; who holds what on the masters, from the masters.
+//! Each scenario has a control plane, masters and objects of its own, and prints a table in Markdown. The claims of a
+//! replica are taken from its log and from `/locks`; the holders, from the masters.
 
 #![allow(
     clippy::unwrap_used,

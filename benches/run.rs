@@ -1,4 +1,4 @@
-//! What `redlock run` costs: `redlock run LOCK -- true` beside `flock FILE true`, and the memory of its processes.
+//! Measures the cost of `redlock run`: `redlock run LOCK -- true` next to `flock FILE true`, and the memory of its processes.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn succeed(command: &mut Command) -> Duration {
     took
 }
 
-/// In turns, so that all meet the same noise.
+/// The rounds alternate between the commands, so that the noise of the machine is the same for all.
 fn time(urls: &str) {
     println!("\n## from start to end, {ROUNDS} rounds in turns, five masters");
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn time(urls: &str) {
     println!("redlock run takes {more:.2} ms more than flock, medians (goal: less than 10)");
 }
 
-/// The proportional set size: what several processes share is counted once, in parts.
+/// Prints the proportional set size, which divides shared pages among the processes that share them.
 fn memory(urls: &str) {
     println!("\n## memory, Pss in KiB");
     let holds = [

@@ -1,6 +1,6 @@
-//! Real agents on real Redis servers.
+//! Tests agents against real Redis servers.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "agent/answers.rs"]

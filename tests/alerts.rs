@@ -1,6 +1,7 @@
-//! The alerts and the dashboard of the chart: by `promtool`, beside the metrics of a real operator, and their pages.
+//! Tests the alerts and the dashboard of the chart with `promtool` and the metrics of a real operator, and their
+//! pages.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "alerts/cases.rs"]

@@ -1,6 +1,7 @@
-//! Real masters, real operators and real `redlock run`s under everything that goes wrong at once, and somebody who watches.
+//! Tests real masters, real operators and real `redlock run`s under all faults at once, while an observer records the
+//! holders.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "chaos/cast.rs"]
@@ -75,9 +76,9 @@ fn play(seconds: u64) {
     }
 }
 
-/// Ninety seconds of it, with every kind of fault. `make chaos` plays twenty minutes.
+/// Ninety seconds with every kind of fault. `make chaos` runs for twenty minutes.
 #[test]
-fn nobody_holds_twice_whatever_goes_wrong() {
+fn no_lock_is_held_twice_under_faults() {
     play(SHORT);
 }
 

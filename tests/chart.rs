@@ -1,6 +1,7 @@
-//! The Helm chart as Helm renders it, without a cluster. Needs Helm, and Redis for the masters of the quickstart.
+//! Tests the Helm chart as Helm renders it, without a cluster. Needs Helm, and Redis for the masters of the
+//! quickstart.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "chart/bad_input.rs"]

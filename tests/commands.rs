@@ -1,6 +1,6 @@
-//! The commands that look at the masters and repair them: the real program on real servers.
+//! Tests the commands that inspect the masters and repair them: the real program on real servers.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "commands/acl.rs"]

@@ -1,6 +1,6 @@
-//! `redlock demo` as people and programs run it.
+//! Tests `redlock demo` as users and programs run it.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

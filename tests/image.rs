@@ -1,6 +1,7 @@
-//! The image, built from the Dockerfile of this repository, and what runs from it: `make test-image`.
+//! Tests the image, built from the Dockerfile of this repository, and the programs that run from it: `make
+//! test-image`.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod common;

@@ -1,6 +1,6 @@
-//! The operator's API on a real API server, with the rights that the chart grants.
+//! Tests the operator on a real API server, with the rights that the chart grants.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "kubernetes/adoption.rs"]

@@ -1,6 +1,6 @@
-//! The real operator on a folder of manifests and real Redis servers.
+//! Tests the real operator on a folder of manifests and real Redis servers.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "operator/bad_input.rs"]

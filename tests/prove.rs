@@ -1,7 +1,7 @@
-//! The promise of `redlock run`, proved from outside with real servers and real processes: what the old holder wrote
-//! last, what the new one wrote first, and when the lease of the old one ended, under everything that goes wrong.
+//! Proves the promise of `redlock run` from outside with real servers and real processes, under all faults: the last
+//! write of the old holder, the first write of the new one, and the end of the old lease.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -49,7 +49,7 @@ fn nothing_is_written_after_the_lease() {
     assert_eq!(broken(&played), Vec::<String>::new());
 }
 
-/// The harness sees it when the promise is broken: without the guardian nobody stops the work of a frozen wrapper.
+/// Proves that the harness detects a broken promise: without the guardian the work of a frozen wrapper continues.
 #[test]
 fn without_the_guardian_a_frozen_wrapper_is_found_out() {
     let plan = Plan::new(vec![Row::WrapperFrozen], 1);

@@ -1,6 +1,7 @@
-//! The repository keeps the rules that CONTRIBUTING.md states. Reads files only, and needs nothing but the source.
+//! Tests that the repository follows the rules of CONTRIBUTING.md. Reads files only, and needs nothing but the
+//! source.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "repository/api_reference.rs"]
@@ -13,6 +14,8 @@ mod build_image;
 mod build_kubernetes;
 #[path = "repository/chart_values.rs"]
 mod chart_values;
+#[path = "repository/comments.rs"]
+mod comments;
 #[path = "repository/files.rs"]
 mod files;
 #[path = "repository/generated.rs"]

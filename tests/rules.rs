@@ -1,6 +1,6 @@
-//! The rules of both kinds, by `validate`, over the table that a real API server judges in `tests/kubernetes`.
+//! Tests the rules of both kinds with `validate`, over the table that a real API server judges in `tests/kubernetes`.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "rules/judge.rs"]

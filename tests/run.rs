@@ -1,6 +1,6 @@
-//! `redlock run`: the real program, real commands, real masters.
+//! Tests `redlock run`: the real program, real commands, real masters.
 
-// The lints' leave for tests covers test functions, not the functions that they share.
+// Clippy's exemptions for tests cover test functions, not the helpers that they share.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "run/bad_input.rs"]

@@ -1,4 +1,4 @@
-//! What replicas say about their leases, with the moment at which they said it.
+//! Reads from the logs of replicas which claims on leases they logged, with the times of these log lines.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ pub struct Said {
     pub what: What,
     pub lock: String,
     pub token: u64,
-    /// How long after the end of the lease before, in milliseconds, as the replica itself had observed that end.
+    /// The time from the end of the previous lease, as this replica observed it, in milliseconds.
     pub after: Option<f64>,
 }
 
-/// All that a replica said about leases since this moment, in its order.
+/// Returns all log lines of the replica about leases since this time, in order.
 pub fn said(child: &ChildGuard, since: Duration) -> Vec<Said> {
     let lines = child.stderr();
     let lines = lines.iter().filter(|line| line.contains("\"lease "));
@@ -45,7 +45,7 @@ fn parse(line: &str) -> Option<Said> {
         _ => return None,
     };
     let lock = line["lock"].as_str()?;
-    // What the replicas elect among themselves, who reports, is no lock of a user.
+    // The lock by which the replicas elect the reporter is no lock of a user.
     if lock.starts_with('_') {
         return None;
     }
@@ -59,11 +59,12 @@ fn parse(line: &str) -> Option<Said> {
     })
 }
 
-/// Waits until these replicas have said so about this many locks since then; returns all that they said.
+/// Waits until these replicas have logged `what` for this many locks since then; returns all their log lines about
+/// leases.
 pub async fn wait_for(children: &[&ChildGuard], what: What, count: usize, since: Duration) -> Vec<Said> {
     let title = format!("{count} times {what:?}");
     redlock_testkit::eventually(crate::stage::BOUND, &title, async || {
-        // Seldom: reading the logs must not disturb what is measured.
+        // A long interval: reading the logs must not disturb the measurement.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let all: Vec<Said> = children.iter().flat_map(|child| said(child, since)).collect();
         let found = all.iter().filter(|said| said.what == what).count();
@@ -76,7 +77,7 @@ pub fn now() -> Duration {
     clock::unix_time()
 }
 
-/// In milliseconds, and negative where `a` is before `b`.
+/// Returns `a - b` in milliseconds, negative if `a` is before `b`.
 pub fn milliseconds(a: Duration, b: Duration) -> f64 {
     (a.as_secs_f64() - b.as_secs_f64()) * 1e3
 }

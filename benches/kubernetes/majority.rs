@@ -1,5 +1,5 @@
-//! A majority of the masters is lost for longer than a lease: every holder says so in time, and all comes back by
-//! itself.
+//! Measures the loss of a majority of the masters for longer than a lease: every holder reports it in time, and all
+//! locks are held again without intervention.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const LOST: Duration = Duration::from_secs(20);
 const MAJORITY: usize = 3;
 
 pub async fn run() {
-    // The longest lease decides how long an empty master has no vote: as short as these locks allow.
+    // The longest lease decides how long an empty master has no vote, so it is as short as these locks allow.
     let stage = Stage::with(LOCKS, Options::default(), LEASE).await;
     let operators = stage.operators(&["replica-0", "replica-1", "replica-2"]).await;
     tokio::time::sleep(LEASE / 2).await;
@@ -41,7 +41,7 @@ pub async fn run() {
 async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: impl FnOnce()) {
     let lost_at = log::now();
     stop();
-    // A reply that was under way may still count.
+    // A reply that was in flight may still count.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let valid = valid_until(operators);
     assert_eq!(valid.len(), LOCKS, "every lock is held");
@@ -84,7 +84,7 @@ async fn lose(stage: &Stage, operators: &[Operator], stop: impl FnOnce(), go: im
     );
 }
 
-/// What the replicas claim: until when, since 1970, and never too late.
+/// Returns the end of each lease that the replicas claim, since 1970; the bound is never too late.
 fn valid_until(operators: &[Operator]) -> HashMap<String, Duration> {
     let mut valid = HashMap::new();
     for operator in operators {

@@ -1,4 +1,4 @@
-//! What the masters say, read with plain commands: nothing here uses the code that is measured.
+//! Reads the state of the masters with plain commands: nothing here uses the code under measurement.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct Masters(Vec<Master>);
 
 struct Master {
     client: redis::Client,
-    /// A master that was killed has to be called again.
+    /// `None` after an error: a killed master needs a new connection.
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
@@ -20,7 +20,7 @@ impl Master {
     async fn connection(&self) -> Option<MultiplexedConnection> {
         let mut slot = self.connection.lock().await;
         if slot.is_none() {
-            // A master that is stopped keeps its questions; who asks gives up.
+            // A stopped master leaves requests unanswered, so the client gives up after this timeout.
             let config =
                 redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(2)));
             let opened = self.client.get_multiplexed_async_connection_with_config(&config);
@@ -39,12 +39,12 @@ impl Master {
     }
 }
 
-/// A lease as it stands on the masters.
+/// A lease as stored on the masters.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub identity: String,
     nonce: String,
-    /// What each master gave: its token is one of them.
+    /// The grant of each master: the token of the lease is one of them.
     pub grants: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Masters {
         Self(servers.urls().into_iter().map(master).collect())
     }
 
-    /// Who holds each lock on a majority, by one look.
+    /// Returns the holder of each lock on a majority, from one `MGET` per master.
     pub async fn holders(&self, locks: &[String]) -> Vec<Option<Lease>> {
         let mut leases: Vec<Vec<Lease>> = vec![Vec::new(); locks.len()];
         let mut ask = redis::cmd("MGET");
@@ -93,8 +93,8 @@ impl Masters {
         leases.into_iter().map(of_majority).collect()
     }
 
-    /// When a majority of the masters is free of each lock, in time since 1970, and never too late: counted from before
-    /// the question.
+    /// Returns when a majority of the masters is free of each lock, since 1970; never too late, since it counts from
+    /// before the request.
     pub async fn ends(&self, locks: &[String]) -> Vec<Duration> {
         let mut each = vec![Vec::new(); locks.len()];
         for master in &self.0 {
@@ -118,7 +118,8 @@ impl Masters {
             .collect()
     }
 
-    /// Calls that all masters have counted: scripts, and everything with what scripts call.
+    /// Returns the calls that all masters have counted: the scripts, and all commands including those that scripts
+    /// call.
     pub async fn calls(&self) -> (u64, u64) {
         let (mut scripts, mut all) = (0, 0);
         for master in &self.0 {

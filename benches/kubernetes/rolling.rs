@@ -1,4 +1,5 @@
-//! A rolling update: each of three replicas is replaced, the new one first, and told to end. Never two holders.
+//! Measures a rolling update: each of three replicas is replaced, the new one starts first, and the old one is
+//! stopped. Never two holders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use crate::stage::{LEASE, Stage};
 use crate::table::{self, Many};
 
 const LOCKS: usize = 100;
-/// How often each replica is asked who holds what.
+/// How often each replica is asked for its claims.
 const ASK: Duration = Duration::from_millis(50);
 
 /// One replica, one lock, one token: a claim.
@@ -23,7 +24,7 @@ type Key = (String, String, u64);
 
 type Answers = Arc<Mutex<HashMap<Key, Span>>>;
 
-/// From when to when a claim was made, by answers to questions and by the log.
+/// The interval of a claim, by the answers of the replica and by its log.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: Duration,
@@ -106,7 +107,7 @@ pub async fn run() {
     );
 }
 
-/// Asks a replica until it is gone.
+/// Asks a replica for its claims until it no longer answers.
 fn ask(tasks: &mut JoinSet<()>, operator: &Operator, answers: Answers) {
     let (name, port) = (operator.name.clone(), operator.port());
     tasks.spawn(async move {
@@ -143,12 +144,12 @@ fn note(answers: &Answers, who: &str, body: &Value, (asked, heard): (Duration, D
     }
 }
 
-/// The claims of each lock by when they began. What was answered may only make one longer.
+/// Returns the claims of each lock, sorted by their beginning. An answer of a replica can only extend a claim.
 fn claims(said: &[(String, log::Said)], answers: HashMap<Key, Span>) -> BTreeMap<String, Vec<(Span, u64)>> {
     let mut claims: BTreeMap<Key, Span> = BTreeMap::new();
     for (who, said) in said {
         let key = (who.clone(), said.lock.clone(), said.token);
-        // Without an end it is still held.
+        // A claim without an end is still held.
         let span = claims.entry(key).or_insert(Span {
             from: said.at,
             to: Duration::MAX,

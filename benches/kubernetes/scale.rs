@@ -1,4 +1,4 @@
-//! Ten thousand locks on one operator, and what a second one costs that only stands by.
+//! Measures ten thousand locks on one operator, and the cost of a second one that only stands by.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::stage::{BOUND, LEASE, Stage};
 use crate::table;
 use crate::usage::{Usage, cpu, memory};
 
-/// `LOCKS=1000` for a quick look.
+/// `LOCKS=1000` for a quick run.
 const LOCKS: usize = 10_000;
 const STEADY: Duration = Duration::from_secs(30);
 const SCRAPES: usize = 10;
 
 pub async fn run() {
     let locks = std::env::var("LOCKS").map_or(LOCKS, |locks| locks.parse().unwrap());
-    // Nobody but the operator works while it is measured.
+    // Only the operator works during the measurement.
     let options = Options {
         controller_manager: false,
         ..Options::default()
@@ -131,7 +131,8 @@ async fn steady(stage: &Stage, pids: &[u32]) -> Steady {
     }
 }
 
-/// Until the first renewals are done and the process is as busy as it stays: events of the start take longest.
+/// Waits until the first renewals are done and the CPU usage is steady: writing the events of the start takes
+/// longest.
 async fn settle(stage: &Stage, operator: &Operator) {
     tokio::time::sleep(LEASE).await;
     let mut last = f64::INFINITY;
@@ -161,7 +162,7 @@ fn scrape(operator: &Operator) -> (f64, f64) {
     (size as f64 / 1024.0 / 1024.0, slowest.as_secs_f64() * 1e3)
 }
 
-/// Writes of statuses that the API server has counted, by whomever: nobody else writes them here.
+/// Returns the number of status writes that the API server has counted; only the operator writes statuses here.
 async fn status_writes(stage: &Stage) -> f64 {
     count(stage, |line| {
         line.contains("resource=\"leaderlocks\"") && line.contains("subresource=\"status\"")
@@ -169,7 +170,7 @@ async fn status_writes(stage: &Stage) -> f64 {
     .await
 }
 
-/// All requests that change something, but what the API server asks of itself.
+/// Returns the number of writing requests, without those of the API server to itself.
 async fn writes(stage: &Stage) -> f64 {
     let read = ["GET", "LIST", "WATCH"];
     count(stage, |line| {

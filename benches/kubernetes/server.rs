@@ -1,4 +1,4 @@
-//! The API server is gone for a minute, and then slow: leases do not notice.
+//! Measures an API server that is down for a minute and then slow: leases are not affected.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use redlock_testkit::{Mode, Proxy};
 
 const LOCKS: usize = 100;
 const GONE: Duration = Duration::from_secs(60);
-/// On the way there and on the way back: a second for each request.
+/// Delays the way there and the way back: a second for each request.
 const SLOW: Duration = Duration::from_millis(500);
-/// Two renewals of each lock, and more.
+/// Longer than two renewals of each lock.
 const COUNTED: Duration = Duration::from_secs(20);
 
 pub async fn run() {
@@ -57,7 +57,7 @@ async fn gone(stage: &Stage, operators: &mut Vec<Operator>) {
         &moved.to_string(),
         "0",
     );
-    // Now something happens that statuses have to catch up with.
+    // Causes changes that the statuses have to catch up with.
     let mut killed = operators.remove(0);
     killed.child.kill();
     let of_killed =
@@ -73,7 +73,7 @@ async fn gone(stage: &Stage, operators: &mut Vec<Operator>) {
     table::row(&what, &format!("{took:.1} s"), "");
 }
 
-/// Renewals that ended otherwise than won, won ones a second, and how much of the lease was left on average.
+/// Renewals that were not won, won renewals per second, and the average part of the lease that was left.
 struct Renewals {
     failed: f64,
     per_second: f64,
@@ -133,7 +133,7 @@ async fn slow(stage: &Stage, proxy: &Proxy, operators: &[Operator]) {
         .flat_map(|o| log::said(&o.child, began))
         .collect();
     table::row("leases that changed", &said.len().to_string(), "0");
-    // A transition meanwhile is told, only later.
+    // A transition during the outage is reported, only later.
     let statuses = Statuses::watch(stage.api());
     stage
         .patch(

@@ -1,4 +1,4 @@
-//! What a scenario plays on: a control plane, five sealed masters, locks with default timings, and replicas.
+//! The stage of a scenario: a control plane, five sealed masters, locks with default timings, and replicas.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,11 +14,11 @@ use crate::fixture::{ControlPlane, Operator, Options, SERVICE_ACCOUNT, TestNames
 use crate::masters::Masters;
 
 pub const MASTERS: usize = 5;
-/// What a lock gets whose timings are derived.
+/// The derived lease duration of a lock without timings.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// More than anything takes here that ends at all.
+/// An upper bound for everything here that ends at all.
 pub const BOUND: Duration = Duration::from_secs(120);
-/// Requests under way while objects are created.
+/// Concurrent requests while objects are created.
 const AT_ONCE: usize = 64;
 
 pub struct Stage {
@@ -27,7 +27,7 @@ pub struct Stage {
     pub masters: Masters,
     pub namespace: TestNamespace,
     pub locks: usize,
-    /// How long it took to create them.
+    /// The time that their creation took.
     pub creating: Duration,
 }
 
@@ -36,7 +36,8 @@ impl Stage {
         Self::with(locks, Options::default(), Duration::from_secs(60)).await
     }
 
-    /// `longest` is the longest lease of the quorum, which decides how long an empty master has no vote.
+    /// Creates the stage. `longest` is the longest lease of the quorum, which decides how long an empty master has no
+    /// vote.
     pub async fn with(locks: usize, options: Options, longest: Duration) -> Self {
         let plane = ControlPlane::start(options);
         plane.install_crds().await;
@@ -88,7 +89,7 @@ impl Stage {
         Api::namespaced(self.plane.admin(), self.namespace.name())
     }
 
-    /// The names of the locks on the masters.
+    /// Returns the names of the locks on the masters.
     pub fn lock_names(&self) -> Vec<String> {
         let namespace = self.namespace.name();
         (0..self.locks)
@@ -96,7 +97,7 @@ impl Stage {
             .collect()
     }
 
-    /// The user as whom the operator asks the API server.
+    /// Returns the user name of the operator at the API server.
     pub fn user(&self) -> String {
         format!(
             "system:serviceaccount:{}:{SERVICE_ACCOUNT}",
@@ -114,7 +115,8 @@ impl Stage {
         Operator::start(&self.plane, self.namespace.name(), identity).await
     }
 
-    /// Starts these replicas at once and waits until they are ready, every lock is held, and every status says so.
+    /// Starts these replicas at once and waits until they are ready, every lock is held, and every status names its
+    /// holder.
     pub async fn operators(&self, identities: &[&str]) -> Vec<Operator> {
         let operators = identities.iter().map(|identity| self.operator(identity));
         let operators = futures_util::future::join_all(operators).await;
@@ -124,7 +126,7 @@ impl Stage {
         operators
     }
 
-    /// Until a majority of the masters knows a holder of each lock.
+    /// Waits until a majority of the masters has a holder of each lock.
     pub async fn wait_held(&self) {
         let names = self.lock_names();
         redlock_testkit::eventually(BOUND, "every lock is held", async || {
@@ -134,7 +136,7 @@ impl Stage {
         .await;
     }
 
-    /// Until every status names the holder that the masters name.
+    /// Waits until every status names the holder that the masters name.
     pub async fn wait_told(&self) {
         let names = self.lock_names();
         let locks = self.api();
@@ -166,7 +168,7 @@ impl Stage {
     }
 }
 
-/// The quorum of these masters, in any cluster.
+/// Creates the quorum of these masters, in any cluster.
 pub async fn create_quorum(plane: &ControlPlane, servers: &RedisServers, longest: Duration) {
     let masters = servers.iter().enumerate();
     let masters: Vec<_> = masters

@@ -1,4 +1,4 @@
-//! When statuses said what, as somebody who watches them sees it.
+//! Measures when statuses named a holder, as a client that watches them sees it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ type Seen = HashMap<(String, String, i64), Duration>;
 
 /// Watches until it is dropped.
 pub struct Statuses {
-    /// When a lock was first said to be held by this identity under this token.
+    /// When a status first named this identity under this token as the holder of a lock.
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
@@ -42,7 +42,7 @@ impl Statuses {
         Self { seen, task }
     }
 
-    /// When it was seen that this token of a lock was told, since 1970. `lock` as on the masters.
+    /// Returns when a status with this token of a lock was first seen, since 1970. `lock` is the name on the masters.
     pub fn told(&self, lock: &str, token: u64) -> Option<Duration> {
         let name = lock.rsplit_once('/').map_or(lock, |(_, name)| name);
         let seen = self.seen.lock().unwrap();

@@ -1,6 +1,6 @@
-//! Tables in Markdown, as they stand in docs/kubernetes.md.
+//! Prints tables in Markdown, as in docs/kubernetes.md.
 
-/// Begins a table under a heading.
+/// Prints a heading and the head of a table.
 pub fn begin(title: &str) {
     println!(
         "\n## {title}\n\nLoad average {} at the beginning.\n",
@@ -13,7 +13,7 @@ pub fn row(what: &str, measured: &str, goal: &str) {
     println!("| {what} | {measured} | {goal} |");
 }
 
-/// Milliseconds of many.
+/// Samples in milliseconds.
 pub struct Many(Vec<f64>);
 
 impl Many {

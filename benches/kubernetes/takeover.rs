@@ -1,4 +1,5 @@
-//! `kill -9` of the replica that holds most: how long after the end of each lease another replica holds the lock.
+//! Measures `kill -9` of the replica that holds most locks: how long after the end of each lease another replica
+//! holds the lock.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub async fn run() {
     let (mut gaps, mut bare, mut told, mut after_kill) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut observed = Vec::new();
     for trial in 0..TRIALS {
-        // Everything renewed since the last trial.
+        // Waits until everything has been renewed since the last trial.
         tokio::time::sleep(LEASE / 2).await;
         let mut held: HashMap<String, Vec<String>> = HashMap::new();
         for (name, holder) in names.iter().zip(stage.masters.holders(&names).await) {

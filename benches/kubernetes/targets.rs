@@ -1,5 +1,5 @@
-//! A thousand locks that each switch an object: a whole cluster goes, and the other one starts everything, at a rate that
-//! its API server can bear. And a standby that somebody starts by hand.
+//! Measures a thousand locks that each switch an object: one whole cluster fails, and the other one starts all
+//! targets at a rate that its API server can handle. Also measures standbys that a user starts by hand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -24,16 +24,16 @@ use crate::table::{self, Many};
 use crate::usage;
 
 const TARGETS: usize = 1_000;
-/// Of a lock, which stops within a second.
+/// The lease of a lock that stops its target within a second.
 const LEASE: Duration = Duration::from_secs(15);
 /// The default of `--api-requests-per-second`.
 const LIMIT: usize = 200;
 /// Standbys that are started by hand.
 const BY_HAND: usize = 120;
-/// While nobody asks for anything.
+/// The idle time that is measured.
 const QUIET: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 32;
-/// Also for a machine that has more to do.
+/// Leaves time for a machine that is busy with other work.
 const BOUND: Duration = Duration::from_secs(300);
 
 const KIND: &str = "\
@@ -58,7 +58,7 @@ spec:
           status: {type: object, properties: {replicas: {type: integer}}}
 ";
 
-/// When each object was first seen with so many replicas since the last look.
+/// When each object was first seen with each number of replicas, since the last change.
 type Seen = Arc<Mutex<HashMap<String, Vec<(i64, Duration)>>>>;
 
 struct Cluster<'a> {
@@ -117,7 +117,7 @@ impl<'a> Cluster<'a> {
         Operator::start_with(&kubeconfig, self.namespace.name(), &identity, cluster)
     }
 
-    /// When each got to so many replicas since then; waits for all.
+    /// Waits until all targets have this many replicas; returns when each got there.
     async fn all_at(&self, replicas: i64, since: Duration) -> Vec<Duration> {
         redlock_testkit::eventually(BOUND, "every target is switched", async || {
             let seen = self.seen.lock().unwrap();
@@ -136,7 +136,8 @@ impl<'a> Cluster<'a> {
         .await
     }
 
-    /// Requests of the operator in each second, by the audit log: all but watches, and those about targets alone.
+    /// Returns the requests of the operator in each second, by the audit log: all but watches, and those about
+    /// targets alone.
     fn requests(&self, since: Duration) -> (BTreeMap<u64, usize>, BTreeMap<u64, usize>) {
         let user = format!(
             "system:serviceaccount:{}:{SERVICE_ACCOUNT}",
@@ -181,7 +182,7 @@ async fn create(gates: &Api<DynamicObject>, locks: &Api<LeaderLock>, index: usiz
         "metadata": {"name": name},
         "spec": {
             "quorumRef": {"name": "default"},
-            // The same in both clusters, whatever the namespaces are called.
+            // The same name in both clusters, independent of the namespaces.
             "lockName": format!("shared/{name}"),
             "leaseDurationSeconds": LEASE.as_secs(),
             "targets": [{
@@ -260,7 +261,7 @@ pub async fn run() {
     })
     .await;
     by_hand(&b).await;
-    // What that asked for is over.
+    // The requests of the change above are over.
     tokio::time::sleep(LEASE).await;
     let quiet = log::now();
     tokio::time::sleep(QUIET).await;
@@ -327,7 +328,7 @@ fn told(all: &BTreeMap<u64, usize>, targets: &BTreeMap<u64, usize>) {
     );
 }
 
-/// Somebody starts standbys, one after the other.
+/// Starts standbys by hand, one after the other.
 async fn by_hand(cluster: &Cluster<'_>) {
     let gates = gates(cluster.plane, cluster.namespace);
     let mut took = Vec::new();
@@ -360,7 +361,7 @@ async fn by_hand(cluster: &Cluster<'_>) {
     );
 }
 
-/// Lets this namespace use the names of the locks.
+/// Permits this namespace to use the names of the locks.
 async fn share(plane: &ControlPlane, namespace: &TestNamespace) {
     let quorums: Api<redlock::api::RedisQuorum> = Api::all(plane.admin());
     let shared =

@@ -1,9 +1,9 @@
-//! What a process uses, by what the kernel counts.
+//! Measures the resources of a process, by the counters of the kernel.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// CPU time since a moment.
+/// CPU time since its creation.
 pub struct Usage {
     pid: u32,
     cpu: Duration,
@@ -19,22 +19,22 @@ impl Usage {
         }
     }
 
-    /// Per cent of one core.
+    /// Returns the usage since then in per cent of one core.
     pub fn percent(&self) -> f64 {
         (cpu(self.pid) - self.cpu).as_secs_f64() / self.began.elapsed().as_secs_f64() * 100.0
     }
 }
 
-/// User and system time of a process.
+/// Returns the user and system time of a process.
 pub fn cpu(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    // The kernel tells hundredths of a second, whatever its own clock does.
+    // The kernel reports hundredths of a second, independent of its tick rate.
     Duration::from_millis(ticks * 10)
 }
 
-/// Resident memory now and at its highest, in MiB.
+/// Returns the resident memory now and at its peak, in MiB.
 pub fn memory(pid: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let of = |name: &str| {

@@ -1,4 +1,4 @@
-//! What the operator writes to the API server while nothing happens, and while one master comes and goes.
+//! Measures the writes of the operator to the API server while nothing happens, and while one master flaps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::table;
 
 const LOCKS: usize = 1_000;
 const FOR: Duration = Duration::from_secs(120);
-/// The master that flaps is stopped so often, each time for longer than any debounce of the status, and runs as long
-/// between two stops.
+/// How often the flapping master is stopped. Each stop is longer than any debounce of the status, and the pauses
+/// between two stops are as long.
 const STOPS: usize = 4;
 const STOPPED: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ pub async fn run() {
     let stage = Stage::with(LOCKS, options, Duration::from_secs(60)).await;
     let operators = stage.operators(&["replica-0", "replica-1", "replica-2"]).await;
     table::begin(&format!("API requests of 3 replicas with {LOCKS} held locks"));
-    // Events of a thousand acquisitions are still being written.
+    // The operator still writes events of a thousand acquisitions.
     quiet(&stage).await;
 
     let before = requests(&stage);
@@ -98,7 +98,7 @@ pub async fn run() {
     flapping(&stage).await;
 }
 
-/// One of five masters hangs and comes back, several times: the majority is never lost.
+/// One of five masters hangs and recovers several times; the majority is never lost.
 async fn flapping(stage: &Stage) {
     table::begin(&format!(
         "API writes while one of {} masters flaps, {LOCKS} held locks, 3 replicas",
@@ -142,7 +142,7 @@ fn is_write(what: &str) -> bool {
         .any(|verb| what.starts_with(verb))
 }
 
-/// Until nothing was written for a while, but for the heartbeats of the reporter.
+/// Waits until the operator writes nothing for some time except the heartbeats of the reporter.
 async fn quiet(stage: &Stage) {
     let mut last = (0, log::now());
     redlock_testkit::eventually(
@@ -170,7 +170,7 @@ async fn quiet(stage: &Stage) {
     .await;
 }
 
-/// What the operator asked for so far, by the audit log: verb, resource and, of a status, name.
+/// Returns the requests of the operator so far, by the audit log: verb, resource and, for a status, name.
 fn requests(stage: &Stage) -> BTreeMap<String, usize> {
     let user = stage.user();
     let mut requests = BTreeMap::new();
@@ -199,7 +199,7 @@ fn difference(before: &BTreeMap<String, usize>, after: &BTreeMap<String, usize>)
     more.filter(|(_, count)| *count > 0).collect()
 }
 
-/// Requests for our group that change something, as the API server counts them itself.
+/// Returns the writing requests for the project's API group, as the API server itself counts them.
 async fn metric(stage: &Stage) -> f64 {
     let request = Request::new("").get("metrics", &GetParams::default()).unwrap();
     let text = stage.plane.admin().request_text(request).await.unwrap();

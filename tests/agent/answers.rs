@@ -1,4 +1,4 @@
-//! What an agent answers, and in which shape.
+//! Tests the answers of an agent and their format.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn the_active_one_and_a_standby_answer_in_one_shape() {
     assert_eq!(one.get("/"), (200, "{\"name\":\"web-0\"}".into()));
     assert_eq!(two.get("/"), (200, "{\"name\":\"web-0\"}".into()));
     assert_eq!((one.get("/v1/active").0, two.get("/v1/active").0), (200, 409));
-    // Both work, whoever is active.
+    // Both agents work, active or not.
     for agent in [&one, &two] {
         assert_eq!(agent.get("/livez").0, 200);
         assert_eq!(agent.get("/readyz").0, 200, "{}", agent.get("/readyz").1);
@@ -145,7 +145,7 @@ fn a_manifest_names_the_masters_as_well() {
         port,
     };
     let lock = agent.wait(200);
-    // The quorum allows no more.
+    // The quorum allows no longer lease.
     assert!(
         (2_000..=6_000).contains(&lock["validForMilliseconds"].as_u64().unwrap()),
         "{lock}"

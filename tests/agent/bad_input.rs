@@ -1,4 +1,4 @@
-//! Whatever is wrong is named, with what would be right, and a code.
+//! Tests that each invalid input is named, with the expected value, and has its exit code.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use crate::program::{Ran, redlock, redlock_with};
 
 const ANY: &str = "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3";
 
-/// On any free port.
+/// Runs an agent on any free port.
 fn agent(arguments: &[&str]) -> Ran {
     let listen = match arguments.contains(&"--listen") {
         true => &[][..],
@@ -17,7 +17,7 @@ fn agent(arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_arguments_are_named() {
     for (arguments, code, texts) in [
         (&[][..], 64, &["LOCK"][..]),
         (&["a b"], 64, &["a b", "white space"]),
@@ -43,7 +43,7 @@ fn what_cannot_be_used_is_named() {
         .expect(78, &["m1", "redis://…@b:1"])
         .keeps("hunter2");
     agent(&["l", "--config", "/nonexistent/quorum.yaml"]).expect(78, &["/nonexistent/quorum.yaml"]);
-    // Half of an identity is none that an operator would find.
+    // With half of an identity no operator would find the agent.
     let half = [("POD_NAMESPACE", "ns"), ("POD_NAME", "web-0"), ("POD_UID", "")];
     redlock_with(&["agent", "l", "--masters", ANY], &half).expect(78, &["POD_UID", "--identity"]);
 }
@@ -57,7 +57,7 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn what_the_masters_say_of_themselves_must_fit() {
+fn settings_on_the_masters_must_agree_with_the_arguments() {
     let (servers, urls) = masters();
     let started = |more: &[&str], masters: &str| {
         let arguments = ["l", "--identity", "a", "--masters", masters];

@@ -1,4 +1,4 @@
-//! An agent, and the masters beneath.
+//! An agent, and its masters.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use crate::common::http;
 use crate::program::redlock;
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, eventually_blocking, free_port};
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
-/// The longest of the masters: a busy machine does not lose it.
+/// The longest lease of the masters, so that a busy machine does not lose it.
 pub const LEASE: Duration = Duration::from_secs(6);
 pub const LOCK: &str = "ns/api";
 
-/// Three servers that vote and grant leases of 6 s at most, and their urls.
+/// Starts three servers that vote and grant leases of up to 6 s; returns them and their urls.
 pub fn masters() -> (RedisServers, String) {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = servers.urls().join(",");
@@ -27,7 +27,7 @@ pub fn masters() -> (RedisServers, String) {
     (servers, urls)
 }
 
-/// How to start one, without any variable of a pod or of redlock.
+/// Returns a command that starts an agent, without any variable of a pod or of redlock.
 pub fn command(urls: &str, port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     let ours = |name: &String| name.starts_with("REDLOCK_") || name.starts_with("POD_") || name == "RUST_LOG";
@@ -39,7 +39,7 @@ pub fn command(urls: &str, port: u16) -> Command {
     command
 }
 
-/// A running agent; killed with its value.
+/// A running agent; killed on drop.
 pub struct Agent {
     pub name: String,
     pub child: ChildGuard,
@@ -47,7 +47,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// With a lease of [`LEASE`].
+    /// Starts an agent with a lease of [`LEASE`].
     pub fn start(name: &str, urls: &str) -> Self {
         Self::start_with(name, urls, |command| {
             command.args(["--identity", name, "--lease-duration", "6s"]);
@@ -64,7 +64,7 @@ impl Agent {
         Self { name, child, port }
     }
 
-    /// Status and body.
+    /// Returns status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
         http::get(self.port, path).unwrap()
     }
@@ -92,12 +92,12 @@ impl Agent {
         })
     }
 
-    /// Waits until it is active; its token.
+    /// Waits until the agent is active; returns its token.
     pub fn wait_active(&self) -> u64 {
         self.wait(200)["token"].as_u64().unwrap()
     }
 
-    /// Waits until it knows that this one is active.
+    /// Waits until the agent reports this holder.
     pub fn wait_knows(&self, holder: &str) {
         eventually_blocking(BOUND, &format!("{} knows {holder}", self.name), || {
             let lock = self.lock();
@@ -106,7 +106,7 @@ impl Agent {
     }
 }
 
-/// What a reader of `/v1/watch` was told, as it comes.
+/// The events that a reader of `/v1/watch` received.
 #[derive(Clone)]
 pub struct Events {
     seen: Arc<Mutex<Vec<(String, Value)>>>,
@@ -144,7 +144,7 @@ impl Events {
         *self.ended.lock().unwrap()
     }
 
-    /// Role and holder of each change so far.
+    /// Returns role and holder of each change so far.
     pub fn changes(&self) -> Vec<(String, String)> {
         let all = self.all().into_iter().filter(|(name, _)| name == "changed");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -152,7 +152,7 @@ impl Events {
             .collect()
     }
 
-    /// Waits until the last of all is as wanted.
+    /// Waits until the last event is as wanted.
     pub fn until(&self, what: &str, wanted: impl Fn(&(String, Value)) -> bool) {
         eventually_blocking(BOUND, what, || {
             let all = self.all();
@@ -161,7 +161,7 @@ impl Events {
     }
 }
 
-/// A connection to `/v1/watch` from which nothing has been read. Of HTTP/1.0, whose body has no chunks.
+/// Opens a connection to `/v1/watch` without reading from it. HTTP/1.0, since its body has no chunks.
 pub fn reader(agent: &Agent) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
     write!(stream, "GET /v1/watch HTTP/1.0\r\n\r\n").unwrap();

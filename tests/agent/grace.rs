@@ -1,4 +1,4 @@
-//! `--stop-grace`: the app has its time before anybody else begins.
+//! Tests `--stop-grace`: the app has its time before another agent becomes active.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
     println!("the next is active {:?} after a step down", asked.elapsed());
     assert!(asked.elapsed() >= GRACE);
 
-    // Back to the first, by the signal.
+    // The signal hands the lock back to the first agent.
     one.wait_knows("two");
     let mut two = two;
     let told = Instant::now();
@@ -44,7 +44,7 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
     assert!(told.elapsed() >= GRACE);
     assert_eq!(two.child.wait(BOUND).0.code(), Some(0));
 
-    // One that is not active has nothing to wait for.
+    // An agent that is not active ends at once.
     let mut three = Agent::start_with("three", &urls, with_grace("three"));
     three.wait_knows("one");
     three.child.signal(Signal::SIGTERM);
@@ -55,14 +55,14 @@ fn the_lock_is_not_released_before_the_app_had_its_time() {
 }
 
 #[test]
-fn without_masters_the_app_is_told_before_the_lease_can_end() {
+fn without_masters_the_app_learns_of_the_loss_before_the_lease_can_end() {
     let (servers, urls) = masters();
     let one = Agent::start_with("one", &urls, with_grace("one"));
     one.wait_active();
     for server in servers.iter() {
         server.pause().unwrap();
     }
-    // What was told last says when the lease ends at the earliest.
+    // The last answer bounds the end of the lease from below.
     let mut until = Instant::now();
     let gone = loop {
         let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! Masters that are not there: at the start, and later.
+//! Tests masters that are missing, at the start and later.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ fn masters_that_are_down_at_the_start_are_waited_for() {
 }
 
 #[test]
-fn what_waits_for_masters_can_be_told_to_end() {
+fn agent_that_waits_for_masters_ends_on_sigterm() {
     let urls = [free_port().unwrap(), free_port().unwrap(), free_port().unwrap()]
         .map(|port| format!("redis://127.0.0.1:{port}"));
     let mut agent = Agent::start("one", &urls.join(","));
@@ -53,12 +53,12 @@ fn what_waits_for_masters_can_be_told_to_end() {
 }
 
 #[test]
-fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say() {
+fn without_a_majority_the_agent_is_active_until_its_lease_ends_and_then_the_holder_is_unknown() {
     let (servers, urls) = masters();
     let one = Agent::start("one", &urls);
     one.wait_active();
     servers[0].pause().unwrap();
-    // One of three changes nothing.
+    // The loss of one of three changes nothing.
     let begun = Instant::now();
     eventually_blocking(BOUND, "renewed on two of three", || {
         assert_eq!(one.get("/v1/active").0, 200);
@@ -66,7 +66,7 @@ fn without_a_majority_it_is_active_as_long_as_its_lease_and_then_nobody_can_say(
     });
     servers[1].pause().unwrap();
     servers[2].pause().unwrap();
-    // What was renewed last began before this.
+    // The last renewal began before this time.
     let paused = Instant::now();
     let mut last_active = paused;
     let end = eventually_blocking(BOUND, "not active any more", || {

@@ -1,4 +1,4 @@
-//! No secret is ever told, and a wrong one is named.
+//! Tests that no secret is ever printed, and that a wrong one is reported.
 
 use nix::sys::signal::Signal;
 
@@ -42,7 +42,7 @@ fn the_password_is_in_no_log_metric_or_answer() {
     assert!(all.contains("agent ended"));
     assert!(!all.contains(PASSWORD), "a password was told");
 
-    // It may be rotated on the masters any moment: no reason to end.
+    // The password may be rotated on the masters any time, so the agent does not end.
     let mut wrong = Agent::start_with("wrong", &urls, |command| {
         command.env("REDLOCK_PASSWORD", "distinctly-wrong");
     });

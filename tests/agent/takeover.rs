@@ -1,4 +1,4 @@
-//! One of several agents is active, whatever happens to it.
+//! Tests that one of several agents is active through all failures.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ fn sigterm_and_sigint_release_and_the_next_is_active_at_once() {
 }
 
 #[test]
-fn with_every_master_hung_it_ends_all_the_same() {
+fn with_every_master_hung_the_agent_still_ends() {
     let (servers, urls) = masters();
     let mut one = Agent::start("one", &urls);
     one.wait_active();
@@ -63,7 +63,7 @@ fn with_every_master_hung_it_ends_all_the_same() {
 }
 
 #[test]
-fn who_steps_down_leaves_the_lock_to_others_for_a_while() {
+fn candidate_that_steps_down_leaves_the_lock_to_others_for_a_while() {
     let (_servers, urls) = masters();
     let one = Agent::start("one", &urls);
     let first = one.wait_active();
@@ -82,7 +82,7 @@ fn who_steps_down_leaves_the_lock_to_others_for_a_while() {
     );
     assert!(next > first);
     one.wait_knows("two");
-    // Alone, it comes back when it has left the others their time.
+    // Alone, the agent becomes active again when it has left the others their time.
     drop(two);
     assert!(one.wait_active() > next);
     let down = Instant::now();
@@ -100,7 +100,7 @@ fn one_that_was_frozen_past_its_lease_first_answers_that_it_is_not_active() {
     let two = Agent::start("two", &urls);
     two.wait_knows("one");
     one.child.freeze();
-    // Asked while it stands still, so that it answers before anything else happens.
+    // The requests are sent while the process is stopped, so it answers them before anything else happens.
     let paths = ["/v1/active", "/v1/lock", "/"];
     let asked: Vec<_> = paths
         .iter()

@@ -1,4 +1,4 @@
-//! `/v1/watch`: what its readers are told, in which order, and what they cannot do to the agent.
+//! Tests `/v1/watch`: the events that its readers receive, their order, and that no reader can harm the agent.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -17,14 +17,14 @@ fn change(role: &str, holder: &str) -> (String, String) {
 }
 
 #[test]
-fn every_change_is_told_in_its_order_and_renewals_as_such() {
+fn every_change_is_reported_in_order_and_renewals_as_such() {
     let (_servers, urls) = masters();
     let mut one = Agent::start("one", &urls);
     one.wait_active();
     let two = Agent::start("two", &urls);
     two.wait_knows("one");
     let (of_one, of_two) = (Events::of(&one), Events::of(&two));
-    // The first at once, whatever happens.
+    // The first event arrives at once.
     of_one.until("the first event", |_| true);
     assert_eq!(of_one.changes(), [change("Active", "one")]);
     of_one.until("a renewal", |(name, _)| name == "renewed");
@@ -50,7 +50,7 @@ fn every_change_is_told_in_its_order_and_renewals_as_such() {
         assert!(tokens.is_sorted(), "{tokens:?}");
     }
 
-    // The last event says that it is over, then the stream ends.
+    // The last event reports the end, then the stream ends.
     two.child.signal(Signal::SIGTERM);
     eventually_blocking(BOUND, "the stream ends", || {
         of_two.have_ended().then_some(()).ok_or(of_two.all())
@@ -74,14 +74,14 @@ fn readers_that_do_not_read_hold_nothing_up() {
     let mut one = Agent::start("one", &urls);
     one.wait_active();
     let mut lazy: Vec<_> = (0..READERS).map(|_| reader(&one)).collect();
-    // One that asked before all of these have a place would take it from the last.
+    // A request that arrives before all of these have a place would take the place of the last one.
     for stream in &lazy {
         stream.set_read_timeout(Some(BOUND)).unwrap();
         assert_eq!(stream.peek(&mut [0]).unwrap(), 1, "an answer, not read");
     }
     let refused = beginning(reader(&one));
     assert!(refused.starts_with("HTTP/1.0 503"), "{refused}");
-    // Renewed and answered all the same.
+    // The lease is renewed and requests are answered nevertheless.
     let (begun, mut slowest) = (Instant::now(), Duration::ZERO);
     let token = one.lock()["token"].clone();
     eventually_blocking(BOUND, "longer than a lease", || {
@@ -95,7 +95,7 @@ fn readers_that_do_not_read_hold_nothing_up() {
     });
     println!("slowest answer with {READERS} readers: {slowest:?}");
     assert_eq!(one.lock()["token"], token, "the lease was kept");
-    // A place is free again when its reader leaves.
+    // A place becomes free when its reader leaves.
     lazy.clear();
     let events = eventually_blocking(BOUND, "a new reader", || {
         let events = Events::of(&one);

@@ -1,4 +1,4 @@
-//! Each alert fires when it should, and is silent when it should be.
+//! Tests that each alert fires when it should, and is silent otherwise.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use crate::promtool::promtool;
 use crate::shipped::{RULES, alerts, expressions, path, read};
 
 #[test]
-fn the_rules_are_accepted_without_a_word() {
+fn the_rules_are_accepted_without_warnings() {
     let said = promtool(&["check", "rules", "--lint=all", "--lint-fatal", RULES], "");
     assert!(said.contains("SUCCESS"), "{said}");
 }
 
 #[test]
-fn each_alert_fires_and_stays_silent_as_its_cases_say() {
+fn each_alert_fires_and_stays_silent_as_in_its_cases() {
     let mut files = Vec::new();
     for alert in alerts() {
         let file = format!("tests/alerts/{alert}.yaml");

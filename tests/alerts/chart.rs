@@ -1,4 +1,4 @@
-//! What the chart makes of them.
+//! Tests the alerts as the chart renders them.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common::tools;
 use crate::shipped::{DASHBOARD, RULES, read};
 
-/// One object of the chart, with values as `--set` takes them.
+/// Renders one object of the chart, with values in the form of `--set`.
 fn rendered(template: &str, values: &str) -> Value {
     let output = Command::new(tools::helm())
         .args([

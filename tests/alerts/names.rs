@@ -1,4 +1,4 @@
-//! The names in an expression.
+//! Reads the names in an expression.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// What it reads: `redlock_…`, `redlock:…`, `process_…`, and `up`.
+/// Returns the metrics that it reads: `redlock_…`, `redlock:…`, `process_…`, and `up`.
 pub fn metrics(expression: &str) -> BTreeSet<String> {
     let names = outside_of_text(expression);
     let names = names.split(|c| !is_name(c));
@@ -16,7 +16,7 @@ pub fn metrics(expression: &str) -> BTreeSet<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// The labels that it selects, groups and matches by.
+/// Returns the labels that it selects, groups and matches by.
 pub fn labels(expression: &str) -> BTreeSet<String> {
     let text = outside_of_text(expression);
     let mut found = BTreeSet::new();
@@ -32,7 +32,7 @@ pub fn labels(expression: &str) -> BTreeSet<String> {
     found
 }
 
-/// With an empty text in place of each that is in quotes.
+/// Returns the expression with each quoted text emptied.
 fn outside_of_text(expression: &str) -> String {
     expression.split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
 }

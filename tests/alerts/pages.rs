@@ -1,4 +1,4 @@
-//! Each alert has a page that says what to do, with commands that exist.
+//! Tests that each alert has a page with the remedy, and that the commands of the page exist.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -28,7 +28,7 @@ fn each_alert_has_its_page_and_each_page_its_alert() {
 }
 
 #[test]
-fn each_alert_says_what_is_the_matter_and_names_its_page() {
+fn each_alert_describes_the_problem_and_names_its_page() {
     for rule in rules().into_iter().filter(|rule| rule["alert"].is_string()) {
         let name = rule["alert"].as_str().unwrap();
         let annotation = |key: &str| rule["annotations"][key].as_str().unwrap_or_default().to_owned();

@@ -1,11 +1,11 @@
-//! `promtool`, for what it can say of rules, cases and metrics.
+//! Runs `promtool` on rules, cases and metrics.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::common::tools;
 
-/// Runs it in the folder of the repository, and returns what it said; panics with that if it is not content.
+/// Runs it in the folder of the repository, and returns its output; panics with the output if it fails.
 pub fn promtool(arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(tools::promtool())
         .args(arguments)
@@ -15,7 +15,7 @@ pub fn promtool(arguments: &[&str], input: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may end before it has read all: what it says then matters.
+    // It may end before it has read all its input: its output then shows the reason.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! The rules and panels beside what a real operator on real masters tells of itself.
+//! Compares the rules and panels with the metrics of a real operator on real masters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::replica::{BOUND, Folder, Replica, seal, servers_with};
 use crate::shipped::{RULES, alerts, expressions, path, read, recorded};
 use redlock_testkit::{Persistence, RedisServer, ServerOptions, eventually_blocking};
 
-/// What Prometheus and its discovery add.
+/// The labels that Prometheus and its discovery add.
 const OF_PROMETHEUS: [&str; 5] = ["job", "instance", "namespace", "cluster", "le"];
 
 struct Stage {
@@ -18,7 +18,7 @@ struct Stage {
     replica: Replica,
 }
 
-/// One operator that holds one lock, on three masters as they should be.
+/// Starts one operator that holds one lock, on three masters without problems.
 async fn stage() -> Stage {
     let persistence = Persistence::Aof;
     let masters = servers_with(
@@ -35,7 +35,7 @@ async fn stage() -> Stage {
 }
 
 impl Stage {
-    /// A scrape with lines that begin so.
+    /// Waits for a scrape with lines that begin with each of these.
     fn scrape(&self, wanted: &[&str]) -> String {
         eventually_blocking(BOUND, &format!("a scrape with {wanted:?}"), || {
             let (status, body) = self.replica.get("/metrics");
@@ -50,7 +50,7 @@ impl Stage {
     }
 }
 
-/// Families and their types.
+/// Returns the families and their types.
 fn families(scrape: &str) -> BTreeMap<&str, &str> {
     let types = scrape
         .lines()
@@ -61,7 +61,7 @@ fn families(scrape: &str) -> BTreeMap<&str, &str> {
 #[tokio::test]
 async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     let stage = stage().await;
-    // The last of its families that comes with an event.
+    // The last of its families that an event creates.
     let scrape = stage.scrape(&["redlock_renewals_total{"]);
     let families = families(&scrape);
     let (recorded, mut told) = (
@@ -71,7 +71,7 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
             .into_iter()
             .collect::<BTreeSet<_>>(),
     );
-    // Of families that have no sample yet, by the source that names them.
+    // Labels of families without a sample so far, by the source that names them.
     told.extend(["kind", "target", "action"].map(str::to_owned));
     told.extend(scrape.lines().flat_map(names::labels));
     for (owner, expression) in expressions() {
@@ -104,7 +104,8 @@ async fn every_metric_and_label_that_is_used_is_one_that_the_binary_gives() {
     );
 }
 
-/// A case in which this scrape comes again and again for a quarter of an hour, and these alerts fire, each so often.
+/// Returns a case in which this scrape is repeated for a quarter of an hour, and each of these alerts fires this many
+/// times.
 fn case(name: &str, scrape: &str, firing: &[(&str, u32)]) -> Value {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
     let series = |line: &str| {
@@ -132,7 +133,7 @@ fn case(name: &str, scrape: &str, firing: &[(&str, u32)]) -> Value {
 }
 
 #[tokio::test]
-async fn the_rules_read_a_real_scrape_as_it_is_meant() {
+async fn the_rules_evaluate_a_real_scrape_correctly() {
     let stage = stage().await;
     let sealed = |count: u32| format!("redlock_quorum_masters_sealed{{quorum=\"default\"}} {count}");
     let down = |master: &str| format!("redlock_master_up{{quorum=\"default\",master=\"{master}\"}} 0");

@@ -1,4 +1,4 @@
-//! The rules and the dashboard as they are shipped.
+//! Reads the rules and the dashboard as shipped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ pub fn read(below: &str) -> String {
     fs::read_to_string(path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
 }
 
-/// All of them, recorded ones and alerts.
+/// Returns all rules, recording rules and alerts.
 pub fn rules() -> Vec<Value> {
     let file: Value = serde_yaml::from_str(&read(RULES)).unwrap();
     let groups = file["groups"].as_array().unwrap().iter();
@@ -31,7 +31,7 @@ pub fn alerts() -> BTreeSet<String> {
     named("alert")
 }
 
-/// What the rules record.
+/// Returns the names that the rules record.
 pub fn recorded() -> BTreeSet<String> {
     named("record")
 }
@@ -47,7 +47,7 @@ pub fn panels() -> Vec<Value> {
     dashboard["panels"].as_array().unwrap().clone()
 }
 
-/// Every expression of rules, panels and runbooks with what it belongs to, and values for the variables of panels.
+/// Returns every expression of rules, panels and runbooks with its owner, with values for the variables of panels.
 pub fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for rule in rules() {

@@ -1,4 +1,4 @@
-//! Who takes part, and in what: fixed, so that a plan can name them.
+//! Names the processes, locks and masters: fixed, so that a plan can refer to them.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ pub const MAJORITY: usize = 3;
 /// Masters `m0` to `m3` keep an append-only file, `m4` does not.
 pub const WITH_AOF: usize = 4;
 
-/// Of every lock, and the longest of the quorum: a master that lost its seal has it again after 7.1 s, and whatever is
-/// frozen is frozen past its lease after 3 s.
+/// The lease of every lock, and the longest of the quorum: a master that lost its seal has it again after 7.1 s, and
+/// a process that is frozen for 3 s has lost its lease.
 pub const LEASE: Duration = Duration::from_secs(3);
 
 /// Name and cluster of each operator. All of them contend for all [`OPERATOR_LOCKS`].
@@ -27,7 +27,7 @@ pub const RUN_LOCKS: [&str; 2] = ["chaos/ledger", "chaos/report"];
 
 pub const PROCESSES: usize = OPERATORS.len() + RUNS.len();
 
-/// Of a process: first the operators, then the runs.
+/// Returns the name of a process: first the operators, then the runs.
 pub fn name(process: usize) -> &'static str {
     match process.checked_sub(OPERATORS.len()) {
         None => OPERATORS[process].0,

@@ -1,23 +1,23 @@
-//! Who believed what, from when to when, and whether two did at once. Pure.
+//! Decides from the claims which process held which lock, and whether two held one at the same time. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redlock::lease::BootInstant;
 
-/// One process held one lock under one token. A lower bound: it believed at `from`, at `to` and all the time between, so
-/// two of them that have an instant in common are two holders and never a rounding.
+/// One process held one lock under one token. This is a lower bound: the process held it at `from`, at `to` and in
+/// between, so two claims that share an instant are two holders and never a rounding error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub lock: String,
     pub who: String,
     pub token: u64,
     pub from: BootInstant,
-    /// `from` when nothing is known but that it was acquired.
+    /// Equals `from` if only the acquisition is known.
     pub to: BootInstant,
 }
 
-/// Two claims on one lock at one instant, for so long.
+/// Two claims on one lock at the same time, and for how long.
 #[derive(Clone, Debug)]
 pub struct Overlap {
     pub first: Claim,
@@ -25,14 +25,14 @@ pub struct Overlap {
     pub length: Duration,
 }
 
-/// A claim whose token is not above one that was seen before it.
+/// A claim whose token is not above that of an earlier one.
 #[derive(Clone, Debug)]
 pub struct Regression {
     pub before: Claim,
     pub after: Claim,
 }
 
-/// In the order in which they began.
+/// Returns the claims of each lock in the order in which they began.
 fn by_lock(claims: &[Claim]) -> BTreeMap<&str, Vec<&Claim>> {
     let mut locks: BTreeMap<&str, Vec<&Claim>> = BTreeMap::new();
     for claim in claims {
@@ -81,7 +81,8 @@ pub fn regressions(claims: &[Claim]) -> Vec<Regression> {
     found
 }
 
-/// From the end of one holder to the beginning of the next: what the watching can tell apart.
+/// Returns the shortest time from the end of one holder to the beginning of the next: the resolution of the
+/// observation.
 pub fn shortest_between(claims: &[Claim]) -> Duration {
     let all = by_lock(claims);
     let pairs = all.values().flat_map(|of_lock| of_lock.windows(2));
@@ -89,7 +90,7 @@ pub fn shortest_between(claims: &[Claim]) -> Duration {
     between.min().unwrap_or_default()
 }
 
-/// The longest time in which nobody held the lock while `up` was so. `up` are intervals, one after the other.
+/// Returns the longest time without a holder of the lock within the intervals `up`, which are in order.
 pub fn longest_gap(claims: &[Claim], lock: &str, up: &[(BootInstant, BootInstant)]) -> Duration {
     let all = by_lock(claims);
     let of_lock = all.get(lock).map_or(&[][..], Vec::as_slice);

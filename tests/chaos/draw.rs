@@ -8,12 +8,12 @@ use crate::cast::{self, MAJORITY, MASTERS, OPERATOR_LOCKS, PROCESSES, RUN_LOCKS,
 use crate::kinds::{Kind, Of};
 use crate::plan::{Act, Calm, Lane, Round, Target};
 
-/// How long acts go on to begin in one storm.
+/// How long a storm begins new acts.
 const STORM: Duration = Duration::from_secs(30);
-/// From the loss of a seal to the next one, and a second for a look.
+/// From the loss of a seal to the next one, with a second for the observation.
 const SEALED_AGAIN: Duration = Duration::from_millis(8_500);
 
-/// Every kind comes once before any comes twice, over all rounds.
+/// Draws every kind once before any kind twice, over all rounds.
 struct Bag {
     all: Vec<Kind>,
     left: Vec<Kind>,
@@ -55,10 +55,10 @@ pub fn rounds(rng: &mut Rng, count: u32) -> Vec<Round> {
 
 fn round(rng: &mut Rng, bags: &mut [Bag; 5]) -> Round {
     let [network, operators, runs, masters, majority] = bags;
-    // One is left in peace, and each lane has two of its own.
+    // One master stays untouched, and each lane has two of its own.
     let mut shuffled: Vec<usize> = (0..MASTERS).collect();
     rng.shuffle(&mut shuffled);
-    // The same with the processes, so that no lane heals what another one cut.
+    // The same for the processes, so that no lane heals a link that another one cut.
     let mut processes: Vec<usize> = (0..PROCESSES).collect();
     rng.shuffle(&mut processes);
     let (some_of, others) = processes.split_at(PROCESSES / 2);
@@ -97,7 +97,7 @@ fn round(rng: &mut Rng, bags: &mut [Bag; 5]) -> Round {
     }
 }
 
-/// As many acts as begin within a storm.
+/// Draws as many acts as begin within a storm.
 fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> Lane {
     let (mut lane, mut at) = (Lane::new(), Duration::ZERO);
     loop {
@@ -105,7 +105,7 @@ fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> La
         let next = act(rng, kind);
         at += next.pause;
         if at > STORM {
-            // Put back: a kind that is drawn is played.
+            // Put back, so that every drawn kind is played.
             bag.left.push(next.kind);
             return lane;
         }
@@ -115,7 +115,7 @@ fn lane(rng: &mut Rng, bag: &mut Bag, act: impl Fn(&mut Rng, Kind) -> Act) -> La
 }
 
 fn link(rng: &mut Rng, kind: Kind, of: &[usize]) -> Act {
-    // Few masters mostly, and all of them at times: cut off.
+    // Mostly few masters, and sometimes all of them: the process is cut off.
     let masters = match rng.u8(..6) {
         0 => MASTERS,
         1 => MAJORITY,
@@ -144,7 +144,7 @@ fn process(rng: &mut Rng, kind: Kind, lock: String, freezes: bool) -> Act {
         } else {
             Duration::ZERO
         },
-        // Until who was killed is there again.
+        // Time for the killed process to be back.
         rest: Duration::from_millis(1_500),
         delay: Duration::ZERO,
     }

@@ -1,6 +1,6 @@
-//! Everything that goes wrong, by name.
+//! Lists all kinds of faults, by name.
 
-/// What is struck, and so which faults exclude each other: one lane of the plan each.
+/// The object of a fault, which decides the faults that exclude each other: each has a lane of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// The network between one process and some masters.
@@ -12,7 +12,7 @@ pub enum Of {
     Master,
     /// Three of the five masters at once; with their memory, the candidates.
     Majority,
-    /// Single keys, in a quiet world: this is a master that misbehaves.
+    /// Single keys, while no other fault is active: this is a master that misbehaves.
     Keys,
 }
 
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// Takes the seal: the master is without a vote until it is sealed again.
+    /// Reports whether the fault takes the seal: the master has no vote until it is sealed again.
     pub const fn takes_the_seal(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What one life of an operator says that it holds: `GET /locks`, again and again, and its log.
+//! Records the locks that one life of an operator claims to hold: by `GET /locks` in a loop, and by its log.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,21 +16,21 @@ use crate::wall::Wall;
 
 const EVERY: Duration = Duration::from_millis(20);
 
-/// One lease as it was told.
+/// One lease as the answers showed it.
 #[derive(Clone, Copy, Debug)]
 struct Told {
-    /// When the first answer had arrived: it believed then.
+    /// When the first answer had arrived: the operator held the lease by then.
     from: BootInstant,
-    /// When the last one was asked for.
+    /// When the last answer was requested.
     to: BootInstant,
-    /// The least that `valid_until` can be by any answer.
+    /// The minimum of `valid_until` over all answers.
     until: BootInstant,
 }
 
 #[derive(Debug, Default)]
 pub struct Heard {
     told: BTreeMap<(String, u64), Told>,
-    /// Lock and token of what the last answer said, however old that is.
+    /// Lock and token of the last answer, however old it is.
     pub latest: Vec<(String, u64)>,
     pub latest_at: BootInstant,
 }
@@ -50,7 +50,7 @@ impl Listener {
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let asked = clock::now();
-                    // Not up yet, frozen or gone: not an error of ours.
+                    // The process starts, is frozen or has ended: no error of the test.
                     if let Ok((200, body)) = http::get(port, "/locks") {
                         heard.lock().unwrap().answered(&body, asked, clock::now());
                     }
@@ -65,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// When the process is gone: what it believed in its life, by its answers and its log.
+    /// Called when the process has ended: returns its claims by its answers and its log.
     pub fn claims(&mut self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
         self.end();
         let heard = self.heard.lock().unwrap();
@@ -88,7 +88,7 @@ impl Drop for Listener {
 
 impl Heard {
     fn answered(&mut self, body: &str, asked: BootInstant, heard: BootInstant) {
-        // Half an answer of one that was killed meanwhile.
+        // Half of an answer, from a process that was killed while it answered.
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             return;
         };
@@ -112,8 +112,8 @@ impl Heard {
         }
     }
 
-    /// A lease begins with the line that says so, which is sooner than any answer. It ends with the line that says so,
-    /// which comes before anything is given back, or with `valid_until`: who is frozen or killed says nothing any more.
+    /// A lease begins with its log line, which is earlier than any answer. It ends with the log line about its end,
+    /// which precedes the release, or with `valid_until`: a process that is frozen or killed logs nothing.
     fn claims(&self, who: &str, log: &[String], wall: &Wall) -> Vec<Claim> {
         let (mut begun, mut ended) = (BTreeMap::new(), BTreeMap::new());
         for line in log.iter().filter_map(|line| Line::parse(line)) {
@@ -131,7 +131,7 @@ impl Heard {
             let from = begun.remove(key).map_or(told.from, |begun| begun.min(told.from));
             claims.push(claim(who, key, from, told.to.max(told.until.min(said)).max(from)));
         }
-        // Too short for an answer: its token counts.
+        // Too short for an answer, but its token counts.
         claims.extend(begun.iter().map(|(key, from)| claim(who, key, *from, *from)));
         claims
     }
@@ -184,7 +184,7 @@ mod tests {
         )
     }
 
-    /// Held from the log, asked twice, and valid until 3,020 by the second answer.
+    /// Acquired by the log, two answers, and valid until 3,020 by the second one.
     fn heard() -> Heard {
         let mut heard = Heard::default();
         heard.answered(&answer(2_900), at(100), at(103));
@@ -212,25 +212,25 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_silent_believes_until_the_end_of_its_lease() {
+    fn silent_process_claims_until_the_end_of_its_lease() {
         assert_eq!(ends(&[ACQUIRED, "thread panicked"]), (at(90), at(3_020)));
         assert_eq!(ends(&[]), (at(103), at(3_020)));
     }
 
     #[test]
-    fn who_says_that_it_lost_believes_no_longer() {
+    fn process_that_reports_the_loss_claims_no_longer() {
         let lost = |second: &str| {
             format!(
                 r#"{{"timestamp":"1970-01-01T00:00:{second}Z","message":"lease lost","lock":"c/l","token":7}}"#
             )
         };
         assert_eq!(ends(&[ACQUIRED, &lost("01.500")]), (at(90), at(500)));
-        // It was frozen, and says so when it wakes.
+        // The process was frozen, and logs the loss when it continues.
         assert_eq!(ends(&[ACQUIRED, &lost("09.000")]), (at(90), at(3_020)));
     }
 
     #[test]
-    fn a_lease_that_nobody_asked_about_has_a_token() {
+    fn lease_without_an_answer_has_a_token() {
         let log = [ACQUIRED.replace(":7}", ":8}")];
         let claims = Heard::default().claims("op", &log, &wall());
         assert_eq!(claims, [claim("op", &("c/l".into(), 8), at(90), at(90))]);

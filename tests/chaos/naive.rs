@@ -1,4 +1,5 @@
-//! An application beside an operator that trusts the last answer it got, however old: what a fencing token is for.
+//! An application next to an operator that trusts the last answer, however old it is: the case that a fencing token
+//! protects.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use crate::listen::Heard;
 
 const PACE: Duration = Duration::from_millis(50);
 
-/// How many writes were refused, all lives together.
+/// The number of refused writes of all lives together.
 pub type Refused = Arc<AtomicU64>;
 
 #[derive(Debug)]

@@ -1,9 +1,10 @@
-//! What goes wrong, when and to whom: drawn from one seed, before anything begins.
+//! Plans which faults occur, when and where: drawn from one seed, before the run begins.
 //!
-//! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act follows
-//! the other, so that what must not meet never does: a wrapper is not frozen while its guardian is dead, and of the five
-//! masters two at most are struck, but for the last act of a storm, which strikes three. In the calm everything heals, all
-//! locks must be held again, and then leases are deleted: nothing else may be wrong at that time (see [`Calm`]).
+//! A plan is some rounds of a *storm* and a *calm*. In a storm the lanes run side by side, and within a lane one act
+//! follows the other, so that faults that exclude each other never overlap: a wrapper is not frozen while its guardian
+//! is dead, and of the five masters two at most are struck, but for the last act of a storm, which strikes three. In
+//! the calm everything heals, all locks must be held again, and then leases are deleted: nothing else may be wrong at
+//! that time (see [`Calm`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -14,12 +15,12 @@ use crate::cast;
 use crate::draw;
 use crate::kinds::Kind;
 
-/// A storm and its calm, as they usually take.
+/// The usual duration of a storm and its calm.
 pub const ROUND: Duration = Duration::from_secs(42);
-/// Below this the bags are not empty once, and a kind could be missing.
+/// With fewer rounds the bags are not emptied once, and a kind could be missing.
 const LEAST_ROUNDS: u32 = 2;
 
-/// Whom an act strikes. Who holds a lock is known when it is done: the plan says of which lock.
+/// The object of an act. The holder of a lock is determined when the act begins: the plan names the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Link { process: usize, masters: Vec<usize> },
@@ -31,19 +32,20 @@ pub enum Target {
 pub struct Act {
     pub kind: Kind,
     pub target: Target,
-    /// After the act before it in the same lane.
+    /// The pause after the previous act in the same lane.
     pub pause: Duration,
     pub lasts: Duration,
-    /// Before the next one in the same lane.
+    /// The pause before the next act in the same lane.
     pub rest: Duration,
-    /// Of a delay, in each direction.
+    /// The length of a delay, in each direction.
     pub delay: Duration,
 }
 
 pub type Lane = Vec<Act>;
 
-/// A lease is deleted on one or two masters, which keep their seal: these two misbehave, in the sense of S1. That is
-/// survived only where the others all have the lease, so nothing else is wrong then, and all five must show it before.
+/// A lease is deleted on one or two masters, which keep their seal: these two misbehave, in the sense of S1. The
+/// protocol survives this only if all other masters have the lease, so no other fault is active then, and all five
+/// masters must show the lease before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calm {
     pub deletes: Vec<(String, Vec<usize>)>,
@@ -52,7 +54,7 @@ pub struct Calm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
     pub lanes: Vec<Lane>,
-    /// When all lanes have ended.
+    /// The act after the end of all lanes.
     pub last: Act,
     pub calm: Calm,
 }
@@ -78,7 +80,7 @@ impl Plan {
         }
     }
 
-    /// As it is typed to play it again.
+    /// Returns the command that plays it again.
     pub fn again(&self) -> String {
         format!(
             "make chaos ARGS='REDLOCK_SEED={} REDLOCK_SECONDS={}'",
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn two_masters_at_most_are_struck_beside_each_other() {
+    fn at_most_two_masters_are_struck_at_the_same_time() {
         for seed in 0..50 {
             for round in Plan::new(seed, 90).rounds {
                 let of = |lane: &Lane| -> Vec<usize> {

@@ -14,29 +14,29 @@ use crate::stage::{Seen, Stage};
 use crate::strike::{self, Undo};
 
 const TICK: Duration = Duration::from_millis(10);
-/// Everybody's children are looked for then.
+/// How often a wait reads the state of the stage.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long an act waits for somebody to strike before it is put off until the calm, where all locks are held.
+/// How long an act waits for a holder before it is deferred until the calm, where all locks are held.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Until everything is as it should be at the beginning, and again after each storm: a seal takes 8 s, a lease 3 s, and a
-/// machine that is busy with other things its time.
+/// A bound for everything to be in order, at the beginning and after each storm: a seal takes 8 s, a lease 3 s, and a
+/// busy machine needs more.
 pub const BOUND: Duration = Duration::from_secs(180);
-/// Until a lease is on all masters: a deleted one is put back by the next renewal, within a second.
+/// A bound for a lease to be on all masters: the next renewal restores a deleted one within a second.
 const ON_ALL: Duration = Duration::from_secs(60);
 
 /// In milliseconds: a master that missed a renewal is a second behind the others.
 const ONE_RENEWAL: u64 = 500;
 
-/// What was done and how it went, beside what was seen.
+/// The acts and their results, in addition to the observations.
 #[derive(Debug, Default)]
 pub struct Played {
     pub faults: BTreeMap<Kind, u32>,
     /// Longest time after a storm until all masters were sealed and all locks held.
     pub recovery: Duration,
-    /// What was not held again, in the order of the storms.
+    /// Locks not held again and masters not sealed, in the order of the storms.
     pub not_held: Vec<String>,
     pub took: Duration,
-    /// Each act, when it was done.
+    /// Each act, with its time.
     pub acts: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ struct Play<'a> {
     stage: &'a mut Stage,
     played: Played,
     began: BootInstant,
-    /// Acts that found nobody in the storm.
+    /// Acts without a holder to strike in the storm.
     missed: Vec<Act>,
 }
 
@@ -62,7 +62,8 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
         play.say(&format!("storm {} of {}", number + 1, plan.rounds.len()));
         play.storm(round);
         if let Err(missing) = play.calm(round) {
-            // What did not come back in a minute is a finding of its own; more faults would only blur it.
+            // A lock or master that is not back within the bound is a finding of its own; more faults would only blur
+            // it.
             play.say(&missing);
             play.played.not_held.push(missing);
             break;
@@ -73,12 +74,13 @@ pub fn play(plan: &Plan) -> (Played, Seen) {
     (played, stage.end(began))
 }
 
-/// Waits until all masters are sealed at once and each lock has been held. Says how long that took, or what was missing.
+/// Waits until all masters are sealed at once and each lock has been held. Returns how long that took, or
+/// the missing ones.
 pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
     let (from, mut unheld) = (clock::now(), cast::locks());
     loop {
         stage.tend();
-        // Not all of them at one instant: that is more than a machine that starves can show.
+        // Not all at one instant: a machine short of CPU may not show that.
         unheld.retain(|lock| stage.holder(lock).is_none());
         let (up, took) = (stage.watch.up(), clock::now().since(from));
         if up == MASTERS && unheld.is_empty() {
@@ -94,7 +96,7 @@ pub fn settle(stage: &mut Stage) -> Result<Duration, String> {
     }
 }
 
-/// One lane, and how far it is.
+/// One lane, and its progress.
 struct Track {
     left: VecDeque<Act>,
     next_at: BootInstant,
@@ -185,7 +187,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Fewer than a majority of the masters lose a live lease and keep their seal; all the others have it.
+    /// Deletes a live lease on fewer than a majority of the masters, which keep their seal; all other masters have
+    /// the lease.
     fn delete(&mut self, lock: &str, masters: &[usize]) {
         let key = format!("redlock:lease:{lock}");
         if !self.on_all(&key) {
@@ -200,7 +203,7 @@ impl Play<'_> {
         self.on_all(&key);
     }
 
-    /// Waits until all masters show the same lease, renewed in the same round: who holds it reaches all of them.
+    /// Waits until all masters show the same lease, renewed in the same round: its holder reaches all of them.
     fn on_all(&mut self, key: &str) -> bool {
         let from = clock::now();
         loop {
@@ -220,7 +223,7 @@ impl Play<'_> {
         }
     }
 
-    /// The lease without its grant number, and how many milliseconds are left of it.
+    /// Returns the lease without its grant number, and how many milliseconds are left of it.
     fn shown(&self, master: usize, key: &str) -> (Option<String>, u64) {
         let value: Option<String> = self.stage.admin(master, &["GET", key]).ok().flatten();
         let left: i64 = self.stage.admin(master, &["PTTL", key]).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One process that takes part: how it is started, again and again, and what is known of its life.
+//! One process of the run: how it is started again after each end, and the record of its life.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::wall::Wall;
 use crate::work;
 use redlock_testkit::{ChildGuard, free_port};
 
-/// The user of docs/redis-acl.md, under which all of them are.
+/// The user of docs/redis-acl.md, which all processes use.
 pub const USER: &str = "redlock";
 pub const PASSWORD: &str = "chaos-password";
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// Where everything is.
+/// The folders and addresses of a run.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Has `records`, and a folder of manifests for each operator.
@@ -38,7 +38,7 @@ impl Places {
         self.folder.join("records")
     }
 
-    /// What each process was given and decided, a file each.
+    /// The traces of the inputs and decisions of each process, a file each.
     pub fn traces(&self) -> PathBuf {
         self.folder.join("traces")
     }
@@ -54,7 +54,7 @@ impl Places {
     }
 }
 
-/// Another key prefix: a mistake of whoever starts it, and two hold one lock.
+/// Another key prefix, as by a configuration mistake: with it, two processes hold one lock.
 pub const STRAY_PREFIX: &str = "stray";
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub struct Process {
 
 #[derive(Debug)]
 struct Life {
-    // Dropped in this order: the application asks the listener, which asks the process.
+    // Dropped in this order: the application queries the listener, which queries the process.
     _naive: Option<Naive>,
     listener: Option<Listener>,
     child: ChildGuard,
@@ -78,7 +78,7 @@ struct Life {
 }
 
 impl Process {
-    /// Not started yet. `urls` are the masters as it reaches them.
+    /// Creates the process without a start. `urls` are the masters as it reaches them.
     pub fn new(index: usize, urls: Vec<String>, stray: bool) -> Self {
         Self {
             index,
@@ -157,7 +157,7 @@ impl Process {
         Some(i32::try_from(self.life.as_ref()?.child.pid()).unwrap())
     }
 
-    /// Of a `redlock run`, while it holds: the guardian and the command.
+    /// Returns the guardian and the command of a `redlock run`, while it holds its lock.
     pub fn guarded(&self) -> Option<(i32, i32)> {
         let wrapper = self.pid()?;
         Some((
@@ -166,7 +166,7 @@ impl Process {
         ))
     }
 
-    /// Whether an operator said so when it answered last, not before `since`.
+    /// Reports whether the last answer of an operator, not from before `since`, claims this lock.
     pub fn said_it_holds(&self, lock: &str, since: BootInstant) -> bool {
         let listener = self.life.as_ref().and_then(|life| life.listener.as_ref());
         listener.is_some_and(|listener| {
@@ -175,12 +175,12 @@ impl Process {
         })
     }
 
-    /// Whether it ended by itself, and if nothing that was done to it explains how: who, and how.
+    /// Reports whether the process ended by itself; and its name and status, if none of the faults explains it.
     pub fn has_ended(&mut self) -> Option<Option<String>> {
         let life = self.life.as_mut()?;
         let status = life.child.ended()?;
         let explained = match status.code() {
-            // It was told to, or its command was killed, or the lease was lost on the way.
+            // It was stopped, or its command was killed, or the lease was lost.
             Some(0) => life.listener.is_some(),
             Some(code) => life.listener.is_none() && [128 + 15, 128 + 9, 79].contains(&code),
             None => false,
@@ -188,12 +188,12 @@ impl Process {
         Some((!explained).then(|| format!("{} ended by itself, {status}", life.who)))
     }
 
-    /// SIGKILL, if it runs. What it had believed, and its log.
+    /// Sends SIGKILL, if it runs. Returns its claims and its log.
     pub fn bury(&mut self, wall: &Wall) -> Option<(Vec<Claim>, Log)> {
         let mut life = self.life.take()?;
         life.child.kill();
         if life.listener.is_some() {
-            // Its last lines are collected then. Of a run somebody else may have the pipe for a moment more.
+            // Its last lines are collected then. The children of a run may hold the pipe slightly longer.
             life.child.wait(BOUND);
         }
         let log = Log {
@@ -214,7 +214,7 @@ pub struct Log {
     pub lines: Vec<String>,
 }
 
-/// Sends it; a process that is gone is none of our business.
+/// Sends the signal; a process that has already ended is ignored.
 pub fn send(pid: i32, signal: Signal) {
     let _ = signal::kill(Pid::from_raw(pid), signal);
 }
@@ -225,7 +225,7 @@ fn credentials(command: &mut Command, places: &Places) {
         .arg(places.password_file());
 }
 
-/// The quorum through the proxies of one operator, and the locks.
+/// Writes the quorum through the proxies of one operator, and the locks.
 fn manifests(folder: &Path, urls: &[String]) {
     fs::create_dir(folder).unwrap();
     let lease = LEASE.as_secs();

@@ -1,4 +1,4 @@
-//! What came of it, for people, and what of it must not be.
+//! Reports the result, and which parts of it are violations.
 
 use std::fmt;
 use std::fs;
@@ -41,7 +41,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// What must not be.
+    /// Returns all violations.
     pub fn wrongs(&self) -> Vec<String> {
         let mut wrongs: Vec<String> = self.overlaps.iter().map(two_held).collect();
         wrongs.extend(self.regressions.iter().map(went_back));
@@ -57,7 +57,7 @@ impl<'a> Report<'a> {
         wrongs
     }
 
-    /// Acts, claims and the logs of all processes, for whoever looks for the cause.
+    /// Writes acts, claims and the logs of all processes to a folder, for the search for a cause.
     pub fn keep(&self) -> PathBuf {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{}", self.plan.seed));
         let _ = fs::remove_dir_all(&folder);
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// How often a lock was held by somebody, or under a token, that did not hold it before.
+/// Returns how often a lock got another holder or token.
 fn transitions(claims: &[Claim]) -> usize {
     let mut leases: Vec<(&str, u64)> = claims.iter().map(|c| (&*c.lock, c.token)).collect();
     leases.sort_unstable();
@@ -92,7 +92,7 @@ fn seconds(moment: BootInstant) -> f64 {
     moment.since(BootInstant::default()).as_secs_f64()
 }
 
-/// Times are those of the boot clock.
+/// Formats a claim. Times are those of the boot clock.
 fn told(claim: &Claim) -> String {
     let (from, to) = (seconds(claim.from), seconds(claim.to));
     format!(

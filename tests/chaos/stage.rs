@@ -1,4 +1,4 @@
-//! Masters, networks and processes. Nothing of it outlives the value.
+//! Owns masters, networks and processes. All of them end with the value.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::watch::Watch;
 use crate::work;
 use redlock_testkit::{Mode, Persistence, Proxy, RedisServer, ServerOptions};
 
-/// Time for a successor before the one that was killed is there again.
+/// Time for a successor before the killed process is started again.
 const BACK: Duration = Duration::from_millis(700);
-/// An operator that answered no longer ago than this speaks for now.
+/// An answer of an operator that is not older than this is current.
 const FRESH: Duration = Duration::from_secs(2);
 /// How often the two clocks are compared.
 const SAMPLE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub struct Stage {
-    // Dropped in this order: the processes before what they need.
+    // Dropped in this order: the processes before the servers that they need.
     pub processes: Vec<Process>,
     pub watch: Watch,
     proxies: Vec<Vec<Proxy>>,
@@ -37,7 +37,7 @@ pub struct Stage {
     resource: RedisServer,
     _network: Runtime,
     places: Places,
-    /// The work ends without it, whatever became of those who watch it.
+    /// The work ends without it, however the test ends.
     _folder: TempDir,
     refused: Refused,
     wall: Wall,
@@ -47,22 +47,22 @@ pub struct Stage {
     ended: Vec<String>,
 }
 
-/// All that was seen, once nobody runs any more.
+/// All observations, once no process runs.
 #[derive(Debug)]
 pub struct Seen {
     pub claims: Vec<Claim>,
     pub logs: Vec<Log>,
-    /// Writes that the resource refused: of the work under the runs, and of the applications beside the operators.
+    /// Writes that the resource refused: of the work under the runs, and of the applications next to the operators.
     pub refused: u64,
     /// Ledgers with a token that went back.
     pub unfenced: Vec<String>,
     pub up: Vec<(BootInstant, BootInstant)>,
-    /// Processes that ended, and nobody had made them.
+    /// Processes that ended although no fault ended them.
     pub ended: Vec<String>,
     pub traces: Traces,
 }
 
-/// The line of docs/redis-acl.md, as a server is told it while it runs.
+/// Returns the ACL rule of docs/redis-acl.md as arguments for a running server.
 pub fn acl() -> Vec<String> {
     const PAGE: &str = include_str!("../../docs/redis-acl.md");
     let line = PAGE.lines().find_map(|line| line.strip_prefix("user redlock "));
@@ -71,7 +71,7 @@ pub fn acl() -> Vec<String> {
 }
 
 impl Stage {
-    /// Everybody has been started. With `stray`, the last run is under a prefix of its own.
+    /// Starts all processes. With `stray`, the last run has a key prefix of its own.
     pub fn start(stray: bool) -> Self {
         let network = Runtime::new().unwrap();
         let server = |index| {
@@ -144,7 +144,7 @@ impl Stage {
         stage
     }
 
-    /// To be called often: starts again who has ended, and compares the clocks.
+    /// To be called often: starts processes that have ended, and compares the clocks.
     pub fn tend(&mut self) {
         let now = clock::now();
         if now.since(self.sampled) >= SAMPLE {
@@ -163,7 +163,7 @@ impl Stage {
         }
     }
 
-    /// SIGKILL; it is started again a moment later.
+    /// Sends SIGKILL; the process is started again after a delay.
     pub fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
         if let Some((claims, log)) = process.bury(&self.wall) {
@@ -173,8 +173,8 @@ impl Stage {
         }
     }
 
-    /// Kills all operators and all runs that hold nothing, and starts them at once: they have seen no lease that they
-    /// could wait for, and those of the operators before them still count.
+    /// Kills all operators and all runs that hold nothing, and starts them at once: the new ones have seen no lease
+    /// to wait for, and the leases of the operators before them still count.
     pub fn start_anew(&mut self) {
         for index in 0..PROCESSES {
             if index < OPERATORS.len() || self.processes[index].guarded().is_none() {
@@ -185,7 +185,7 @@ impl Stage {
         self.tend();
     }
 
-    /// Which process holds it, as it shows itself now.
+    /// Returns the process that holds the lock, by its current state.
     pub fn holder(&self, lock: &str) -> Option<usize> {
         let since = clock::now() - FRESH;
         (0..PROCESSES).find(|&index| match index.checked_sub(OPERATORS.len()) {
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// An operator's word on a master that it is not to know of: by the user `default`.
+    /// Runs a command on a master with the rights of the user `default`, which the processes do not have.
     pub fn admin<T: redis::FromRedisValue>(&self, master: usize, words: &[&str]) -> redis::RedisResult<T> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let client = redis::Client::open(self.masters[master].url())?;
@@ -211,7 +211,7 @@ impl Stage {
         command.query(&mut connection)
     }
 
-    /// Ends everybody and reads what they left. `began` is when all of it was in order for the first time.
+    /// Ends all processes and reads their records. `began` is when everything was in order for the first time.
     pub fn end(mut self, began: BootInstant) -> Seen {
         let ended = clock::now();
         for index in 0..PROCESSES {

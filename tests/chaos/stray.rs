@@ -1,4 +1,4 @@
-//! The watching is shown to see what it must: two holders of one lock, since one of them is not like the others.
+//! Proves that the observation detects two holders of one lock, by one run with another key prefix.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use redlock_testkit::eventually_blocking;
 
 /// The last run has another key prefix: for the masters it contends for another lock.
 #[test]
-fn two_that_hold_one_lock_are_found_out() {
+fn two_holders_of_one_lock_are_detected() {
     let mut stage = Stage::start(true);
     settle(&mut stage).unwrap();
     let began = clock::now();
@@ -26,7 +26,7 @@ fn two_that_hold_one_lock_are_found_out() {
         let twice = holders.len() == 3;
         if twice { Ok(()) } else { Err(holders) }
     });
-    // For the records of both to grow, not for anything to be so.
+    // Time for the records of both to grow; no condition depends on it.
     thread::sleep(Duration::from_millis(500));
     let seen = stage.end(began);
     let (plan, played) = (Plan::new(0, 0), Played::default());

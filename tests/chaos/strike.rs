@@ -1,4 +1,4 @@
-//! Does an act to the stage, and undoes it.
+//! Applies an act to the stage, and undoes it.
 
 use nix::sys::signal::Signal;
 
@@ -8,7 +8,7 @@ use crate::process::{USER, send};
 use crate::stage::{Stage, acl};
 use redlock_testkit::Mode;
 
-/// What ends an act. Whoever was killed comes back by itself.
+/// How an act ends. A killed process is started again without it.
 #[derive(Clone, Debug)]
 pub enum Undo {
     Nothing,
@@ -20,7 +20,7 @@ pub enum Undo {
     User(usize),
 }
 
-/// Begins it, and says to whom it was done. None: there is nobody yet to do it to, or it did not work.
+/// Begins the act, and returns its object. `None` if no process holds the lock yet, or the fault failed.
 pub fn begin(act: &Act, stage: &mut Stage) -> Option<(Undo, String)> {
     match &act.target {
         Target::Link { process, masters } => {
@@ -69,7 +69,7 @@ fn process(kind: Kind, holder: usize, stage: &mut Stage) -> Option<Undo> {
         send(pid, Signal::SIGSTOP);
         Undo::Wake(pid)
     };
-    // Never the wrapper without its guardian, nor the two together: nobody could stop the command then.
+    // Never the wrapper without its guardian, nor both together: then no process could stop the command.
     let guarded = || stage.processes[holder].guarded();
     Some(match kind {
         Kind::StopOperator | Kind::StopRun => {
@@ -125,7 +125,7 @@ fn master(act: &Act, index: usize, stage: &Stage) -> Option<Undo> {
             say(&["CLIENT", "KILL", "USER", USER]).map(|_| Undo::User(index))
         }
         _ => {
-            // It ends by itself, and nothing is heard before: the length is part of the command.
+            // The pause ends by itself, and the master answers nothing before: the length is part of the command.
             say(&["CLIENT", "PAUSE", &act.lasts.as_millis().to_string()])
         }
     }

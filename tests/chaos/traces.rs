@@ -1,4 +1,4 @@
-//! What every process was given and decided, decided again.
+//! Replays the inputs of every process and compares its decisions.
 
 use std::fmt;
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::program::{Ran, redlock};
 
-/// The replay of all traces. They are gone with the value, unless a divergence was found.
+/// The replay of all traces, which are deleted unless a divergence was found.
 #[derive(Debug)]
 pub struct Traces {
     ran: Ran,
     bytes: u64,
-    /// Those that diverged, with what they hold.
+    /// The traces that diverged, with their content.
     diverged: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -36,7 +36,7 @@ impl Traces {
         Self { ran, bytes, diverged }
     }
 
-    /// A run in which nothing was compared proves nothing.
+    /// Reports a divergence. A run in which nothing was compared proves nothing.
     pub fn wrong(&self) -> Option<String> {
         let compared = self.ran.code == Some(0) && !self.summary().contains(" 0 outputs equal");
         (!compared).then(|| format!("a replay diverged: {}\n{}", self.ran.stdout, self.ran.stderr))

@@ -1,11 +1,11 @@
-//! Times of log lines, which are of the wall clock, on the boot clock.
+//! Converts times of log lines, which are of the wall clock, to the boot clock.
 
 use std::time::Duration;
 
 use redlock::clock;
 use redlock::lease::BootInstant;
 
-/// How the two clocks stood to each other, again and again: the wall clock may be set meanwhile.
+/// Samples of the difference between the two clocks: the wall clock may be set during the run.
 #[derive(Debug, Default)]
 pub struct Wall {
     /// The wall clock, and how far it was ahead of the boot clock.
@@ -21,7 +21,7 @@ impl Wall {
     }
 
     pub fn sample(&mut self) {
-        // Two clocks cannot be read at once: the try in which least came between.
+        // Two clocks cannot be read at once: the closest of several tries.
         let tries = (0..5).map(|_| {
             let (before, wall, after) = (clock::now(), clock::unix_time(), clock::now());
             (
@@ -34,7 +34,7 @@ impl Wall {
         self.samples.push((wall, ahead));
     }
 
-    /// The earliest and the latest that it can have been, by the samples before and after it.
+    /// Returns the earliest and the latest boot time of a wall time, by the samples before and after it.
     pub fn moment(&self, wall: Duration) -> (BootInstant, BootInstant) {
         let next = self.samples.partition_point(|(at, _)| *at < wall);
         let around = [next.checked_sub(1), Some(next)].into_iter().flatten();

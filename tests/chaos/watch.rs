@@ -1,4 +1,4 @@
-//! Which masters are up and sealed, as an observer from outside sees it.
+//! Records which masters are up and sealed, as an observer from outside sees them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redlock_testkit::observer::{Looks, Shown};
 
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Each change: when, which master, whether it is up and sealed from then on.
+/// Each change: the time, the master, and whether it is up and sealed from then on.
 type Changes = Arc<Mutex<Vec<(BootInstant, usize, bool)>>>;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Watch {
         }
     }
 
-    /// How many are up and sealed now.
+    /// Returns how many masters are up and sealed now.
     pub fn up(&self) -> usize {
         let changes = self.changes.lock().unwrap();
         let last = |master| changes.iter().rev().find(|(_, of, _)| *of == master);
@@ -40,7 +40,7 @@ impl Watch {
             .count()
     }
 
-    /// When so many of them were, from `begin` to `end`.
+    /// Returns the intervals in which at least `enough` masters were up, from `begin` to `end`.
     pub fn intervals(
         &self,
         enough: usize,

@@ -1,4 +1,4 @@
-//! The work under `redlock run`: writes, and says of each write when, with which token, and whether it was let in.
+//! The work under `redlock run`: writes to the resource, and records time, token and answer of each write.
 //!
 //! A process of its own: this test binary, started again by `redlock run`.
 
@@ -17,18 +17,18 @@ use crate::common::{Answer, Resource};
 
 /// The folder of the records.
 const FOLDER: &str = "CHAOS_FOLDER";
-/// Whose work it is.
+/// The name of the process that does the work.
 const NAME: &str = "CHAOS_NAME";
-/// Where the resource is that refuses smaller tokens.
+/// The address of the resource that refuses smaller tokens.
 const RESOURCE: &str = "CHAOS_RESOURCE";
 const PACE: Duration = Duration::from_millis(10);
 
-/// As `/proc` shows it.
+/// Returns the program as `/proc` shows it.
 pub fn program() -> String {
     std::env::current_exe().unwrap().to_string_lossy().into_owned()
 }
 
-/// Adds it to a `redlock run … --`.
+/// Adds the work to a `redlock run … --`.
 pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) {
     command
         .args([&program(), "--ignored", "--exact", "work"])
@@ -37,9 +37,10 @@ pub fn add_to(command: &mut Command, name: &str, folder: &Path, resource: &str) 
         .env(RESOURCE, resource);
 }
 
-/// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. What lies between the two times is a write to the resource.
+/// Writes `BEFORE AFTER TOKEN ANSWER` lines, one write(2) each. The write to the resource happens between the two
+/// times.
 pub fn run() {
-    // Played by itself it has nothing to do.
+    // Without the variable this test does nothing.
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
     };
@@ -47,10 +48,10 @@ pub fn run() {
     let token: u64 = variable("REDLOCK_TOKEN").parse().unwrap();
     let (name, lock) = (variable(NAME), variable("REDLOCK_LOCK"));
     let file = folder.join(format!("{name}.{}", std::process::id()));
-    // The same process id may come again in a long run.
+    // A process id may be reused in a long run.
     let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
     let mut resource = Resource::open(&variable(RESOURCE), &lock);
-    // What a harness that was killed leaves behind ends with its folder.
+    // After the harness was killed, the work ends when its folder is gone.
     while folder.exists() {
         let before = clock::now().as_nanos();
         let answer = match resource.append(token) {
@@ -64,7 +65,7 @@ pub fn run() {
     }
 }
 
-/// What all work wrote: a claim for each process, and how many writes were refused.
+/// Reads the records of all work: a claim for each process, and the number of refused writes.
 pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
     let (mut claims, mut refused) = (Vec::<Claim>::new(), 0);
     for entry in fs::read_dir(folder).unwrap() {
@@ -72,7 +73,7 @@ pub fn records(folder: &Path) -> (Vec<Claim>, u64) {
         let who = path.file_name().unwrap().to_string_lossy().into_owned();
         let first = claims.len();
         let text = fs::read_to_string(&path).unwrap();
-        // The last line may be half of one: it was killed.
+        // The last line may be incomplete if the process was killed.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [lock, before, after, token, answer] = words[..] else {

@@ -1,9 +1,9 @@
-//! Values that cannot be right are refused, by name, before anything is installed.
+//! Tests that invalid values are refused, by name, before anything is installed.
 
 use crate::render::try_render;
 
 #[test]
-fn what_cannot_be_right_is_refused_by_name() {
+fn invalid_values_are_refused_by_name() {
     for (value, named) in [
         ("replicas=0", "/replicas"),
         ("clusterName=a/b", "/clusterName"),

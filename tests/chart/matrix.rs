@@ -1,4 +1,4 @@
-//! Every set of values that the chart has to take.
+//! Tests every set of values that the chart must accept.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::render::{NAMESPACE, chart, helm, one, render, render_file, values_files};
 
 #[test]
-fn helm_has_nothing_against_the_chart() {
+fn helm_lint_accepts_the_chart() {
     let chart = chart();
     for file in values_files() {
         let values = format!("--values={}", file.display());
@@ -29,7 +29,7 @@ fn every_object_is_complete_and_there_once() {
                 object["apiVersion"].is_string() && !name[2].is_empty(),
                 "{object}"
             );
-            // What `kubectl apply` and GitOps apply must not depend on a current namespace.
+            // `kubectl apply` and GitOps must not depend on a current namespace.
             let namespaced = !matches!(
                 &*name[0],
                 "ClusterRole"
@@ -76,7 +76,7 @@ fn a_release_is_called_as_its_chart() {
 }
 
 #[test]
-fn definitions_stay_unless_told_otherwise() {
+fn definitions_stay_unless_configured_otherwise() {
     let policies = |values: &[&str]| -> Vec<Value> {
         let objects = render(values);
         let crds = objects

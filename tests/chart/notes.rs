@@ -1,4 +1,4 @@
-//! What is said after an installation.
+//! Tests the notes after an installation.
 
 use crate::render::{NAMESPACE, chart, helm};
 
@@ -18,7 +18,7 @@ fn notes(values: &[&str]) -> String {
     said.split_once("\nNOTES:\n").expect("notes").1.to_owned()
 }
 
-/// Whether it warns of this, given those.
+/// Reports whether the notes have this warning, with these values.
 fn warns(of: &str, values: &[&str]) -> bool {
     let notes = notes(values);
     notes
@@ -64,7 +64,7 @@ fn every_warning_has_values_that_bring_it_out() {
 }
 
 #[test]
-fn nothing_is_warned_of_where_all_is_well() {
+fn no_warnings_for_a_sound_configuration() {
     let values = [
         "clusterName=eu-1",
         "targetKinds[0].group=apps",

@@ -1,4 +1,4 @@
-//! What is there only when it is asked for.
+//! Tests the objects that are rendered only on request.
 
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ fn authors_are_checked_where_locks_are_followed() {
 }
 
 #[test]
-fn a_network_policy_lets_out_what_the_operator_needs() {
+fn a_network_policy_allows_the_egress_of_the_operator() {
     let objects = render(&[
         "networkPolicy.enabled=true",
         "networkPolicy.masterPorts={7001,443}",
@@ -139,7 +139,7 @@ fn a_network_policy_lets_out_what_the_operator_needs() {
         .map(|port| &port["port"])
         .collect();
     assert_eq!(ports, [53, 53, 443, 6443, 7001]);
-    // The replicas reach one another, and one of them no other pod.
+    // The replicas reach one another, and no other pod reaches them.
     let replicas = json!([{"podSelector": policy["podSelector"]}]);
     let http = json!([{"port": "http"}]);
     assert_eq!(policy["egress"][1], json!({"ports": http, "to": replicas}));
@@ -156,7 +156,7 @@ fn a_network_policy_lets_out_what_the_operator_needs() {
 }
 
 #[test]
-fn agents_are_told_their_cluster() {
+fn agents_get_the_name_of_their_cluster() {
     let objects = render(&[
         "clusterName=eu-1",
         "agents.namespaces={shop}",
@@ -240,7 +240,7 @@ fn only_the_hook_ends_the_operator() {
     assert!(!serde_json::to_string(&without).unwrap().contains("pre-delete"));
 }
 
-/// A release whose image cannot be pulled is found out before anything is made or ended for its uninstall.
+/// An unusable image is detected before the uninstall changes anything.
 #[test]
 fn an_uninstall_begins_with_a_pod_that_does_nothing() {
     let objects = render(&["drain.startSeconds=90", "terminationGracePeriodSeconds=100"]);
@@ -265,7 +265,7 @@ fn an_uninstall_begins_with_a_pod_that_does_nothing() {
         pod["containers"][0]["image"],
         last["spec"]["template"]["spec"]["containers"][0]["image"]
     );
-    // One that runs is given the time to stop what runs.
+    // Time for a running operator to stop its workloads.
     assert_eq!(last["spec"]["activeDeadlineSeconds"], 260);
 }
 
@@ -306,7 +306,7 @@ fn a_standby_is_guarded_as_far_as_the_version_of_kubernetes_allows() {
     let guard = "--set=admission.standbyGuard.enabled=true";
     let objects = try_render(&[guard]).unwrap();
     let policy = one(&objects, "ValidatingAdmissionPolicy");
-    // Else a missing definition would have every write refused.
+    // Otherwise a missing definition would refuse every write.
     assert_eq!(policy["spec"]["failurePolicy"], "Ignore");
     let by_others = &policy["spec"]["matchConditions"][0]["expression"];
     let operator = format!("'system:serviceaccount:{NAMESPACE}:redlock-operator'");

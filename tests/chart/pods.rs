@@ -1,4 +1,4 @@
-//! The pods of the operator.
+//! Tests the pods of the operator.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn variable(objects: &[Value], name: &str) -> Value {
     found.map_or(Value::Null, |variable| variable["value"].clone())
 }
 
-/// The API server says the same of what it is shown; this says where.
+/// The API server enforces the same standard; this test names the field.
 #[test]
 fn every_pod_is_restricted() {
     for file in values_files() {
@@ -58,7 +58,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A change of it is an upgrade that fails: the field is immutable.
+/// A change of it would make upgrades fail: the field is immutable.
 #[test]
 fn the_selector_is_frozen() {
     let frozen = json!({
@@ -94,9 +94,9 @@ fn the_selector_is_frozen() {
     }
 }
 
-/// Otherwise each replica of a rollout stops what it could leave to the next.
+/// Otherwise each replica of a rollout stops workloads that it could leave to the next one.
 #[test]
-fn a_replica_is_ready_before_one_goes() {
+fn a_replica_is_ready_before_another_one_ends() {
     let objects = render(&["replicas=1"]);
     let spec = &one(&objects, "Deployment")["spec"];
     assert_eq!(spec["replicas"], 1);
@@ -106,7 +106,7 @@ fn a_replica_is_ready_before_one_goes() {
     );
     let grace = &spec["template"]["spec"]["terminationGracePeriodSeconds"];
     assert!(grace.as_u64() >= Some(100), "the longest lease twice: {grace}");
-    // It would keep a node from being drained.
+    // It would prevent the drain of a node.
     assert_eq!(one(&objects, "PodDisruptionBudget")["spec"]["maxUnavailable"], 1);
     assert!(one(&objects, "PodDisruptionBudget")["spec"]["minAvailable"].is_null());
 }
@@ -185,13 +185,13 @@ fn every_pod_runs_the_image_that_the_pages_build() {
 }
 
 #[test]
-fn the_operator_is_told_what_the_values_say() {
+fn the_values_reach_the_operator() {
     let values = [
         "clusterName=eu-1",
         "watchNamespaces={a,b}",
         "listenAddress=[::]",
         "lockMetrics=false",
-        // The largest: Helm would write it with an exponent.
+        // The largest value: Helm would write it with an exponent.
         "apiRequestsPerSecond=100000",
         "extraArgs={--log-format,json}",
         "extraEnv[0].name=TZ",

@@ -1,4 +1,4 @@
-//! The masters of the quickstart: how they are told, and when one is ready, by a real server.
+//! Tests the masters of the quickstart with a real server: their configuration, and when one is ready.
 
 use std::process::Command;
 
@@ -94,7 +94,7 @@ fn a_master_is_ready_when_it_is_sealed_under_its_own_run() {
     master.cli(&["save"]);
     server.signal(nix::sys::signal::Signal::SIGTERM);
     server.wait(std::time::Duration::from_secs(30));
-    // Its file has the seal of the run before.
+    // Its file has the seal of the previous run.
     let _server = master.start();
     assert_ne!(master.cli(&["hget", "redlock:meta", "seal"]), "");
     assert!(!master.is_ready(), "the seal of another run");
@@ -163,7 +163,7 @@ fn the_quorum_names_the_masters_and_their_password() {
 }
 
 #[test]
-fn a_password_is_made_by_the_operator_and_by_nobody_else() {
+fn only_the_operator_creates_the_password() {
     let makes = |values: &[&str]| {
         let text = serde_json::to_string(&render(values)).unwrap();
         (
@@ -174,7 +174,7 @@ fn a_password_is_made_by_the_operator_and_by_nobody_else() {
     assert_eq!(makes(&[]), (false, false));
     assert_eq!(makes(&[ON]), (true, true));
     assert_eq!(makes(&[ON, "quickstart.existingSecret=mine"]), (false, false));
-    // Rendered anew it would be another one.
+    // A second rendering would have another password.
     assert!(of_kind(&render(&[ON]), "Secret").is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! What `helm template` makes of values.
+//! Renders values with `helm template`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::common::tools;
 
-/// One for all tests: it is in no cluster.
+/// The namespace of all tests: no cluster has it.
 pub const NAMESPACE: &str = "redlock";
 
 pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
 }
 
-/// The values that continuous integration installs, by name.
+/// Returns the values files that continuous integration installs, by name.
 pub fn values_files() -> Vec<PathBuf> {
     let entries = chart().join("ci").read_dir().expect("ci/ of the chart");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -46,7 +46,7 @@ pub fn helm(arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The objects of a release called `redlock`, or what Helm has against it.
+/// Returns the objects of a release called `redlock`, or the error of Helm.
 pub fn try_render(arguments: &[&str]) -> Result<Vec<Value>, String> {
     let chart = chart();
     let fixed = [
@@ -75,14 +75,14 @@ pub fn render_file(values: &Path) -> Vec<Value> {
     try_render(&[&flag]).unwrap_or_else(|error| panic!("{}: {error}", values.display()))
 }
 
-/// Those that stay: without hooks.
+/// Returns the objects that stay: without hooks.
 pub fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let is_hook = |object: &Value| object["metadata"]["annotations"]["helm.sh/hook"].is_string();
     let all = objects.iter().filter(|object| object["kind"] == kind);
     all.filter(|object| !is_hook(object)).collect()
 }
 
-/// The one of this kind that belongs to the operator.
+/// Returns the object of this kind that belongs to the operator.
 pub fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     match of_kind(objects, kind)[..] {
         [one] => one,

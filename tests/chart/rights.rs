@@ -1,4 +1,4 @@
-//! What the operator may do, by values.
+//! Tests the rights of the operator, by values.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::render::{NAMESPACE, of_kind, one, render, render_file, values_files};
 
-/// Namespace (none: all of them), group, resource, verb.
+/// Namespace (`None`: all of them), group, resource, verb.
 type Right = (Option<String>, String, String, String);
 
-/// What the operator's own ServiceAccount is bound to.
+/// Returns the rights of the operator's own ServiceAccount.
 fn rights(objects: &[Value]) -> BTreeSet<Right> {
     let account = &one(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"];
     let mut all = BTreeSet::new();
@@ -85,7 +85,7 @@ fn kinds_are_granted_one_by_one() {
 }
 
 #[test]
-fn with_namespaces_only_what_belongs_to_none_is_granted_everywhere() {
+fn with_namespaces_only_cluster_scoped_rights_are_granted_everywhere() {
     let objects = render(&[
         "watchNamespaces={billing,default,redlock}",
         "targetKinds[0].group=batch",
@@ -116,7 +116,7 @@ fn with_namespaces_only_what_belongs_to_none_is_granted_everywhere() {
 }
 
 #[test]
-fn secrets_are_read_where_it_was_said() {
+fn secrets_are_read_in_the_configured_namespaces() {
     let readable = |values: &[&str]| -> BTreeSet<String> {
         let all = rights(&render(values)).into_iter();
         all.filter(|right| right.2 == "secrets")

@@ -1,4 +1,4 @@
-//! values.yaml and values.schema.json say the same.
+//! Tests that values.yaml and values.schema.json agree.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(chart().join("values.schema.json")).unwrap()).unwrap()
 }
 
-/// The schema behind a reference.
+/// Returns the schema of a reference.
 fn resolved<'a>(all: &'a Value, schema: &'a Value) -> &'a Value {
     match schema["$ref"].as_str() {
         Some(path) => all.pointer(path.trim_start_matches('#')).expect(path),
@@ -39,7 +39,7 @@ fn the_schema_knows_every_value_and_no_other() {
             );
         }
         for (name, schema) in known {
-            // Of charts that have this one as a part.
+            // The values that Helm reserves for charts with subcharts.
             if path.is_empty() && name == "global" {
                 continue;
             }
@@ -53,9 +53,9 @@ fn the_schema_knows_every_value_and_no_other() {
     compare(&schema, &schema, &values(), "");
 }
 
-/// One that is misspelt would do nothing, and be missed when it matters.
+/// A misspelt key would have no effect, which is noticed too late.
 #[test]
-fn no_key_is_taken_that_nobody_reads() {
+fn unknown_keys_are_refused() {
     fn misspell(all: &Value, schema: &Value, values: &mut Value, path: &str, paths: &mut Vec<String>) {
         let schema = resolved(all, schema);
         if let (Some(known), Some(given)) = (schema["properties"].as_object(), values.as_object_mut()) {
@@ -83,6 +83,6 @@ fn no_key_is_taken_that_nobody_reads() {
 }
 
 #[test]
-fn what_other_charts_share_is_taken() {
+fn global_values_of_parent_charts_are_accepted() {
     try_render(&["--set=global.imageRegistry=x,global.anything.at=all"]).unwrap();
 }

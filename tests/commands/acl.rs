@@ -1,4 +1,4 @@
-//! The line of docs/redis-acl.md is enough for the commands, and `doctor` names what is missing.
+//! Tests that the ACL line of docs/redis-acl.md suffices for the commands, and that `doctor` names a missing rule.
 
 use redlock::inspect::{Session, break_lock, doctor, status};
 use redlock::masters::init;

@@ -1,11 +1,11 @@
-//! Bad input: a clear message and an exit code, no panic, no secret.
+//! Tests that bad input gets a clear message and an exit code, no panic, and shows no secret.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
 
 use crate::program::{redlock, redlock_with};
 
-/// What is wrong with a kubeconfig is said before anybody is asked.
+/// A problem of a kubeconfig is reported before any request.
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn a_kubeconfig_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn what_the_operator_is_to_make_or_apply_is_named() {
+fn invalid_files_of_the_operator_are_named() {
     redlock(&["operator", "--quorums-file", "/nowhere/quorums.yaml"]).expect(
         78,
         &[
@@ -74,7 +74,7 @@ const COMMANDS: [&[&str]; 5] = [
 ];
 
 #[test]
-fn masters_that_cannot_be_are_named() {
+fn invalid_masters_are_named() {
     for command in COMMANDS {
         for (masters, code, texts) in [
             ("", 78, &["0 masters given", "3, 5 or 7"][..]),
@@ -115,7 +115,7 @@ fn masters_that_cannot_be_are_named() {
 }
 
 #[test]
-fn locks_and_formats_that_cannot_be_are_named() {
+fn invalid_locks_and_formats_are_named() {
     let masters = ["--masters", "redis://a:1,redis://b:1,redis://c:1"];
     for (arguments, texts) in [
         (&["status", "a b"][..], &["a b", "white space"][..]),
@@ -143,16 +143,16 @@ fn locks_and_formats_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_file_without_a_quorum_says_so() {
+fn file_without_a_quorum_is_reported() {
     let locks = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/standalone/locks.yaml");
     redlock(&["status", "--config", locks])
         .expect(78, &["locks.yaml holds no usable RedisQuorum: it declares none"]);
     redlock(&["status", "--config", locks, "--key-prefix", "x"]).expect(64, &["--key-prefix", "--config"]);
 }
 
-/// A reader that went away wants no more; a disk that is full lost what it was given.
+/// A closed pipe is a normal end; a full disk loses output.
 #[test]
-fn what_cannot_be_written_is_told_by_the_code() {
+fn failed_write_has_its_exit_code() {
     let program = env!("CARGO_BIN_EXE_redlock");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -171,7 +171,7 @@ fn what_cannot_be_written_is_told_by_the_code() {
 }
 
 #[test]
-fn an_operator_without_an_api_server_says_where_it_looked() {
+fn operator_without_an_api_server_names_the_sources_that_it_tried() {
     let listen = ["operator", "--listen", "127.0.0.1:0"];
     redlock_with(&listen, &[("KUBECONFIG", "/nonexistent/config")]).expect(
         78,

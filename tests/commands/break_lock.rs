@@ -1,4 +1,4 @@
-//! `redlock break`.
+//! Tests `redlock break`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redlock_testkit::admin;
 use redlock_testkit::masters::{config, identity, lock_name};
 
 #[tokio::test]
-async fn the_holder_is_refused_at_its_next_renewal_and_nobody_enters() {
+async fn the_holder_is_refused_at_its_next_renewal_and_no_other_client_acquires() {
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
     let (masters, _notices, _tasks) = adopted.open().unwrap();

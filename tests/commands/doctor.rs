@@ -1,10 +1,10 @@
-//! `redlock doctor`.
+//! Tests `redlock doctor`.
 
 use crate::program::{quorum, redlock, redlock_with, urls};
 use redlock_testkit::{Persistence, RedisServers, ServerOptions, admin};
 
 #[tokio::test]
-async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
+async fn healthy_masters_are_reported_healthy_and_no_key_remains() {
     let options = ServerOptions {
         persistence: Persistence::Aof,
         ..ServerOptions::default()
@@ -29,7 +29,7 @@ async fn healthy_masters_are_healthy_and_nothing_is_left_behind() {
     assert!(!short.stdout.contains('✓'), "{short:#?}");
     let quiet = redlock(&["doctor", "--quiet", "--masters", &urls]);
     assert_eq!(quiet.expect(0, &[]).stdout, "", "{quiet:#?}");
-    // On a busy machine an answer may take long, which is warned of.
+    // On a busy machine an answer may take long, which is reported as a warning.
     let mut lines = ran.stdout.lines().filter(|line| !line.contains("latency"));
     assert!(lines.all(|line| !line.contains(['✗', '!'])), "{ran:#?}");
     let keys: Vec<String> = admin(&servers[0], &["KEYS", "*"]).await;
@@ -114,7 +114,7 @@ async fn a_replica_an_evicting_master_and_a_server_twice_are_named() {
 }
 
 #[test]
-fn a_wrong_password_is_said_and_never_shown() {
+fn wrong_password_is_reported_and_never_shown() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()
@@ -141,7 +141,7 @@ fn a_wrong_password_is_said_and_never_shown() {
         .keeps("the-right-one");
     let arguments = ["break", "l", "--yes", "--reason", "x", "--masters", &urls];
     redlock(&arguments).expect(77, &["NOAUTH"]);
-    // One server knows another password: the others vote.
+    // One server has another password: the others vote.
     let missing = [
         "status",
         "--masters",
@@ -161,7 +161,7 @@ fn a_lease_that_the_quorum_does_not_grant_is_refused() {
     with("15").expect(64, &["15s, 1500ms or 2m"]);
 }
 
-/// A script that counts in doubles would give one token again and again.
+/// A script that counts in doubles would issue the same token twice.
 #[tokio::test]
 async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote() {
     let (servers, urls) = quorum();
@@ -180,7 +180,7 @@ async fn a_counter_that_was_written_to_is_named_and_costs_that_master_its_vote()
     redlock(&doctor).expect(1, &["not sealed", "2 of 3 masters vote"]);
 }
 
-/// The lock is free, and nothing of it is reserved: it is the user who may not take it.
+/// The lock is free and not reserved: only the user has no permission to take it.
 #[tokio::test]
 async fn a_missing_permission_is_named_with_its_rule() {
     let of = |name: &str, but: &str| {

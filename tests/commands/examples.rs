@@ -1,4 +1,4 @@
-//! Every example that `--help` shows is typed into a shell as it is printed.
+//! Tests that every example of `--help` works in a shell as printed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,27 +12,27 @@ use tempfile::TempDir;
 use crate::program::{quorum, redlock, redlock_with, urls};
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions};
 
-/// A terminal as narrow as they usually come: an example that is wrapped there cannot be copied.
+/// A terminal of the usual narrow width: an example that is wrapped there cannot be copied.
 const COLUMNS: &str = "80";
-/// What runs until it is stopped has said by then whether it understood its arguments.
+/// A command that runs until it is stopped has reported invalid arguments by then.
 const SECONDS: &str = "5";
 const BOUND: Duration = Duration::from_secs(60);
 /// These three urls stand in the examples.
 const MASTERS: &str = "redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003";
-/// Another test plays it, for a minute.
+/// Another test runs it, for a minute.
 const NOT_PLAYED: &str = "demo";
 
 fn commands() -> Vec<String> {
     let help = redlock(&["--help"]).stdout;
     let (_, rest) = help.split_once("Commands:\n").expect("a list of the commands");
     let lines = rest.lines().take_while(|line| !line.is_empty());
-    // What is told of a command goes on below it, further to the right.
+    // The description of a command continues below it, further to the right.
     let named = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names = named.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The examples of a command, each with the lines on which it goes on.
+/// Returns the examples of a command, each with its continuation lines.
 fn examples(command: &str) -> Vec<String> {
     let help = redlock_with(&[command, "--help"], &[("COLUMNS", COLUMNS)]).stdout;
     let lines = help.lines().skip_while(|line| !line.starts_with("Example"));
@@ -46,7 +46,7 @@ fn examples(command: &str) -> Vec<String> {
     found
 }
 
-/// A folder to type in: the program, the examples of the repository, and programs that only read what they get.
+/// A folder to run examples in: the program, the examples of the repository, and programs that only read their input.
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     symlink(env!("CARGO_BIN_EXE_redlock"), place.path().join("redlock")).unwrap();
@@ -63,20 +63,20 @@ fn place() -> TempDir {
     place
 }
 
-/// Types the examples of a command one after the other, and says what came of those that are not as they should be.
+/// Runs the examples of a command one after the other, and returns the output of those that failed.
 fn play(examples: &[String], place: &Path, masters: &str) -> Vec<String> {
     let play = |example: &String| {
         let mut shell = shell(&example.replace(MASTERS, masters), place, masters);
         let (status, _) = shell.wait(BOUND);
         let said = [shell.stdout(), shell.stderr()].concat().join("\n");
         let right = match status.code() {
-            // The second is the end of what runs until it is stopped.
+            // The second code is that of a command that runs until it is stopped.
             Some(0 | 124) => true,
-            // It is for a cluster, and there is none.
+            // It needs a cluster, and this machine has none.
             Some(78) => said.contains("kubeconfig"),
             _ => false,
         };
-        // The rest of a line that was wrapped begins otherwise.
+        // The rest of a wrapped line begins differently.
         let whole = ["redlock ", "source "]
             .iter()
             .any(|word| example.trim_start().starts_with(word));

@@ -1,4 +1,4 @@
-//! `redlock init` and `redlock reseal`.
+//! Tests `redlock init` and `redlock reseal`.
 
 use crate::program::{quorum, redlock, urls};
 use redlock_testkit::{RedisServers, ServerOptions, admin};
@@ -51,7 +51,7 @@ async fn a_master_with_a_key_is_not_new() {
 }
 
 #[test]
-fn reseal_is_told_of_the_loss_and_refuses_while_there_is_another_way() {
+fn reseal_needs_the_accepted_loss_and_refuses_while_a_majority_votes() {
     let (servers, urls) = quorum();
     redlock(&["reseal", "--masters", &urls]).expect(64, &["--accept-loss"]);
     redlock(&["reseal", "--accept-loss", "--masters", &urls]).expect(0, &["nothing to do"]);
@@ -60,7 +60,7 @@ fn reseal_is_told_of_the_loss_and_refuses_while_there_is_another_way() {
 }
 
 #[test]
-fn reseal_seals_what_is_left_when_a_majority_is_gone_for_good() {
+fn reseal_seals_the_remaining_masters_when_a_majority_is_lost_for_good() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = urls(&servers);
     redlock(&["init", "--max-lease-duration", "2s", "--masters", &urls]).expect(0, &[]);

@@ -1,18 +1,18 @@
-//! `redlock install`.
+//! Tests `redlock install`.
 
 use std::process::Command;
 
 use crate::program::redlock;
 
 #[test]
-fn the_copy_is_this_program_and_replaces_what_was_there() {
+fn the_copy_is_this_program_and_replaces_an_existing_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("copy");
     std::fs::write(&file, "something else").unwrap();
     redlock(&["install", file.to_str().unwrap()]).expect(0, &[]);
     let said = Command::new(&file).arg("--version").output().unwrap();
     assert!(said.stdout.starts_with(b"redlock "), "{said:?}");
-    // By itself, and while it runs.
+    // The program installs itself, also while it runs.
     let again = Command::new(&file).arg("install").arg(&file).status().unwrap();
     assert!(again.success(), "{again}");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What pages print for a shell works as printed, block by block.
+//! Tests that the shell blocks of pages work as printed.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::program::{redlock, urls};
 use redlock_testkit::{ChildGuard, RedisServers, ServerOptions, free_port};
 
 const BOUND: Duration = Duration::from_secs(60);
-/// Of the masters, as pages have them.
+/// The ports of the masters on pages.
 const MASTERS: [&str; 5] = ["7001", "7002", "7003", "7004", "7005"];
-/// Of everything else.
+/// The ports of everything else.
 const PORTS: [&str; 4] = ["8081", "8082", "4040", "4041"];
-/// Its blocks begin with masters that are not there yet.
+/// The page whose blocks begin without masters.
 const FROM_NOTHING: &str = "docs/hands-on.md";
 
-/// The repository as somebody sees it who just built it, but for ports that may be in use.
+/// The repository as a user sees it after a build, except for ports that may be in use.
 struct Place {
     folder: TempDir,
     ports: Vec<(String, String)>,
@@ -61,7 +61,7 @@ impl Place {
         self.copy(&root.join("examples"), &here.join("examples"));
         fs::create_dir(here.join("bin")).unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), here.join("bin/redlock")).unwrap();
-        // What it would build is there.
+        // A stand-in for cargo, since the program is already built.
         std::os::unix::fs::symlink("/bin/true", here.join("bin/cargo")).unwrap();
     }
 
@@ -79,7 +79,7 @@ impl Place {
 
     fn at_home(&self, text: &str) -> String {
         let mut text = text.replace("/tmp", self.folder.path().to_str().unwrap());
-        // In two steps: a free port may have the digits of a printed one in it.
+        // In two steps: a free port may contain the digits of a printed one.
         let blank = |index: usize| format!("\u{1}{index}\u{1}");
         for (index, (printed, _)) in self.ports.iter().enumerate() {
             text = text.replace(printed, &blank(index));
@@ -90,7 +90,8 @@ impl Place {
         text
     }
 
-    /// Types a block; what it said, and an error if a command of it failed. What it exports is there for the next one.
+    /// Runs a block; returns its output, or an error if a command of it failed. The next block has the variables that
+    /// it exports.
     fn typed(&self, block: &Block) -> Result<String, String> {
         let here = self.folder.path();
         let script = format!(
@@ -129,7 +130,7 @@ impl Place {
     }
 }
 
-/// Servers that a page started stay behind it.
+/// Stops servers that a page started.
 impl Drop for Place {
     fn drop(&mut self) {
         for (_, port) in &self.ports {

@@ -1,14 +1,14 @@
-//! Running the program.
+//! Runs the program.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 
-/// More than any command takes that does not wait for a seal.
+/// Longer than any command takes that does not wait for a seal.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// What it said, and how it ended.
+/// The output and the exit code.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -44,7 +44,7 @@ pub fn redlock(arguments: &[&str]) -> Ran {
 }
 
 impl Ran {
-    /// Ended with this code; what it said must contain all of these.
+    /// Asserts this exit code, and that the output contains all of these texts.
     pub fn expect(&self, code: i32, texts: &[&str]) -> &Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         for text in texts {
@@ -58,7 +58,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
-    /// Nothing of this in any output.
+    /// Asserts that no output contains the secret.
     pub fn keeps(&self, secret: &str) -> &Self {
         let all = format!("{}{}", self.stdout, self.stderr);
         assert!(!all.contains(secret), "a secret is shown: {all}");

@@ -1,4 +1,4 @@
-//! What a shell and a reader of manuals get.
+//! Tests shell completion and the manual pages.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
@@ -17,7 +17,7 @@ fn bash_completes_commands_flags_and_values() {
         (&["redlock", "status", "--output", "j"], "json"),
         (&["redlock", "completion", "z"], "zsh"),
     ] {
-        // As bash calls it: the words in an array, the last one being typed, and the one before it.
+        // Like bash: the words in an array, the word that is being typed, and the one before it.
         let (word, before) = (typed[typed.len() - 1], typed[typed.len() - 2]);
         let ask = format!(
             "source \"$1\"; COMP_WORDS=({}); COMP_CWORD={}; _redlock redlock '{word}' '{before}'; \
@@ -49,7 +49,7 @@ fn every_shell_has_a_completion() {
     redlock(&["completion"]).expect(64, &["SHELL"]);
 }
 
-/// To the byte; a roff text has ends of lines that are to be kept.
+/// Returns the output byte by byte; a roff text keeps its line ends.
 fn printed(arguments: &[&str]) -> String {
     let program = Command::new(env!("CARGO_BIN_EXE_redlock"))
         .args(arguments)
@@ -80,7 +80,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn a_manual_page_that_cannot_be_says_why() {
+fn invalid_arguments_of_man_are_refused_with_the_reason() {
     redlock(&["man", "nonsense"]).expect(64, &["no command \"nonsense\"", "status", "hand-over"]);
     redlock(&["man", "--directory", "/nonexistent"]).expect(78, &["--directory /nonexistent", "redlock-"]);
     redlock(&["man", "status", "--directory", "."]).expect(64, &["--directory"]);
@@ -100,7 +100,7 @@ impl Plugin {
         Self(folder)
     }
 
-    /// What a program says that is found by this PATH.
+    /// Returns exit code and output of a program that this PATH finds.
     fn says(&self, program: &str, arguments: &[&str]) -> (Option<i32>, String) {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new(self.0.path().join(program));
@@ -118,7 +118,7 @@ impl Plugin {
 }
 
 #[test]
-fn as_a_plugin_of_kubectl_it_says_so() {
+fn help_of_the_plugin_names_kubectl() {
     let plugin = Plugin::new();
     for (arguments, code, texts) in [
         (
@@ -176,8 +176,8 @@ fn as_a_plugin_of_kubectl_it_says_so() {
     redlock(&["doctor", "--help"]).expect(0, &["Usage: redlock doctor", "  redlock doctor "]);
 }
 
-/// As kubectl does: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines and a
-/// directive. In its place, a script that runs a plugin by its name.
+/// Like kubectl: it runs `kubectl_complete-redlock` with the words, the last of which is being typed, and reads lines
+/// and a directive. In the test, a script runs the plugin by its name.
 #[test]
 fn kubectl_completes_the_plugin() {
     let plugin = Plugin::new();

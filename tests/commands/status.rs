@@ -1,4 +1,4 @@
-//! `redlock status`.
+//! Tests `redlock status`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redlock_testkit::masters::{config, identity, lock_name};
 use redlock_testkit::{RedisServers, ServerOptions, admin};
 
 #[tokio::test]
-async fn shows_who_holds_what_by_each_masters_own_account() {
+async fn shows_the_holders_by_the_answer_of_each_master() {
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
     let (masters, _notices, _tasks) = adopted.open().unwrap();
@@ -89,7 +89,7 @@ async fn one_master_away_is_shown_and_two_are_no_quorum() {
 }
 
 #[test]
-fn new_masters_are_not_sealed_and_say_so() {
+fn new_masters_are_not_sealed_and_shown_as_such() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let urls = urls(&servers);
     redlock(&["status", "--masters", &urls])
@@ -100,7 +100,7 @@ fn new_masters_are_not_sealed_and_say_so() {
 async fn a_master_under_quarantine_shows_the_seconds_that_are_left() {
     let (servers, urls) = quorum();
     let adopted = adopt(config(&servers), Agreement::Majority).await.unwrap();
-    // Somebody who seals.
+    // A client that seals masters.
     let (_masters, _notices, _tasks) = adopted.open().unwrap();
     servers[1].restart_empty().unwrap();
     redlock_testkit::eventually(Duration::from_secs(20), "sealing", async || {

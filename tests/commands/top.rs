@@ -1,4 +1,4 @@
-//! `redlock top`.
+//! Tests `redlock top`.
 
 use std::fs::File;
 use std::io::Read;
@@ -47,7 +47,7 @@ fn without_a_terminal_the_tables_follow_each_other() {
 }
 
 #[test]
-fn the_timeline_shows_who_took_the_lock_while_it_ran() {
+fn the_timeline_shows_a_takeover_while_it_runs() {
     let (_servers, urls) = quorum();
     let mut top = ChildGuard::spawn(
         "top",

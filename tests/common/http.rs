@@ -1,10 +1,10 @@
-//! One question over HTTP, to a program on this machine.
+//! Sends one HTTP request to a program on this machine.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// For a busy machine; no program under test takes so long to answer.
+/// Generous, for a busy machine; no program under test takes so long to answer.
 const BOUND: Duration = Duration::from_secs(20);
 
 /// Status and body.
@@ -16,7 +16,7 @@ pub fn post(port: u16, path: &str) -> io::Result<(u16, String)> {
     asked("POST", port, path).and_then(answered)
 }
 
-/// A question that is under way.
+/// Sends a request without waiting for the answer.
 pub fn asked(method: &str, port: u16, path: &str) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(BOUND))?;
@@ -27,11 +27,11 @@ pub fn asked(method: &str, port: u16, path: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Its answer.
+/// Reads its answer.
 pub fn answered(mut stream: TcpStream) -> io::Result<(u16, String)> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    // Who is killed meanwhile says less than that.
+    // A process that is killed while it answers sends less than that.
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -1,14 +1,14 @@
-//! The commands that pages print. In front of each block of them stands, unseen by readers, who runs it:
+//! The commands that pages print. A comment before each block names the test that runs it:
 //!
 //! - `<!-- runs: shell -->`: tests/commands/pages.rs, in bash, with masters;
 //! - `<!-- runs: cluster -->`: tests/kubernetes/pages.rs, line by line, where the chart is installed and a lock is held;
-//! - `<!-- runs: tests/FILE.rs -->`: that file, which asks for it;
+//! - `<!-- runs: tests/FILE.rs -->`: that test file, by name;
 //! - `<!-- not run: REASON -->`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who runs a block.
+/// The test that runs a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     Shell,
@@ -35,14 +35,14 @@ impl Mark {
 pub struct Block {
     /// Below the repository.
     pub page: String,
-    /// Of its first command.
+    /// The line of its first command.
     pub line: usize,
     pub mark: Option<Mark>,
     pub text: String,
 }
 
 impl Block {
-    /// Command by command: one that goes on in the next line stays whole.
+    /// Returns its commands; a command with continuation lines stays whole.
     pub fn commands(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for line in self.text.lines().filter(|line| !line.trim().is_empty()) {
@@ -55,7 +55,7 @@ impl Block {
     }
 }
 
-/// All of the repository, in the order of their names.
+/// Returns all pages of the repository, sorted by name.
 pub fn pages() -> Vec<String> {
     let mut found = Vec::new();
     for folder in [
@@ -102,7 +102,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     read(page, &text)
 }
 
-/// Those of a page that this file runs, `tests/….rs`.
+/// Returns the blocks of a page that this file runs, `tests/….rs`.
 pub fn blocks_for(page: &str, file: &str) -> Vec<Block> {
     let mark = Some(Mark::By(file.to_owned()));
     let found: Vec<Block> = blocks(page)

@@ -2,26 +2,26 @@
 
 use std::fs;
 
-/// The letter of its state, and its parent; none if there is none.
+/// Returns the letter of its state, and its parent; `None` without such a process.
 fn stat(pid: i32) -> Option<(char, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands before it in parentheses, and may itself hold anything.
+    // The name of the program is before it in parentheses, and may itself contain anything.
     let mut words = stat.rsplit_once(") ")?.1.split(' ');
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// What it was started as, each word ended by a zero.
+/// Returns its command line, each word ended by a zero.
 pub fn command_line(pid: i32) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether it runs; one that is not reaped does not.
+/// Reports whether it runs; a process that is not reaped does not.
 pub fn runs(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The processes whose parent it is, alive.
+/// Returns the children of a process that are alive.
 fn children(parent: i32) -> impl Iterator<Item = i32> {
     let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let name = entry.ok()?.file_name();
@@ -32,7 +32,7 @@ fn children(parent: i32) -> impl Iterator<Item = i32> {
 
 fn is_guardian(pid: i32) -> bool {
     let name = || command_line(pid)?.split('\0').next().map(str::to_owned);
-    // It has another name once signals can do nothing to it.
+    // The guardian changes its name once signals have no effect on it.
     let ready =
         || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "redlock-guard");
     name().as_deref() == Some("redlock-guardian") && ready()

@@ -35,7 +35,7 @@ impl Resource {
         }
     }
 
-    /// The tokens of all that was let in, in the order in which it was.
+    /// The tokens of all accepted writes, in order.
     pub fn tokens(&mut self) -> Vec<u64> {
         let lines: Vec<String> = redis::cmd("LRANGE")
             .arg(&self.ledger)

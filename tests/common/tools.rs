@@ -1,4 +1,4 @@
-//! Programs that `scripts/build-kubernetes` builds, beside those of Kubernetes.
+//! Finds programs that `scripts/build-kubernetes` builds, in addition to those of Kubernetes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub fn promtool() -> PathBuf {
     tool("promtool", "PROMTOOL")
 }
 
-/// The one that the variable names, else the one that was built, else the one of the system.
+/// Returns the program of the variable, else the built one, else that of the system.
 fn tool(name: &str, variable: &str) -> PathBuf {
     if let Some(tool) = env::var_os(variable).filter(|tool| !tool.is_empty()) {
         return tool.into();
@@ -36,7 +36,7 @@ fn tool(name: &str, variable: &str) -> PathBuf {
     })
 }
 
-/// Where it builds.
+/// Returns the cache of the builds.
 pub fn cache() -> PathBuf {
     let cache = match env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),

@@ -1,4 +1,4 @@
-//! What a run has started and not taken away: the demo gets a folder for temporary files of its own.
+//! Finds what a run started and did not remove: the demo gets a folder for temporary files of its own.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn demo(folder: &Path, arguments: &[&str]) -> ChildGuard {
     ChildGuard::spawn("redlock demo", &mut command)
 }
 
-/// Every process that names `folder` in its command line; `ps` is where `/proc` is not.
+/// Returns every process that names `folder` in its command line; by `ps` where `/proc` is missing.
 pub fn processes(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().unwrap();
     let output = Command::new("ps").args(["-A", "-o", "pid=,args="]).output();
@@ -28,7 +28,7 @@ pub fn processes(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Nothing is left below `folder`, and nobody works there.
+/// Asserts that nothing is left below `folder`, and that no process uses it.
 pub fn gone(folder: &Path) {
     eventually_blocking(BOUND, "processes and files of the demo are gone", || {
         let files: Vec<_> = fs::read_dir(folder)

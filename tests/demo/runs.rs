@@ -1,4 +1,4 @@
-//! A whole run, and runs that are cut short.
+//! Tests a whole run, and interrupted runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::leftovers::{demo, gone, processes};
 
-/// The demo promises a minute; a machine that runs other tests beside it gets more.
+/// The demo promises a minute; a machine that runs other tests at the same time gets more.
 const BOUND: Duration = Duration::from_secs(120);
 
 #[test]

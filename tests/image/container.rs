@@ -1,4 +1,4 @@
-//! A process of the image as a restricted pod runs it: its files and nothing else, read-only, a user without a name, no
+//! A process of the image as a restricted pod runs it: only its files, read-only, a user without a name, no
 //! capability, no way to gain one. The network is that of this machine.
 
 use std::fs;
@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use crate::image::image;
 use redlock_testkit::ChildGuard;
 
-/// Mounts what a runtime mounts, then leaves all rights behind. Capabilities that the last step needs go with the user id.
+/// Mounts the file systems of a runtime, then drops all rights. Capabilities that the last step needs end with the
+/// change of the user id.
 const ENTER: &str = "
 mount --bind \"$0\" \"$0\"
 mount --rbind /proc \"$0/proc\"
@@ -18,7 +19,7 @@ mount -o remount,bind,ro \"$0\"
 exec setpriv --bounding-set=-all,+sys_chroot,+setuid,+setgid --no-new-privs \
     unshare --root \"$0\" --setgid 65532 --setuid 65532 /usr/local/bin/redlock \"$@\"";
 
-/// The files of the image, with what a kubelet puts beside them.
+/// The files of the image, with those that a kubelet adds.
 pub struct Container {
     root: TempDir,
 }
@@ -63,7 +64,7 @@ impl Container {
     }
 }
 
-/// What it said, on both streams.
+/// Returns its output, both streams.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &output.stderr].concat()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! What is in the image, and nothing else.
+//! Tests the content of the image, and that it has no other files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn it_is_small_and_holds_two_files() {
 
 #[test]
 #[ignore = "builds the image: `make test-image`"]
-fn it_says_what_it_is_and_who_runs_it() {
+fn the_image_has_its_labels_and_its_user() {
     let image = image();
     let config = &image.config;
     assert_eq!(config["User"], "65532:65532");
@@ -74,7 +74,7 @@ fn it_says_what_it_is_and_who_runs_it() {
 
 #[test]
 #[ignore = "builds the image: `make test-image`"]
-fn the_program_needs_nothing_beside_itself() {
+fn the_program_is_linked_statically() {
     let program = fs::read(image().root().join("usr/local/bin/redlock")).unwrap();
     assert_eq!(interpreter(&program), None);
 }

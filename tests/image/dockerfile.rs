@@ -1,4 +1,4 @@
-//! What the Dockerfile repeats of other files. Builds nothing.
+//! Tests the parts that the Dockerfile repeats of other files. Builds nothing.
 
 use std::fs;
 use std::path::Path;

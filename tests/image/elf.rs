@@ -1,8 +1,8 @@
-//! Whether a program needs anything beside itself.
+//! Reports whether a program needs a loader.
 
 const PT_INTERP: u32 = 3;
 
-/// The program that must load it first, of a 64-bit little-endian ELF file; none of a static one.
+/// Returns the loader of a 64-bit little-endian ELF file; `None` for a static one.
 pub fn interpreter(file: &[u8]) -> Option<String> {
     assert_eq!(&file[..6], b"\x7fELF\x02\x01", "a 64-bit little-endian ELF file");
     let number = |at: usize, length: usize| {

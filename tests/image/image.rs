@@ -18,7 +18,7 @@ pub struct Image {
     pub architecture: String,
 }
 
-/// That of REDLOCK_IMAGE, an archive; else it is built, once for all tests.
+/// Returns the image of the archive REDLOCK_IMAGE; without it, the image is built once for all tests.
 pub fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(
@@ -38,7 +38,7 @@ impl Image {
             .env("BASE", "machine")
             .env("ARCHIVE", &archive)
             .env("TAG", "redlock-operator:tested");
-        // Its output is shown as it comes: a cold build takes minutes.
+        // Its output is not captured: a cold build takes minutes.
         assert!(build.status().unwrap().success(), "scripts/build-image failed");
         Self::open(archive)
     }

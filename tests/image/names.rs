@@ -1,10 +1,10 @@
-//! Names resolve in the image, which has no library that could.
+//! Tests that names resolve in the image, which has no library for it.
 
 use crate::container::{Container, said};
 use crate::nameserver::NameServer;
 use crate::replica::servers;
 
-/// A Service, as a pod in its namespace may call it.
+/// A Service, by the name that a pod in its namespace may use.
 const SERVICE: &str = "redis-0.redis";
 const NAME: &str = "redis-0.redis.redlock.svc.cluster.local";
 
@@ -34,7 +34,7 @@ fn a_name_of_the_hosts_file_is_found() {
     reached_by(&container, "redis-a.test", true);
 }
 
-/// Whether new masters are reached, and sealed, by this name.
+/// Asserts whether new masters are reached, and sealed, by this name.
 fn reached_by(container: &Container, name: &str, wanted: bool) {
     let servers = servers(3);
     let urls: Vec<String> = servers

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const A: u16 = 1;
 const NAME_ERROR: u8 = 3;
-/// How long it takes at most to notice that it should end.
+/// The longest time before it notices that it should end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Listens on port 53, since a resolv.conf names no port, of a loopback address of its own. Ends with its value.
+/// Listens on port 53, since a resolv.conf names no port, of a loopback address of its own. Ends on drop.
 pub struct NameServer {
     pub address: Ipv4Addr,
     ends: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Says 127.0.0.1 for this name and that there is no other.
+    /// Answers 127.0.0.1 for this name, and that no other name exists.
     pub fn start(name: &str) -> Self {
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 53, high, low);
@@ -52,7 +52,7 @@ impl Drop for NameServer {
     }
 }
 
-/// None to what is no question.
+/// Returns `None` for a packet that is no question.
 fn answer(question: &[u8], known: &str) -> Option<Vec<u8>> {
     let (mut labels, mut at) = (Vec::new(), 12);
     loop {

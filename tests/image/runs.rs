@@ -1,4 +1,4 @@
-//! The operator runs from the image as in a restricted pod.
+//! Tests that the operator runs from the image as in a restricted pod.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use redlock_testkit::{eventually_blocking, free_port};
 
 #[test]
 #[ignore = "builds the image: `make test-image`"]
-fn it_tells_its_version() {
+fn the_program_prints_its_version() {
     let output = Container::new().run(&["--version"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(

@@ -1,4 +1,4 @@
-//! TLS goes by the CA bundle of the image when no other CA is named.
+//! Tests that TLS uses the CA bundle of the image when no other CA is named.
 
 use std::fs;
 

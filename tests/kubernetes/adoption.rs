@@ -1,4 +1,4 @@
-//! A replica that holds locks with targets is killed: its sibling adopts what runs.
+//! Tests that the sibling of a killed replica adopts running targets.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             })
             .await;
     }
-    // Alone, it is started anew within its leases, and adopts them from itself.
+    // Alone, it is restarted within its leases, and adopts the targets from itself.
     drop(second);
     let _third = replica(&world, "replica-2").await;
     for (name, before) in names.iter().zip(before) {
@@ -64,11 +64,11 @@ async fn a_crash_of_one_of_two_replicas_bounces_nothing() {
             .await;
         assert_eq!(gates.generation(name).await, before, "{name} was written to");
     }
-    what_is_stopped_is_told_once(&world, &names).await;
+    stop_is_reported_once(&world, &names).await;
 }
 
-/// Both replicas see that it has stopped.
-async fn what_is_stopped_is_told_once(world: &World, names: &[String]) {
+/// Waits until both replicas see that it has stopped.
+async fn stop_is_reported_once(world: &World, names: &[String]) {
     let sibling = replica(world, "replica-1").await;
     sibling.wait_ready();
     eventually(BOUND, "replica-1 sees every lock", async || {

@@ -1,4 +1,4 @@
-//! `examples/agent`: the API server takes the manifests, and what their containers are told to run works together.
+//! Tests `examples/agent`: the API server accepts the manifests, and the commands of their containers work together.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::typed::{commands, typed};
 use crate::world::World;
 use redlock_testkit::{ChildGuard, RedisServer, eventually_blocking, free_port};
 
-/// As the manifests have it; in its place one that nobody has.
+/// The port of the manifests; the test replaces it by a free one.
 const PORT: &str = "4040";
 const FOLDER: &str = "examples/agent";
 
@@ -58,7 +58,7 @@ impl Pod {
         self.containers.iter().find(|found| found.name == name).unwrap()
     }
 
-    /// Its whole command line, as the kubelet expands it. An image of redlock begins with the program.
+    /// Returns its whole command line, as the kubelet expands it. An image of redlock begins with the program.
     fn line(&self, name: &str) -> Vec<String> {
         let container = self.container(name);
         let entry = container
@@ -85,14 +85,14 @@ impl Pod {
         ChildGuard::spawn(name, self.with_variables(command.args(&line[1..])))
     }
 
-    /// None of this process but its own.
+    /// Sets only its own variables, without those of this process.
     fn with_variables<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         crate::common::forget_variables(command);
         command.envs(&self.variables)
     }
 }
 
-/// What the app's image has: a shell, and a `wget` that speaks as that of busybox.
+/// The programs of the app's image: a shell, and a `wget` with the behaviour of busybox.
 struct Image(tempfile::TempDir);
 
 const WGET: &str = "#!/bin/sh
@@ -115,7 +115,7 @@ impl Image {
         Self(folder)
     }
 
-    /// With a `/tmp` of its own, and something else for the server that the app is.
+    /// A command with a `/tmp` of its own, and a stand-in for the server of the app.
     fn command(&self, line: &[String]) -> Command {
         let folder = self.0.path().display();
         let words = line
@@ -150,7 +150,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_page_and_the_manifests_say_works() {
+async fn the_page_and_the_manifests_work_as_written() {
     let world = World::small(3).await;
     for line in commands("examples/agent/README.md", "tests/kubernetes/agent_examples.rs") {
         typed(&world.plane, &line);
@@ -177,7 +177,7 @@ async fn what_the_page_and_the_manifests_say_works() {
     wrapper(&urls);
 }
 
-/// The app waits, runs, and is stopped by its probe; its hook begins the end.
+/// The app waits, runs, and its probe stops it; its hook begins the end.
 fn native_sidecar(urls: &str) {
     let pod = Pod::of("native-sidecar.yaml", urls);
     let port = free_port().unwrap();

@@ -1,4 +1,4 @@
-//! Where the API server sees all that `validate` sees, the two say yes and no to the same: drawn objects, not chosen ones.
+//! Tests that the API server and `validate` agree on random objects where both see the same.
 
 use futures_util::{StreamExt, stream};
 use kube::api::PostParams;
@@ -9,14 +9,14 @@ use crate::judge::judge_beside;
 use crate::rules::{objects, read, said};
 use crate::table::{Kind, object};
 
-/// Enough to meet every rule from both sides some dozen times, in a few seconds.
+/// Enough to test every rule from both sides dozens of times, in a few seconds.
 const DRAWN: usize = 600;
-/// Requests at once: the API server answers them in turns.
+/// Concurrent requests: the API server limits how many it handles.
 const AT_ONCE: usize = 8;
 
 #[tokio::test]
 async fn timings_with_known_stop_times_are_judged_alike() {
-    // Neither the longest lease nor the command time-out of the quorum is what refuses.
+    // The longest lease and the command timeout of the quorum must not be the reason for a refusal.
     let quorum = fields(&json!({"maxLeaseDurationSeconds": 86400, "commandTimeoutMilliseconds": 10}));
     let mut draw = fastrand::Rng::with_seed(1);
     let drawn: Vec<Map<String, Value>> = (0..DRAWN).map(|_| timings(&mut draw)).collect();
@@ -74,7 +74,7 @@ fn timings(draw: &mut fastrand::Rng) -> Map<String, Value> {
         ("retryPeriodSeconds", 12),
     ] {
         if draw.bool() {
-            // Now and then far away.
+            // Sometimes far outside the range.
             let longest = if draw.u8(..) < 16 { 90_000 } else { longest };
             spec.insert(field.to_owned(), json!(draw.i64(0..=longest)));
         }
@@ -93,7 +93,7 @@ fn timings(draw: &mut fastrand::Rng) -> Map<String, Value> {
 }
 
 fn url(draw: &mut fastrand::Rng) -> String {
-    // Of four parts, one is wrong in most.
+    // Of four parts, mostly one is wrong.
     let mut one_of = |right: &[&str], wrong: &[&str]| {
         let texts = if draw.u8(..) < 40 { wrong } else { right };
         draw.choice(texts).copied().unwrap_or_default().to_owned()

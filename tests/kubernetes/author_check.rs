@@ -1,4 +1,4 @@
-//! The policy of the chart that accepts a LeaderLock only from a user who may patch its targets.
+//! Tests the policy of the chart that accepts a LeaderLock only from a user with permission to patch its targets.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::targets::{GATE, Gates, guarded, install};
 use crate::world::{World, lock};
 use redlock_testkit::eventually;
 
-/// Applies the policy, with the kind of the tests known to it.
+/// Applies the policy, with the kind of the tests in its values.
 fn install_policy(world: &World) {
     let resource = r"--set=admission.authorCheck.resources.Gate\.test\.example=gates";
     let enabled = "--set=admission.authorCheck.enabled=true";
@@ -24,7 +24,7 @@ pub fn apply_template(world: &World, template: &str, flags: &[&str]) {
     world.apply(&rendered.unwrap());
 }
 
-/// `kubectl` as this user: whether it worked, and what it said.
+/// Runs `kubectl` as this user; returns whether it succeeded, and its output.
 pub fn kubectl(world: &World, user: &str, arguments: &[&str]) -> (bool, String) {
     let user = format!("--as={user}");
     let namespace = ["--namespace", world.namespace.name(), &user];
@@ -104,7 +104,7 @@ pub fn accepted((worked, said): (bool, String)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_accepted_from_those_who_may_patch_its_targets() {
+async fn a_lock_is_accepted_from_users_that_may_patch_its_targets() {
     let world = world().await;
     let gates = Gates::of(&world);
     let _operator = world.operator("replica-1").await;
@@ -123,7 +123,7 @@ async fn a_lock_is_accepted_from_those_who_may_patch_its_targets() {
         .lock_status("report", "runs", |status| status["role"] == "Active")
         .await;
     gates.until("gate", 1).await;
-    // What is no declaration is not checked, and every change of the declaration is.
+    // Changes outside the spec are not checked, and every change of the spec is.
     accepted(kubectl(
         &world,
         "alice",
@@ -136,7 +136,7 @@ async fn a_lock_is_accepted_from_those_who_may_patch_its_targets() {
         &["patch gates/scale.test.example gate"],
     );
     accepted(kubectl(&world, "bob", &arguments));
-    // One object and no other.
+    // A right on one object covers no other.
     refused(
         apply(&world, "bob", &guarded("other", "other")),
         &["gates/scale.test.example other"],
@@ -197,7 +197,7 @@ async fn each_action_needs_the_right_that_it_uses() {
         apply(&world, "bob", &targets("widget", &[widget])),
         &["Widget.test.example", known],
     );
-    // As many targets as the budget of the API server allows; of those that need a right in the whole namespace, all.
+    // As many targets as the budget of the API server allows; all of those that need a right in the whole namespace.
     let many = |count: usize, target: &dyn Fn(usize) -> String| -> String {
         let all: Vec<String> = (0..count).map(target).collect();
         targets("many", &all.iter().map(String::as_str).collect::<Vec<_>>())

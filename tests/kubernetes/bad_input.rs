@@ -1,4 +1,4 @@
-//! Mistakes in objects and around them: each has a condition that names it soon, and its repair is noticed.
+//! Tests mistakes in objects and around them: each has a condition that names it soon, and its repair is noticed.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::world::{World, condition, message, quorum_of, timed};
 use redlock_testkit::{RedisServer, ServerOptions};
 
-/// The promise is two seconds; the rest is for a machine that runs all tests at once, and stands still for some time.
+/// The documented limit is two seconds; the rest is for a machine that runs all tests at once, and pauses for some
+/// time.
 const SOON: Duration = Duration::from_secs(8);
 const PASSWORD: &str = "right";
 
@@ -30,7 +31,7 @@ fn lock(name: &str, quorum: &str, more: &str) -> String {
     )
 }
 
-/// Applies the manifests and waits for a condition of the quorum, or of the lock, of this name.
+/// One object with a mistake: `shows` waits for its condition.
 struct Case<'a> {
     world: &'a World,
     /// `quorum` or `lock`.
@@ -39,7 +40,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// `said` is in the message.
+    /// Waits until the condition has this reason and `said` in its message.
     async fn shows(&self, kind: &str, reason: &str, said: &str) -> Value {
         let what = format!("{} {}: {kind} {reason}", self.kind, self.name);
         let (status, took) = timed(&what, async || {
@@ -80,12 +81,12 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
         name,
     };
 
-    // No such quorum.
+    // The quorum does not exist.
     world.apply(&lock("orphan", "absent", ""));
     case("lock", "orphan")
         .shows("Ready", "QuorumNotFound", "absent")
         .await;
-    // No such Secret.
+    // The Secret does not exist.
     world.apply(&quorum("absent"));
     case("quorum", "absent")
         .shows("Ready", "SecretNotFound", "absent")
@@ -93,12 +94,12 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
     case("lock", "orphan")
         .shows("Ready", "QuorumNotUsable", "SecretNotFound")
         .await;
-    // Not that key in it.
+    // The key is missing in the Secret.
     world.apply(&secret("absent", "{username: default}"));
     case("quorum", "absent")
         .shows("Ready", "SecretKeyMissing", "password")
         .await;
-    // Not the password.
+    // The password is wrong.
     world.apply(&secret("absent", "{username: default, password: wrong}"));
     let status = case("quorum", "absent")
         .shows("Ready", "CredentialsRefused", "WRONGPASS")
@@ -107,7 +108,7 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
     case("lock", "orphan")
         .shows("QuorumAvailable", "NoMajority", "absent")
         .await;
-    // All is well.
+    // Everything is correct.
     world.apply(&secret(
         "absent",
         &format!("{{username: default, password: {PASSWORD}}}"),
@@ -119,7 +120,7 @@ async fn a_mistake_is_named_within_two_seconds_and_its_repair_is_noticed() {
         .shows("Held", "HeldHere", "replica-1")
         .await;
 
-    // In a namespace that the chart gives no right to.
+    // A Secret in a namespace for which the chart grants no right.
     let elsewhere = quorum_of(
         "elsewhere",
         &world.masters.iter().map(RedisServer::url).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! A replica that reaches the API server and not the masters, beside a sibling that reaches both.
+//! Tests a replica that reaches the API server and not the masters, next to a sibling that reaches both.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const RIGHTS: [&str; 6] = [
     "targetKinds[2].group=",
     "targetKinds[2].resource=pods",
 ];
-/// One of each action that is undone on a standby.
+/// One lock of each action that is undone on a standby.
 const LOCKS: [(&str, &str); 3] = [
     (
         "scaled",
@@ -37,7 +37,7 @@ const LOCKS: [(&str, &str); 3] = [
         "action: LabelPods, labelPods: {selector: {matchLabels: {app: labelled}}}",
     ),
 ];
-/// A lease, the longest takeover delay, and as much again as a replica waits for answers.
+/// A lease, the longest takeover delay, and as much again for the waits of a replica for answers.
 const LONG: Duration = Duration::from_secs(18);
 
 /// Two replicas behind one proxy for each master, and three pods that run under a lock each.
@@ -47,7 +47,7 @@ struct Scene {
     holder: Operator,
     standby: Operator,
     _kubelet: Kubelet,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     world: World,
 }
 
@@ -142,7 +142,7 @@ impl Scene {
         self.recorder.running("here", self.world.namespace.name())
     }
 
-    /// Between this process and the masters nothing passes.
+    /// Drops all bytes between this process and the masters.
     fn cut(&self, process: u32) {
         for proxy in &self.proxies {
             proxy.set_for(process, Mode::BlackHole);
@@ -155,7 +155,7 @@ impl Scene {
         }
     }
 
-    /// Writes of the operator to what the locks switch.
+    /// Returns the writes of the operator to the targets of the locks.
     fn writes(&self) -> Vec<String> {
         let all = self.world.requests().into_iter();
         all.filter(|event| ["create", "update", "patch", "delete"].contains(&event.verb.as_str()))
@@ -167,7 +167,7 @@ impl Scene {
             .collect()
     }
 
-    /// The finalizers of the locks, which keep them until what runs is stopped.
+    /// Returns the finalizers of the locks, which keep them until their workloads are stopped.
     fn finalizers(&self) -> String {
         self.world.kubectl(&[
             "get",
@@ -222,7 +222,7 @@ async fn blind_replica_keeps_targets_running() {
     scene.assert_untouched(&before, &tokens).await;
     assert_eq!(scene.finalizers(), finalizers);
 
-    // Started again, it knows nothing of the locks but what its sibling answers.
+    // After its restart, it knows of the locks only the answers of its sibling.
     for proxy in &scene.proxies {
         proxy.set_for(scene.holder.child.pid(), Mode::Pass);
         proxy.set(Mode::BlackHole);
@@ -244,7 +244,7 @@ async fn blind_replica_keeps_targets_running() {
     scene.assert_untouched(&before, &tokens).await;
     assert_eq!(scene.finalizers(), finalizers);
 
-    // Without the sibling it stops what runs, as another cluster may begin after the takeover delay.
+    // Without the sibling it stops the workloads, as another cluster may begin after the takeover delay.
     scene.holder.child.kill();
     timed("the blind replica stops what nobody holds", async || {
         let (running, labelled) = (scene.running(), scene.labelled().await);
@@ -260,7 +260,7 @@ async fn nothing_is_reserved_for_a_replica_that_sees_no_majority() {
     assert_eq!(scene.standby.get("/readyz").0, 200);
     scene.cut(scene.standby.child.pid());
     scene.until_blind(&scene.standby).await;
-    // Its pod is Ready: once it is, a loss of the masters does not take that away.
+    // Its pod is Ready: a loss of the masters does not end the readiness.
     assert_eq!(scene.standby.get("/readyz").0, 200);
     scene.holder.child.signal(Signal::SIGTERM);
     let (exit, took) = scene.holder.child.wait(BOUND);
@@ -314,7 +314,7 @@ impl Scene {
         self.label_tokens().await.len()
     }
 
-    /// Of the pods with the label.
+    /// Returns the tokens of the pods with the label.
     async fn label_tokens(&self) -> Vec<String> {
         use k8s_openapi::api::core::v1::Pod;
         let pods: Api<Pod> = Api::namespaced(self.world.plane.admin(), self.world.namespace.name());
@@ -326,7 +326,7 @@ impl Scene {
     }
 }
 
-/// Answers like a replica that sees a majority and contends for every lock. Its port; ends with the test.
+/// Answers like a replica that sees a majority and contends for every lock. Returns its port; ends with the test.
 pub async fn answering_sibling(identity: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

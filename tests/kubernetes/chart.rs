@@ -1,5 +1,5 @@
-//! The whole chart on a real API server: what it renders is accepted without a warning where pods must be restricted, and
-//! Helm installs, upgrades, rolls back and uninstalls it.
+//! Tests the whole chart on a real API server: its objects are accepted without a warning where pods must be
+//! restricted, and Helm installs, upgrades, rolls back and uninstalls it.
 
 #[path = "chart/cluster_name.rs"]
 mod cluster_name;
@@ -26,7 +26,7 @@ pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/redlock-operator")
 }
 
-/// Runs Helm as the administrator: what it says.
+/// Runs Helm as the administrator; returns its output.
 pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(helm())
@@ -44,14 +44,15 @@ pub fn run_helm(plane: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
     }
 }
 
-/// Every workload of the namespace is held to the Pod Security Standard, and whoever makes one that is not is warned.
+/// Every workload of the namespace must meet the Pod Security Standard, and a client that creates another one gets a
+/// warning.
 pub fn restrict(plane: &ControlPlane, namespace: &str) {
     let labels = ["enforce", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}=restricted"));
     let output = plane.kubectl(&["label", "namespace", namespace, &labels[0], &labels[1]]);
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Without what no cluster knows before a Prometheus operator is there.
+/// Returns the manifests without the kinds that only a Prometheus operator defines.
 fn known_kinds(manifests: &str) -> String {
     let documents = manifests.split("\n---\n");
     let known = documents.filter(|document| !document.contains("apiVersion: monitoring.coreos.com/"));
@@ -86,7 +87,7 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
                 "--values",
                 file.to_str().unwrap(),
                 &version,
-                // The definitions are there, with an owner of their own.
+                // The definitions exist already, with another owner.
                 "--set=crds.install=false",
             ],
         );
@@ -113,7 +114,7 @@ async fn a_restricted_namespace_takes_every_object_without_a_warning() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_restricted_is_warned_of() {
+async fn a_pod_that_is_not_restricted_causes_a_warning() {
     let plane = ControlPlane::shared();
     let namespace = plane.namespace("chart").await;
     restrict(plane, namespace.name());

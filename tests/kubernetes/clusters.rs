@@ -1,4 +1,4 @@
-//! Operators of two clusters, which are two API servers, on the same masters.
+//! Tests operators of two clusters, which are two API servers, on the same masters.
 
 use serde_json::Value;
 
@@ -55,18 +55,18 @@ async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_c
     second.quorum_status("default", "is refused", name_is_taken).await;
     other.wait_ready();
     one.assert_holds("report", &before["fencingToken"]);
-    // Nobody takes the other for itself.
+    // Neither cluster takes the other for itself.
     let status = held(&first, "one").await;
     assert_eq!(
         (&status["role"], &status["holderCluster"]),
         (&"Active".into(), &"test".into())
     );
     assert_eq!(other.lock("report"), Value::Null, "it does not contend");
-    // Also after something of it changes.
+    // Also after both of its objects change.
     second.kubectl(&["annotate", "redisquorum", "default", "test=1"]);
     second.kubectl(&["annotate", "leaderlock", "report", "redlock.dev/test=1"]);
 
-    // A replica that is replaced leaves the name for a moment; the other does not take it.
+    // A replaced replica leaves the name unused for a short time; the other cluster does not take it.
     one.child.kill();
     let two = first.operator("two").await;
     let status = held(&first, "two").await;
@@ -84,7 +84,7 @@ async fn an_equal_name_is_refused_and_with_another_one_the_lock_passes_between_c
         command.env("REDLOCK_CLUSTER", "another");
     });
     let third = third.await;
-    // What it is refused for may still stand there.
+    // The reason of the refusal may remain in the status for some time.
     let stands_by = |status: &Value| status["role"] == "Standby" && condition(status, "Ready").0 == "True";
     let standby = second.lock_status("report", "stands by", |status| {
         status["holderIdentity"] == "two" && stands_by(status)
@@ -111,7 +111,7 @@ async fn pass_it_on(first: &World, second: &World, two: Operator, third: Operato
     assert!(status["fencingToken"].as_u64().unwrap() > token);
     token = status["fencingToken"].as_u64().unwrap();
     let again = first.operator("again").await;
-    // Stands by now, although it was its lock before.
+    // It stands by now, although it held the lock before.
     let status = held(first, "third").await;
     assert_eq!(
         (&status["role"], &status["holderCluster"]),

@@ -1,4 +1,4 @@
-//! The commands that people run, on objects by their names: the real program beside a real operator.
+//! Tests the commands for users, on objects by their names: the real program with a real operator.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ fn held(by: &str) -> impl Fn(&Value) -> bool + '_ {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_looked_at_and_broken_by_name() {
+async fn locks_are_shown_and_broken_by_the_name_of_their_object() {
     let mut world = World::new(3).await;
     let _operator = world.operator("replica-1").await;
     world.apply(&world.quorum("default", IMMEDIATE));
@@ -178,7 +178,7 @@ async fn objects_are_looked_at_and_broken_by_name() {
         .expect(69, &["✗ reachable", "kubectl exec"]);
 }
 
-/// One API server by two names, and one where none is.
+/// One API server under two names, and one that does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     let world = World::small(3).await;
@@ -251,7 +251,7 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
     assert!(json["clusters"][0]["status"].is_null() && json["clusters"][0]["error"].is_string());
     assert_eq!(json["clusters"][1]["status"]["locks"][0]["name"], "report");
 
-    // The same by the plugin, as kubectl finds it.
+    // The same as a plugin of kubectl.
     let bin = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_redlock"), bin("kubectl-redlock")).unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
@@ -289,7 +289,8 @@ async fn several_clusters_are_one_table_and_one_that_is_away_hides_no_other() {
 }
 
 impl World {
-    /// The kubeconfig of a new ServiceAccount that may do this in the namespace, and look at RedisQuorums.
+    /// Returns the kubeconfig of a new ServiceAccount with these verbs in the namespace, and read access to
+    /// RedisQuorums.
     async fn user(&self, name: &str, verbs: &str) -> PathBuf {
         let namespace = self.namespace.name();
         let account = format!("--serviceaccount={namespace}:{name}");
@@ -439,10 +440,10 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let answer = eu.annotation("report", ANSWER).await.unwrap();
     assert!(answer.contains("Reserving"), "{answer}");
 
-    // Whoever does not hold it passes nothing on.
+    // A cluster that does not hold the lock hands nothing over.
     eu.redlock(&["hand-over", "-n", n, "report", "--to", "us-1"])
         .expect(1, &["is not held by this cluster: us-a of cluster us-1 holds it"]);
-    // A request for an earlier lease, as a backup of the object may bring it back.
+    // A request for an earlier lease, as the restore of a backup may contain it.
     let old = format!(
         r#"{{"id":"old","to":"eu-1/x","token":{},"notAfter":99999999999}}"#,
         before["fencingToken"]
@@ -459,7 +460,7 @@ async fn a_lock_is_passed_on_to_another_cluster() {
     let still = us.lock_status("report", "is held", held("us-a")).await;
     assert_eq!(still["fencingToken"], after["fencingToken"]);
 
-    // Nobody answers: the wish is taken back, so that it does not come true later.
+    // No operator answers: the request is withdrawn, so that it has no effect later.
     us_operator.child.freeze();
     eu_operator.child.freeze();
     us.redlock(&[

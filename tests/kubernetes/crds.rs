@@ -1,4 +1,4 @@
-//! The definitions as the API server takes them.
+//! Tests the definitions as the API server accepts them.
 
 use kube::api::{Api, ListParams, PostParams};
 use redlock::api::LeaderLock;
@@ -59,7 +59,7 @@ async fn kubectl_prints_the_columns_of_both_kinds() {
 }
 
 #[tokio::test]
-async fn locks_are_selected_by_what_the_operator_asks_for() {
+async fn field_selectors_of_the_operator_select_locks() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("selected").await;
@@ -103,7 +103,7 @@ async fn locks_are_selected_by_what_the_operator_asks_for() {
     assert!(text.contains("leaderlock.redlock.dev/frozen"), "{text}");
 }
 
-/// Whoever waits for readiness compares the generation: that of a new object must not look current.
+/// A client that waits for readiness compares the generation: that of a new object must not appear current.
 #[tokio::test]
 async fn a_new_object_is_unvisited() {
     let plane = ControlPlane::shared();

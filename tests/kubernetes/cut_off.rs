@@ -1,4 +1,4 @@
-//! One replica reaches the API server and not the masters.
+//! Tests a replica that reaches the API server and not the masters.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::world::{World, condition, lock, throughout};
 use redlock_testkit::patient;
 
-/// Longer than until it infers that nobody can report, which is twice the longest lease.
+/// Longer than the replica takes to infer that no reporter exists, which is twice the longest lease.
 const INFERRED: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,7 +16,7 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
     for name in ["a", "b"] {
         world.apply(&lock(name, ""));
     }
-    // The one that is cut off has written all statuses so far: its way to the API server is open.
+    // The replica that is cut off has written all statuses so far: it reaches the API server.
     let cut_off = world.operator("replica-1").await;
     for name in ["a", "b"] {
         world
@@ -25,7 +25,7 @@ async fn a_replica_that_is_cut_off_from_the_masters_does_not_fight_over_statuses
     }
     let other = world.operator("replica-2").await;
     other.until_role("a", "Standby").await;
-    // It can open nothing any more, and all connections to the masters are closed.
+    // The process can open no further file, and all connections to the masters are closed.
     let pid = cut_off.child.pid();
     let limit = Command::new("prlimit")
         .args(["--pid", &pid.to_string(), "--nofile=3:3"])

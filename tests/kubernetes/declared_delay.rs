@@ -1,4 +1,4 @@
-//! The delay that the last holder declared, and what another cluster makes of it.
+//! Tests the delay that the last holder declared, and its use by another cluster.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::targets::{GATE, guarded, replica, world};
 use crate::versions::register;
 use crate::world::{World, condition, throughout, timed};
 
-/// The last holder of this lock, of a cluster that nothing is known of, ended uncleanly.
+/// Simulates a last holder of another cluster that ended uncleanly.
 fn ended_uncleanly(world: &World, lock: &str, milliseconds: u64) {
     let token = register(world, "heldFloor") + 1;
     let lock = format!("{}/{lock}", world.namespace.name());

@@ -1,4 +1,4 @@
-//! A lock is declared with kubectl, and kubectl shows who holds it.
+//! Tests that a lock is declared with kubectl, and that kubectl shows its holder.
 
 use nix::sys::signal::Signal;
 
@@ -7,7 +7,7 @@ use crate::world::{World, condition, lock, message};
 const IMMEDIATE: &str = "  firstStart: Immediate\n";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_shows_who_holds_a_lock() {
+async fn kubectl_shows_the_holder_of_a_lock() {
     let world = World::new(3).await;
     let operator = world.operator("replica-1").await;
     world.apply(&world.quorum("default", IMMEDIATE));

@@ -1,4 +1,4 @@
-//! Each recipe in `examples/` works as its page says.
+//! Tests that each recipe in `examples/` works as its page describes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::typed::{commands, typed};
 use crate::world::{World, condition};
 use redlock_testkit::eventually;
 
-/// Two are for the README; the others are typed in tests of their own.
+/// Two are for the README; tests of their own run the others.
 const NOT_RECIPES: [&str; 5] = [
     "agent",
     "fenced-resource",
@@ -81,7 +81,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         },
     )
     .await;
-    // Those of a Deployment that was there before its lock was held may still end.
+    // Pods of a Deployment that ran before its lock was held may still end.
     for (namespace, selector, count) in [
         ("billing", "app=consumer", 2),
         ("ledger", "app=writer", 1),
@@ -99,7 +99,7 @@ async fn every_recipe_runs_where_the_lock_is_held() {
         .await;
     }
 
-    // By hand, as the page of the CronJob says: its Job begins.
+    // By hand, as the page of the CronJob describes: its Job begins.
     typed(
         &world.plane,
         "kubectl create job -n billing --from=cronjob/nightly-report nightly-report-now",

@@ -1,14 +1,14 @@
-//! Masters that were never used.
+//! Tests masters that were never used.
 
 use std::time::{Duration, Instant};
 
 use crate::world::{World, condition, lock, message, timed};
 
-/// 6 s × 1.02 + 2 × 2 s, from the first look at the masters.
+/// 6 s × 1.02 + 2 × 2 s, from the first contact with the masters.
 const WAIT: Duration = Duration::from_millis(10_120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
+async fn new_masters_wait_unless_the_quorum_declares_that_no_lease_can_be_alive() {
     let world = World::small(3).await;
     let first = world.operator("replica-1").await;
     let second = world.operator("replica-2").await;
@@ -69,7 +69,7 @@ async fn new_masters_wait_unless_the_quorum_says_that_no_lease_can_be_alive() {
         .count();
     assert_eq!(begun, 1, "one of the two replicas initialises them");
 
-    // Remembered: masters that lose everything wait from now on.
+    // The status records the first start: masters that lose everything wait from now on.
     let lost = Instant::now();
     for master in &world.masters {
         master.restart_empty().unwrap();

@@ -1,8 +1,8 @@
 //! A Kubernetes control plane of this machine's own: etcd, API server and controllers, with certificates and RBAC on.
 //!
 //! Owns the processes, their files, and the ways in: a client or a kubeconfig of the administrator, and those of a
-//! ServiceAccount, which is what the operator gets. Nothing runs in a pod, and nobody but the test says that one is ready,
-//! unless it starts a [`Kubelet`]. Knows nothing of a test harness, so that a bench can use it, too; whoever uses it has
+//! ServiceAccount, which is what the operator gets. Nothing runs in a pod, and only the test makes a pod ready,
+//! unless it starts a [`Kubelet`]. Knows nothing of a test harness, so that a bench can use it, too; its user must have
 //! `tests/common` as `crate::common`.
 
 // Each program uses a part of it.
@@ -50,7 +50,7 @@ pub use operator::Operator;
 pub use pool::PooledPlane;
 pub use process::{Process, state};
 
-/// What decides the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
+/// Returns the seed of the random parts of a test: `REDLOCK_SEED`, or one that is printed, to run the same again.
 pub fn seed() -> u64 {
     let given = std::env::var("REDLOCK_SEED").ok();
     let seed = given.map_or_else(
@@ -61,5 +61,5 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(60);

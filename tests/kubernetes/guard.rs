@@ -1,4 +1,4 @@
-//! What keeps a target as it should be although somebody thinks otherwise, and what is said when it cannot be.
+//! Tests that the operator restores a target that another client changed, and which condition reports that it cannot.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub fn metric(text: &str, name: &str, label: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told() {
+async fn standby_that_a_user_starts_is_stopped_at_once_and_a_fight_is_reported() {
     let world = world(World::small_options()).await;
     install(&world).await;
     let gates = Gates::of(&world);
@@ -68,7 +68,7 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
     );
     assert!(world.event("report", "EnforcementConflict").await.is_none());
 
-    // Once more is a conflict; what is stopped nevertheless is stopped ever more slowly.
+    // One more change is a conflict; the operator stops the target nevertheless, at growing intervals.
     gates.scale("gate", 3, "some-tool").await;
     gates.until("gate", 0).await;
     let status = world
@@ -96,14 +96,14 @@ async fn a_standby_that_somebody_starts_is_stopped_at_once_and_a_fight_is_told()
         println!("in a conflict after {:?}", started.elapsed());
     }
 
-    // Deleted and made anew: another one, and no less a standby.
+    // Deleted and created again: another object, and a standby as well.
     world.kubectl(&["delete", "gate", "gate"]);
     world.apply(GATE);
     gates.until("gate", 0).await;
     assert_writes(&world);
 }
 
-/// Every write to what is switched is for one version, or stops; each under a manager of the operator's.
+/// Asserts that every write to a target is for one version, or stops it; each under a field manager of the operator.
 pub fn assert_writes(world: &World) {
     let writes: Vec<_> = world
         .requests()
@@ -130,7 +130,7 @@ pub fn assert_writes(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be() {
+async fn target_that_cannot_be_switched_reports_the_reason_and_is_switched_later() {
     let world = world(World::small_options()).await;
     let gates = Gates::of(&world);
     let _operator = world.operator("replica-1").await;
@@ -164,7 +164,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         assert!(text.contains(line), "{line} in {text}");
     }
 
-    // Of kinds that are always the same, too.
+    // Also of kinds that are always the same.
     let mut asked = Vec::new();
     for (name, action, rules) in [
         (
@@ -205,7 +205,7 @@ async fn what_cannot_be_switched_says_why_and_is_switched_as_soon_as_it_can_be()
         says(name, "TargetNotFound").await;
     }
 
-    // What was missing comes, one after the other.
+    // The missing objects are created one after the other.
     world.apply(GATE_KIND);
     world.kubectl(&["wait", "--for=condition=Established", "crd/gates.test.example"]);
     let text = says("unknown", "Forbidden").await;
@@ -233,7 +233,7 @@ fn paste(world: &World, text: &str, role: &str) {
 }
 
 #[tokio::test]
-async fn what_no_target_can_be_is_refused_with_its_field() {
+async fn invalid_target_is_refused_with_its_field() {
     let world = World::small(0).await;
     let target = |fields: &str| lock("report", &format!(", targets: [{{name: gate, {fields}}}]"));
     let object = "apiVersion: apps/v1, kind: Deployment, name: web";
@@ -308,7 +308,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
         lock("report", &format!("{more}, targets: [{target}]"))
     };
     let _operator = world.operator("replica-1").await;
-    // Nobody says how many: by default one, and that is nobody's word.
+    // Without a declared number: one by default, which no field manager owns.
     world.apply(DEPLOYMENT);
     world.apply(&declared(""));
     until(2).await;
@@ -336,7 +336,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     throughout(Duration::from_secs(2), || ()).await;
     until(4).await;
 
-    // A stop takes the number from whoever has it, and the autoscaler leaves a zero alone.
+    // A stop takes the number over from any manager, and the autoscaler leaves a zero unchanged.
     world.apply(&declared(", state: SteppedDown, reason: test"));
     until(0).await;
     enforced(("True", "AsDeclared")).await;
@@ -354,7 +354,7 @@ async fn replicas_are_shared_with_an_autoscaler_and_with_people() {
     let status = enforced(("False", "EnforcementConflict")).await;
     let text = message(&status, "Enforced");
     assert!(text.contains("redlock.dev/paused"), "{text}");
-    // It recovers by itself.
+    // It recovers without intervention.
     until(3).await;
     enforced(("True", "AsDeclared")).await;
 
@@ -410,7 +410,7 @@ async fn a_job_of_another_controller_is_left_to_it_and_the_condition_names_it() 
     }
 }
 
-/// Of every write that would leave a finalizer behind.
+/// Refuses every write that would add a finalizer.
 const REFUSAL: &str = "\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -463,7 +463,7 @@ async fn refused_finalizer_is_retried_with_a_back_off_and_then_added() {
     let operator = world.operator("replica-1").await;
     world.apply(&guarded("report", "gate"));
     operator.until_role("report", "Active").await;
-    // In this window the tries are counted.
+    // Counts the tries within this window.
     tokio::time::sleep(Duration::from_secs(12)).await;
     let tries = world.requests().into_iter().filter(|event| {
         let object = event.object_ref.clone().unwrap_or_default();

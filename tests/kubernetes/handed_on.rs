@@ -1,4 +1,4 @@
-//! A lock with targets leaves a cluster: by a planned hand-over, or because nothing gets ready there.
+//! Tests that a lock with targets leaves a cluster: by a planned hand-over, or because no pod becomes ready there.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ const ANSWER: &str = "redlock.dev/hand-over-answer";
 const ABSTAIN: &str = "redlock.dev/abstain";
 const TARGET: &str = ", lockName: shared/report, targets: [{name: report, action: Scale, stopSeconds: 3, \
                       ref: {apiVersion: apps/v1, kind: Deployment, name: report}}]";
-/// What is passed on is stopped long before it would end.
+/// A lock that is handed over is stopped long before its lease would end.
 const LEASE: &str = "Seconds: 12";
-/// Its pods use all of their two seconds when they are asked to end.
+/// Its pods use all of their two seconds to end.
 const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "report"}, "spec": {
     "replicas": 0, "selector": {"matchLabels": {"app": "report"}}, "template": {
         "metadata": {"labels": {"app": "report"}, "annotations": {"test.example/ignores-sigterm": "true"}},
@@ -30,7 +30,7 @@ const WORK: &str = r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata"
 struct Cluster {
     name: &'static str,
     _kubelet: Kubelet,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     world: World,
 }
 
@@ -73,7 +73,7 @@ impl Cluster {
         .await;
     }
 
-    /// With its operator, once that is known to be alive to whoever begins after it.
+    /// Declares the lock with its operator, and waits until a later cluster knows that the operator is alive.
     async fn declare(&self, urls: &[String], more: &str, ready: bool) -> Operator {
         let shared = format!(
             "  firstStart: Immediate\n  sharedLockNames: [{{prefix: shared/, namespaces: [{}]}}]\n",
@@ -81,7 +81,7 @@ impl Cluster {
         );
         let quorum = quorum_of("default", urls, &shared);
         self.world.apply(&quorum.replace("Seconds: 6", LEASE));
-        // Not applied: nobody declares its replicas.
+        // Not applied, so that no manager declares its replicas.
         let mut work: Value = serde_json::from_str(WORK).unwrap();
         work["spec"]["template"]["metadata"]["annotations"][READY] = ready.to_string().into();
         let work: Deployment = serde_json::from_value(work).unwrap();
@@ -121,7 +121,7 @@ impl Cluster {
         report.metadata.annotations.unwrap_or_default().remove(name)
     }
 
-    /// Of the pods that are made from now on.
+    /// Annotates the pods that are created from now on.
     async fn annotate_pods(&self, name: &str, value: &str) {
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {name: value}}}}});
         self.deployments()
@@ -159,7 +159,7 @@ fn urls(first: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
+async fn workload_is_stopped_before_a_lock_is_handed_over() {
     let recorder = Recorder::default();
     let (eu, us) = tokio::join!(Cluster::new("eu", 3, &recorder), Cluster::new("us", 0, &recorder));
     let urls = urls(&eu);
@@ -174,7 +174,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
         })
         .await;
 
-    // There and back, as a person does it.
+    // Handed over there and back, as a user does it.
     for (from, to) in [(&eu, &us), (&us, &eu), (&eu, &us)] {
         let known = of(&recorder, to.name).len();
         from.hand_over(to.name, &[])
@@ -200,7 +200,7 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
 
     it_runs_on_where_it_was(&eu, &us, &recorder).await;
 
-    // Nobody takes it: it comes back when the reservation has run out.
+    // No replica takes the lock: it returns when the reservation has expired.
     us.hand_over("eu", &[]).expect(0, &["handed over"]);
     let held = eu.is("Active").await;
     us_operator.child.kill();
@@ -218,9 +218,9 @@ async fn what_runs_is_stopped_before_a_lock_is_passed_on() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// What cannot be stopped, or is not to be any more, is not passed on.
+/// A workload that cannot be stopped, or must not be stopped, is not handed over.
 async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder) {
-    // Whoever asked does not wait so long.
+    // The caller does not wait that long.
     let running = runs(recorder, "us").await;
     us.hand_over("eu", &["--wait", "500ms"])
         .expect(1, &["the request was withdrawn"]);
@@ -234,7 +234,7 @@ async fn it_runs_on_where_it_was(eu: &Cluster, us: &Cluster, recorder: &Recorder
     })
     .await;
     let held = us.is("Active").await;
-    // It is not allowed to.
+    // The operator has no right to do it.
     us.world.plane.install_rbac(us.world.namespace.name()).await;
     us.may_switch(false).await;
     us.hand_over("eu", &[]).expect(
@@ -275,7 +275,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let recorder = Recorder::default();
     let (eu, us) = tokio::join!(Cluster::new("eu", 3, &recorder), Cluster::new("us", 0, &recorder));
     let urls = urls(&eu);
-    // Alone: it stays, ready or not.
+    // Alone, the lock stays, ready or not.
     let _first = eu.declare(&urls, UNREADY, false).await;
     let alone = eu.is("Active").await;
     runs(&recorder, "eu").await;
@@ -284,7 +284,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     assert_eq!(eu.is("Active").await["fencingToken"], alone["fencingToken"]);
     let _other = us.declare(&urls, UNREADY, true).await;
 
-    // Until another cluster is known to be alive.
+    // Waits until another cluster is known to be alive.
     timed("the other cluster is known", async || {
         let status = serde_json::to_value(eu.world.quorums().get("default").await.unwrap().status).unwrap();
         if status["reporters"][1].is_object() {
@@ -321,7 +321,7 @@ async fn a_lock_leaves_a_cluster_in_which_nothing_gets_ready() {
     let found = overlaps(&recorder.runs());
     assert!(found.is_empty(), "{found:?}");
 
-    // No replica of it takes the lock when it is free, until it is said to be over.
+    // No replica of it takes the free lock until the request is declared over.
     us.world.kubectl(&[
         "patch",
         "ll",

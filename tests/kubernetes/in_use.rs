@@ -1,4 +1,4 @@
-//! A RedisQuorum stays while LeaderLocks name it, and what the values declare comes back.
+//! Tests that a RedisQuorum stays while LeaderLocks name it, and that a declared one is created again.
 
 use std::fs;
 use std::time::Duration;
@@ -86,7 +86,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
             })
         })
         .await;
-    // Other masters cannot come under its name, and what is held stays held.
+    // Other masters cannot get its name, and held locks stay held.
     let (applied, said) = world.try_apply(&world.quorum("default", FIRST).replace("name: m0", "name: other"));
     assert!(!applied && said.contains("cannot get other names"), "{said}");
     let now = world
@@ -98,7 +98,7 @@ async fn a_quorum_stays_until_the_last_lock_that_names_it_is_gone() {
     is_gone(&world).await;
     assert_eq!(operator.lock("report"), Value::Null);
 
-    // One that no lock names goes at once.
+    // A quorum that no lock names is deleted at once.
     world.apply(&world.quorum("default", FIRST));
     world.kubectl(&["delete", "redisquorum", "default"]);
 }
@@ -138,9 +138,9 @@ async fn each_set_of_namespaces_keeps_the_quorums_of_its_own_locks() {
     is_gone(&world).await;
 }
 
-/// Locks hang on it, and an operator that starts later would not know it.
+/// Locks depend on it, and an operator that starts later would not know it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_quorum_that_is_deleted_comes_back() {
+async fn a_declared_quorum_that_is_deleted_is_created_again() {
     let world = World::small(3).await;
     world
         .plane
@@ -172,7 +172,7 @@ async fn a_declared_quorum_that_is_deleted_comes_back() {
     comes_back(first).await;
     world.quorum_status("default", "is ready again", ready).await;
 
-    // With the definition all objects of it go; the operator is not restarted when it is there again.
+    // All objects are deleted with the definition; the operator is not restarted when it exists again.
     let second = uid();
     world.kubectl(&["delete", "customresourcedefinition", "redisquorums.redlock.dev"]);
     let definition = format!(
@@ -210,7 +210,7 @@ async fn a_release_that_watches_other_namespaces_removes_the_finalizer_of_those_
     has_finalizers(&world, 1).await;
     let old = finalizers(&world);
 
-    // As in a rolling update: the replica before uses the quorum until it ends.
+    // As in a rolling update: the previous replica uses the quorum until it ends.
     let both = format!("{own},{}", other.name());
     let _now = replica(&world, "replica-2", &both).await;
     has_finalizers(&world, 2).await;
@@ -226,7 +226,7 @@ async fn a_release_that_watches_other_namespaces_removes_the_finalizer_of_those_
     is_gone(&world).await;
 }
 
-/// Writes of finalizers of a quorum that were done.
+/// Returns the number of successful writes of finalizers of a quorum.
 fn finalizer_writes(world: &World, quorum: &str) -> usize {
     let requests = world.requests().into_iter();
     let writes = requests.filter(|event| {
@@ -264,7 +264,7 @@ async fn a_finalizer_stays_until_the_last_replica_has_left_the_quorum() {
     has_finalizers(&world, 1).await;
     assert_eq!(finalizer_writes(&world, "default"), 1);
 
-    // The standby leaves the quorum while the holder stands still, which has not given its lease back.
+    // The standby leaves the quorum while the stopped holder has not released its lease.
     let patch = r#"{"spec": {"quorumRef": {"name": "second"}}}"#;
     world.kubectl(&["patch", "leaderlock", "report", "--type=merge", "--patch", patch]);
     gates.until("gate", 0).await;

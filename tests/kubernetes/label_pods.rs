@@ -1,4 +1,4 @@
-//! LabelPods: one pod of a selector has the label where the lock is held, none elsewhere.
+//! Tests LabelPods: one pod of a selector has the label where the lock is held, none elsewhere.
 
 #[path = "label_pods/agent.rs"]
 mod agent;
@@ -30,7 +30,7 @@ use web::Web;
 const ROLE: &str = "redlock.dev/role";
 const TOKEN: &str = "redlock.dev/fencing-token";
 const BY: &str = "redlock.dev/labelled-by";
-/// Of its last part, in which the label must be gone, more is left than a busy machine stands still.
+/// The label must be gone in the last part of the lease, which is longer than a busy machine pauses.
 const LEASE: Duration = Duration::from_secs(10);
 /// Of the chart.
 pub const RIGHTS: [&str; 2] = ["targetKinds[0].group=", "targetKinds[0].resource=pods"];
@@ -59,7 +59,7 @@ fn labels() -> Value {
     json!({"app": "web", "tier": "a"})
 }
 
-/// For who looks at what was asked for: a pod gets the label, and loses it.
+/// Covers the test of rights: a pod gets the label, and loses it.
 pub async fn use_every_right(world: &World) {
     let web = Web::of(world);
     web.make("web-0", labels()).await;
@@ -78,7 +78,7 @@ async fn enforced(world: &World, reason: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
-    // More of them to measure, as docs/targets.md says.
+    // More moves to measure, as in docs/targets.md.
     let moves: usize = std::env::var("REDLOCK_MOVES").map_or(6, |count| count.parse().unwrap());
     let world = world().await;
     let web = Web::of(&world);
@@ -96,7 +96,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
         (&"Activating".into(), &"Changing".into())
     );
 
-    // The first that is ready gets it, and keeps it.
+    // The first ready pod gets it, and keeps it.
     let asked = web.ready("web-1", true).await;
     web.until(&["web-1"]).await;
     println!("labelled {:?} after it was ready", asked.elapsed());
@@ -118,7 +118,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     other_hands(&world, &web).await;
     another_selector(&world, &web).await;
 
-    // Given up: taken off before the lock is released.
+    // The lock is given up: the label is removed before the release.
     let stepped = "state: SteppedDown, reason: test";
     world.apply(&labelling(
         "web",
@@ -139,7 +139,7 @@ async fn one_ready_pod_of_the_selector_has_the_label_and_it_moves() {
     web.until(&["web-2"]).await;
 }
 
-/// And says who wrote what.
+/// Also asserts who wrote the annotation.
 async fn carries_the_token(world: &World, web: &Web, token: &Value) {
     let pod = web.get("web-1").await;
     assert_eq!(pod.annotations()[TOKEN], token.to_string());
@@ -167,7 +167,7 @@ fn shares(what: &str, mut all: Vec<Duration>) {
     println!("{what}: p50 {:?}, p99 {:?} (n = {})", at(50), at(99), all.len());
 }
 
-/// From one that becomes unready to another; which has it in the end.
+/// Moves the label from a pod that becomes unready to another one; returns the last one with the label.
 async fn it_moves(web: &Web, moves: usize) -> String {
     let (mut moved, mut gaps) = (Vec::new(), Vec::new());
     let mut active = "web-1".to_owned();
@@ -188,7 +188,7 @@ async fn it_moves(web: &Web, moves: usize) -> String {
     active
 }
 
-/// Its process may still run, and it may even be ready.
+/// The process of a deleted pod may still run, and the pod may even be ready.
 async fn it_leaves_a_pod_that_goes(web: &Web, active: &str) {
     web.change(active, json!({"finalizers": ["test.example/hold"]}))
         .await;
@@ -227,7 +227,7 @@ async fn only_what_changes_is_looked_at(world: &World) {
             .count()
     };
     enforced(world, "AsDeclared").await;
-    // The last events of the part before.
+    // Waits for the last events of the part before.
     eventually(BOUND, "nothing is asked any more", async || {
         let before = pods(world);
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -248,7 +248,7 @@ async fn only_what_changes_is_looked_at(world: &World) {
     assert_eq!(pods(world), before, "pods are asked for although nothing changes");
 }
 
-/// A pod that is ready or not changes nothing while another one has the label.
+/// Changes of readiness cause no list while another pod has the label.
 async fn pod_events_cause_no_list(world: &World, web: &Web) {
     let all = ["web-0", "web-1", "web-2"];
     let active = web.until_one_of(&all).await;
@@ -271,15 +271,15 @@ async fn pod_events_cause_no_list(world: &World, web: &Web) {
     }
     let made = lists() - before;
     println!("{made} lists of pods for 8 pod events");
-    // One look of two lists may have been due meanwhile.
+    // One evaluation of two lists may have been due at the same time.
     assert!(made <= 2, "{made} lists for 8 events");
 }
 
-/// What others write is put right.
+/// The operator corrects changes of other clients.
 async fn other_hands(world: &World, web: &Web) {
     let all = BTreeSet::from(["web-0", "web-1", "web-2"]);
     let active = web.until_one_of(&["web-0", "web-1", "web-2"]).await;
-    // A second one by hand: seen by the watcher, which can therefore see two, and taken off again.
+    // A second label by hand: the watcher may see two, and the operator removes it.
     let second = all.iter().find(|name| **name != active).unwrap();
     let asked = Instant::now();
     web.change(second, json!({"labels": {ROLE: "active"}})).await;
@@ -296,7 +296,7 @@ async fn other_hands(world: &World, web: &Web) {
     let told = world.told("web", "LabelRemoved").await;
     assert!(told.contains("kubectl-label") && told.contains(second), "{told}");
 
-    // Taken off by hand, and a pod that is taken out of the selector.
+    // The label is removed by hand, and a pod is removed from the selector.
     let asked = Instant::now();
     web.change(&active, json!({"labels": {ROLE: null}})).await;
     eventually(BOUND, "given anew", async || {
@@ -312,7 +312,7 @@ async fn other_hands(world: &World, web: &Web) {
     web.change(&active, json!({"labels": {"app": "web"}})).await;
     web.until(&[&next]).await;
 
-    // A template that has the label in it.
+    // A template that contains the label.
     web.make("born", json!({"app": "web", "tier": "b", ROLE: "active"}))
         .await;
     web.until(&[&next]).await;
@@ -327,7 +327,7 @@ async fn other_hands(world: &World, web: &Web) {
         web.ready(name, false).await;
     }
     web.until(&["born"]).await;
-    // Another lock's.
+    // The label of another lock.
     web.delete("born").await;
     web.change(
         "web-0",

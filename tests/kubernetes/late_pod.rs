@@ -1,4 +1,4 @@
-//! A pod that does not go by itself is deleted with the time that is left, and gone before the lease ends.
+//! Tests that a pod that does not end is deleted with the remaining time, and is gone before the lease ends.
 
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ async fn a_pod_that_ignores_sigterm_gets_the_grace_that_is_left() {
          metadata: {{labels: {{app: web}}, annotations: {{{IGNORES_SIGTERM}: \"true\"}}}}\n    \
          spec: {{terminationGracePeriodSeconds: 600, containers: [{{name: web, image: web}}]}}\n"
     ));
-    // A zero by the manifest would be somebody's word.
+    // A zero in the manifest would have a field manager.
     world.kubectl(&["scale", "deployment/web", "--replicas=2"]);
     let targets = ", targets: [{name: web, action: Scale, stopSeconds: 5, scale: {activeReplicas: 2}, \
                    ref: {apiVersion: apps/v1, kind: Deployment, name: web}}]";

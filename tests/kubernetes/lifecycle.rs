@@ -1,4 +1,4 @@
-//! What users do with locks: share names, change timings, freeze, step down, delete.
+//! Tests the changes of users to locks: share names, change timings, freeze, step down, delete.
 
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ async fn timings(world: &World, operator: &Operator, token: &Value) {
         .await;
     }
     operator.assert_holds("report", token);
-    // One that is too impatient for its quorum is refused by name, and changes nothing for the others.
+    // A lock that is too impatient for its quorum is refused by name, and changes nothing for the others.
     let impatient = lock("impatient", "").replace("Seconds: 6", "Seconds: 2");
     world.apply(&impatient);
     let status = becomes(world, "impatient", "is refused", |status| {
@@ -117,7 +117,7 @@ async fn names(world: &World, operator: &Operator) {
     })
     .await;
     operator.assert_holds("shared", &token);
-    // Not shared any more: what is held stays so, and the object says that it is wrong.
+    // The name is no longer shared: a held lock stays held, and the status reports the error.
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let status = becomes(world, "shared", "is invalid", |status| {
         condition(status, "Ready").1 == "InvalidSpec"
@@ -166,11 +166,11 @@ async fn states(world: &World, operator: &Operator) {
     set(world, "report", "{\"state\": \"SteppedDown\"}");
     becomes(world, "report", "is given up", free).await;
     println!("            {}", world.told("report", "Released").await);
-    // Nobody of this cluster held it last who could be succeeded... but this cluster did.
+    // This cluster held it last, so no takeover delay applies.
     set(world, "report", "{\"state\": \"Enabled\", \"reason\": null}");
     let again = becomes(world, "report", "is held again", active).await;
     assert!(again["fencingToken"].as_u64() > frozen["fencingToken"].as_u64());
-    // One that was never this cluster's does not come to it.
+    // A lock that was never held by this cluster is not acquired.
     world.apply(&lock("frozen", ", state: Frozen, reason: a test"));
     becomes(world, "frozen", "is not taken", free).await;
     assert_eq!(operator.lock("frozen")["role"], "Standby");
@@ -189,7 +189,7 @@ async fn deletion(world: &World, operator: &Operator, token: &Value) {
     let status = becomes(world, "report", "is held anew", active).await;
     assert!(status["fencingToken"].as_u64() > token.as_u64());
     assert_eq!(status["leaseTransitions"], 0, "a new object");
-    // Deleted and made again at once.
+    // Deleted and created again at once.
     world.kubectl(&["delete", "leaderlock", "report", "--wait=false"]);
     world.apply(&lock("report", ""));
     let again = becomes(world, "report", "is held once more", active).await;
@@ -205,7 +205,7 @@ async fn deletion(world: &World, operator: &Operator, token: &Value) {
         release,
     ];
     world.kubectl(&["delete", "redisquorum", "default", "--wait=false"]);
-    // Nothing but a person removes what keeps it while a lock names it.
+    // Only a user removes the finalizer while a lock names the quorum.
     world.kubectl(&patch);
     becomes(world, "report", "has no quorum", |status| {
         condition(status, "Ready").1 == "QuorumNotFound"

@@ -1,4 +1,4 @@
-//! Many Jobs in one namespace: what they cost a replica whose locks switch a few of its CronJobs.
+//! Tests many Jobs in one namespace: their cost for a replica whose locks switch a few of its CronJobs.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::world::{World, condition, lock};
 
 /// Locks, each with a CronJob of its own.
 const LOCKS: usize = 10;
-/// What a replica may use with all of them, in MiB.
+/// The limit for the memory of a replica with all of them, in MiB.
 const BOUND: f64 = 150.0;
 
 /// Resident memory now and at its highest, in MiB.
@@ -86,7 +86,7 @@ async fn all_are(world: &World, state: &str) {
     }
 }
 
-/// `REDLOCK_JOBS=20000` to measure, as docs/targets.md says.
+/// `REDLOCK_JOBS=20000` to measure, as in docs/targets.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_namespace_cost_one_watch_and_bounded_memory() {
     let count: usize = std::env::var("REDLOCK_JOBS").map_or(1_200, |count| count.parse().unwrap());

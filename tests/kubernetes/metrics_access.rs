@@ -1,4 +1,4 @@
-//! `/metrics` and `/locks` for those only who may read them.
+//! Tests that only authorized clients may read `/metrics` and `/locks`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -61,10 +61,10 @@ async fn metrics_and_locks_need_a_token_whose_user_may_get_them() {
         })
         .await;
     }
-    // The kubelet shows no token.
+    // The kubelet has no token.
     assert_eq!(get(port, "/livez", None).0, 200);
     operator.wait_ready();
-    // Answers are remembered: a scrape is no question to the API server each time.
+    // Answers are cached: a scrape does not cause a request to the API server each time.
     let asked = || {
         let reviews = |event: &crate::fixture::audit::Event| {
             let object = event.object_ref.as_ref();
@@ -94,7 +94,7 @@ async fn without_the_right_to_review_tokens_nothing_is_answered() {
     let reader = token(&world, "reader");
     assert_eq!(get(details, "/metrics", Some(&reader)).0, 503);
     assert_eq!(get(details, "/locks", None).0, 401);
-    // Not where the probes are, and these not there.
+    // Not at the address of the probes, and the probes not at this one.
     for path in ["/metrics", "/locks"] {
         assert_eq!(get(operator.port(), path, Some(&reader)).0, 404, "{path}");
     }

@@ -1,4 +1,5 @@
-//! Each scheduled run of a CronJob in one cluster: two clusters that share masters, without a minute to wait.
+//! Tests that each scheduled run of a CronJob runs in one cluster: two clusters that share masters, without a minute
+//! of waiting.
 
 #[path = "once_per_schedule/pair.rs"]
 mod pair;
@@ -36,7 +37,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
         world.apply(&yearly());
     }
     pair.clusters[0].apply(&declared());
-    // As while people give the target another name, in one cluster after the other.
+    // As while users rename the target, in one cluster after the other.
     let renamed = declared().replace("{name: nightly,", "{name: renamed,");
     pair.clusters[1].apply(&renamed);
     let mut first = pair.operator(0, "one").await;
@@ -46,7 +47,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     pair.is_standby(1).await;
     let slot = now() - 1_000;
 
-    // Claimed and let run, under the token of the lease; the loser is labelled, told of and deleted.
+    // Claimed and allowed to run, under the token of the lease; the losing Job is labelled, reported and deleted.
     let held = status["fencingToken"].to_string();
     let waiting = pair.schedule(1, "slot-0", slot).await;
     let made = Instant::now();
@@ -66,7 +67,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
         "{managers:?}"
     );
     assert!(suspended(&waiting), "made so by its template");
-    // Nothing is ever stopped: nothing has to be kept for it.
+    // Nothing is ever stopped, so no finalizer is needed.
     let finalizers = pair.clusters[0].kubectl(&["get", "ll", NAME, "-o", "jsonpath={.metadata.finalizers}"]);
     assert_eq!(finalizers, "");
     assert_eq!((counted(&first, "claimed"), counted(&first, "elsewhere")), (1, 0));
@@ -78,7 +79,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     by_hand(&pair, slot + 1).await;
     too_old(&pair).await;
 
-    // What waits begins with the lock, oldest first; what runs goes on.
+    // A waiting Job begins with the lock, oldest first; a running one continues.
     for (name, slot) in [("slot-5", slot + 5), ("slot-4", slot + 4)] {
         pair.schedule(1, name, slot).await;
     }
@@ -97,7 +98,7 @@ async fn a_slot_runs_where_the_lock_is_held_and_nowhere_else() {
     second.child.kill();
 }
 
-/// What people start themselves in the cluster that stands by.
+/// Jobs that users start themselves in the cluster that stands by.
 async fn by_hand(pair: &Pair, slot: i64) {
     let cluster = &pair.clusters[1];
     pair.schedule(1, "slot-1", slot).await;
@@ -118,7 +119,7 @@ async fn by_hand(pair: &Pair, slot: i64) {
     assert!(note.contains("by-hand"), "{note}");
     let job = pair.job(1, "by-hand").await.unwrap();
     assert_eq!((label(&job), suspended(&job)), (Some("waits"), true));
-    // As people do it, where the lock is held.
+    // As by a user, where the lock is held.
     pair.clusters[0].kubectl(&["create", "job", "--from=cronjob/report", "made-here"]);
     pair.runs(0, "made-here").await;
 }
@@ -132,7 +133,7 @@ async fn too_old(pair: &Pair) {
     }
 }
 
-/// Claimed on a majority, and the operator died before it let the Job run. Its cluster stands by now.
+/// Claimed on a majority, and the operator ended before it let the Job run. Its cluster stands by now.
 async fn left_by_a_crash(pair: &Pair, slot: i64) {
     let job = pair.schedule(0, "left", slot).await;
     let claimed = format!("{slot}|{}@{}", job.metadata.uid.unwrap(), NAMES[0]);
@@ -174,7 +175,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     );
     pair.forget_first_start().await;
 
-    // Such a Job waits all the same while the CronJob is not safe.
+    // Such a Job also waits while the CronJob is not safe.
     cluster.apply(
         &yearly()
             .replace("0 0 1 1 *", "@every 8760h")
@@ -190,7 +191,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     })
     .await;
     pair.schedule(0, "slot-0", now() - 100).await;
-    // What was claimed before is finished, also when the cluster was called otherwise then.
+    // A slot that was claimed before is finished, also when the cluster had another name then.
     let slot = now() - 200;
     let job = pair.schedule(0, "claimed", slot).await;
     let claimed = format!("{slot}|{}@formerly", job.metadata.uid.unwrap());
@@ -202,7 +203,7 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     let said = cluster.told(NAME, "SlotUnreadable").await;
     assert!(said.contains("/odd stays suspended"), "{said}");
 
-    // Who suspends a CronJob does not want what is wrong to be told.
+    // Problems of a suspended CronJob are not reported.
     let suspended_one = format!(
         "{}  suspend: true\n",
         yearly().replace("  timeZone: Etc/UTC\n", "")
@@ -216,12 +217,12 @@ async fn a_cron_job_whose_jobs_would_run_everywhere_is_refused_with_the_line_to_
     cluster.apply(&format!("{}  suspend: false\n", yearly()));
     enforced("AsDeclared").await;
 
-    // Without its CronJob there is nothing to do, and it is waited for.
+    // Without its CronJob nothing can be done, and the operator waits for it.
     cluster.kubectl(&["delete", "cronjob", NAME]);
     enforced("TargetNotFound").await;
     cluster.apply(&yearly());
     enforced("AsDeclared").await;
-    // A lock of such targets alone goes at once.
+    // A lock with only such targets is released at once.
     cluster.kubectl(&["delete", "ll", NAME, "--timeout=60s"]);
     eventually(BOUND, "it is released", async || {
         if operator.locks().is_empty() {

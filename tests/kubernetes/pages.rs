@@ -1,4 +1,5 @@
-//! What pages print for a cluster works as printed, command by command: from the installation of the README to the uninstall.
+//! Tests that the commands of pages for a cluster work as printed, command by command: from the installation of the
+//! README to the uninstall.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +16,16 @@ use redlock_testkit::{RedisServer, ServerOptions, eventually_blocking};
 
 const THIS: &str = "tests/kubernetes/pages.rs";
 const INSTALL: &str = "docs/install.md";
-/// Waiting included: a Namespace is gone when all that was in it is.
+/// Includes waiting: a Namespace is gone when all of its objects are.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What pages have in capital letters, for the reader to fill in.
+/// The placeholders of pages in capital letters, which the reader fills in.
 const NAMES: [(&str, &str); 3] = [
     ("NAMESPACE", "billing"),
     ("LOCK", "nightly-report"),
     ("QUORUM", "default"),
 ];
-/// What pages take for granted: namespaces of the reader's, and a lock.
+/// The prerequisites of pages: namespaces of the reader, and a lock.
 const THERE: &str = "
 apiVersion: v1
 kind: Namespace
@@ -40,7 +41,7 @@ metadata: {name: nightly-report, namespace: billing}
 spec: {quorumRef: {name: default}}
 ";
 
-/// The repository, with the urls of these masters where a page says to put them in.
+/// Copies the repository, with the urls of these masters where a page asks for them.
 fn place(masters: &[RedisServer]) -> TempDir {
     let (root, place) = (
         Path::new(env!("CARGO_MANIFEST_DIR")),
@@ -60,7 +61,7 @@ fn place(masters: &[RedisServer]) -> TempDir {
         fs::write(examples.join("kubernetes").join(path.file_name().unwrap()), text).unwrap();
     }
     fs::write(place.path().join("there.yaml"), THERE).unwrap();
-    // The values that the page of the installation shows.
+    // The values on the page of the installation.
     let page = fs::read_to_string(root.join(INSTALL)).unwrap();
     let values = page
         .split("```yaml\n")
@@ -71,7 +72,7 @@ fn place(masters: &[RedisServer]) -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_pages_print_for_a_cluster_can_be_typed() {
+async fn commands_of_pages_for_a_cluster_work_as_printed() {
     let plane = ControlPlane::start(Options::default());
     // Helm waits for the pods.
     let _kubelet = Kubelet::start(&plane, "test", seed(), &Recorder::default());
@@ -106,7 +107,7 @@ async fn what_pages_print_for_a_cluster_can_be_typed() {
     assert!(of_cluster.clone().count() > 5);
     of_cluster.for_each(play);
 
-    // The hook is one of pods that run something.
+    // The hook runs in pods, which run nothing here.
     type_it("helm uninstall redlock --namespace redlock --no-hooks");
     type_it("kubectl delete namespace redlock --wait=false");
     eventually_blocking(PATIENCE, "the namespace is gone", || {

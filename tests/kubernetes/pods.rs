@@ -1,4 +1,4 @@
-//! The fake kubelet does what other tests believe: pods become ready, take their grace period, and finish.
+//! Tests the fake kubelet on which other tests rely: pods become ready, take their grace period, and finish.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_live_and_die() {
+async fn pods_start_and_end_as_on_a_kubelet() {
     let place = Place::new().await;
     tokio::join!(
         a_deployment_runs_and_leaves(&place),
@@ -148,7 +148,7 @@ async fn a_stateful_set_runs_in_order(place: &Place) {
     api.create(&PostParams::default(), &set).await.unwrap();
     let second = place.run("writer-1", "runs", |_| true).await;
     assert!(second.start > place.run("writer-0", "runs", |_| true).await.start);
-    // Made anew under its name.
+    // Created again under its name.
     let parameters = DeleteParams::default();
     place.pods().delete("writer-0", &parameters).await.unwrap();
     let ended = place.run("writer-0", "ends", |run| run.end.is_some()).await;
@@ -234,7 +234,7 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
         "{short:?}"
     );
     let still = place.run("long-grace", "runs", |run| run.end.is_none()).await;
-    // The time that is left may be less than the pod was promised.
+    // A second deletion may shorten the time that is left.
     let asked = clock::now();
     pods.delete("long-grace", &parameters.clone().grace_period(1))
         .await
@@ -246,7 +246,7 @@ async fn the_grace_period_is_taken_and_can_be_shortened(place: &Place) {
         "{long:?}"
     );
     place.pod_is("long-grace", "gone", Value::is_null).await;
-    // By force: the API server forgets it at once, and its process is given a last second.
+    // By force: the API server forgets it at once, and its process gets a last second.
     let asked = clock::now();
     pods.delete("forced", &parameters.grace_period(0)).await.unwrap();
     place.pod_is("forced", "gone", Value::is_null).await;

@@ -1,4 +1,4 @@
-//! The majority of the masters is lost, and comes back.
+//! Tests that the majority of the masters is lost, and returns.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn active(status: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart() {
+async fn lost_majority_is_reported_in_time_and_its_return_needs_no_restart() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("report", ""));
@@ -26,7 +26,7 @@ async fn a_majority_that_is_lost_is_told_in_time_and_its_return_needs_no_restart
         master.pause().unwrap();
     }
     let paused = Instant::now();
-    // The end that it promised last is the latest at which it may still say that it holds the lock.
+    // The end that it last promised is the latest time at which it may still report that it holds the lock.
     let (mut promised, mut last_active) = (paused, paused);
     throughout(LEASE + Duration::from_secs(2), || {
         let asked = Instant::now();

@@ -1,4 +1,5 @@
-//! What an operator left running under a lock that the next one cannot use; and two locks that want one target.
+//! Tests workloads of an earlier operator under a lock that the next one cannot use; and two locks that name one
+//! target.
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ fn patch(world: &World, name: &str, patch: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
+async fn workload_of_a_lock_that_became_unusable_is_stopped() {
     let options = ServerOptions {
         users: vec![USER.into()],
         ..ServerOptions::default()
@@ -77,7 +78,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     }
     let generation = gates.generation("good").await;
 
-    // The spec is wrong by now: the lock is only looked at, and what it runs is stopped.
+    // The spec is invalid by now: the operator only observes the lock, and stops its workload.
     operator.child.kill();
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 20}}"#);
     let mut operator = replica(&world, "replica-1").await;
@@ -89,16 +90,16 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
         })
         .await;
     println!("            {}", message(&status, "Ready"));
-    // The others were adopted within their leases: nobody wrote to them.
+    // The others were adopted within their leases: no replica wrote to them.
     world
         .lock_status("good", "is held again", |status| status["role"] == "Active")
         .await;
     assert_eq!(gates.generation("good").await, generation);
-    // Mended, it runs again.
+    // Repaired, it runs again.
     patch(&world, "wrong", r#"{"spec": {"leaseDurationSeconds": 6}}"#);
     gates.until("wrong", 1).await;
 
-    // No masters can be asked: nobody can tell who holds anything.
+    // No master can be reached: the holder of each lock is unknown.
     operator.child.kill();
     world.kubectl(&["delete", "secret", "masters"]);
     gates.count("deleted", 1).await;
@@ -120,7 +121,7 @@ async fn what_a_lock_left_running_that_cannot_be_used_now_is_stopped() {
     world.kubectl(&["wait", "--for=delete", "ll/deleted", "--timeout=60s"]);
     assert_eq!(gates.replicas("wrong").await, 1, "hands off");
     assert!(finalizers(&world, "wrong").contains(FINALIZER));
-    // And what comes back runs.
+    // A restored lock runs.
     world.apply(SECRET);
     gates.until("good", 1).await;
 }
@@ -144,14 +145,14 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("older", "runs", |status| status["role"] == "Active")
         .await;
     gates.count("gate", 1).await;
-    // An object's age is told in seconds, then by its name.
+    // The age of an object is compared in seconds, then by its name.
     world.apply(&guarded("younger", "gate"));
     let status = world.lock_status("younger", "is refused", taken(&older)).await;
     println!("            {}", message(&status, "Ready"));
 
-    // Also by an operator that was restarted, and where the younger one may have run it.
+    // Also by a restarted operator, and where the younger lock may have run it.
     operator.child.kill();
-    // Written by somebody else, as whoever restores a backup does.
+    // Written by another client, as the restore of a backup does.
     patch(
         &world,
         "younger",
@@ -165,7 +166,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .await;
     assert_eq!(gates.generation("gate").await, generation);
 
-    // The older one lets go: the other waits until all of it is gone.
+    // The older lock drops the target: the other one waits until all of it is gone.
     world.apply(&guarded("older", "other"));
     gates.until("other", 1).await;
     gates.until("gate", 0).await;
@@ -179,7 +180,7 @@ async fn an_object_is_the_target_of_one_lock() {
         .lock_status("younger", "runs", |status| status["role"] == "Active")
         .await;
 
-    // And takes it again.
+    // The target returns to it.
     world.apply(&guarded("older", "gate"));
     gates.until("gate", 0).await;
     world.lock_status("older", "waits", taken(&younger)).await;

@@ -1,4 +1,4 @@
-//! Replicas of one operator: who writes, when they are ready, how they leave.
+//! Tests replicas of one operator: which of them writes, when they are ready, how they leave.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use crate::world::{World, lock, throughout};
 use redlock_testkit::eventually;
 
 const LOCKS: usize = 20;
-/// Long enough for what is written now and then to show.
+/// Long enough for periodic writes to show.
 const STEADY: Duration = Duration::from_secs(10);
-/// Less than is left of a lease of 10 s at any time, and more than a busy machine stands still.
+/// Less than is left of a lease of 10 s at any time, and longer than a busy machine pauses.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn active(operators: &[Operator]) -> Vec<usize> {
@@ -28,8 +28,8 @@ fn active(operators: &[Operator]) -> Vec<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     let world = World::small(3).await;
-    // Leases that a busy machine does not lose: what is counted is what is written without a reason.
-    // Nor does a master that answers late then lose its vote, which would be told.
+    // Leases that a busy machine does not lose: only writes without a reason are counted. With this time-out a slow
+    // master does not lose its vote either, which would be reported.
     let patient = "  firstStart: Immediate\n  commandTimeoutMilliseconds: 2000\n";
     let quorum = world.quorum("default", patient);
     world.apply(&quorum.replace("Seconds: 6", "Seconds: 10"));
@@ -52,8 +52,8 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
 
     let (locks, quorums) = (world.writes("leaderlocks"), world.writes("redisquorums"));
     println!("until all is told: {locks} writes of {LOCKS} locks, {quorums} of the quorum");
-    // Each replica says at first that nothing is known, of which one gets through, and then one says who holds it.
-    // On a busy machine some of them are tried again.
+    // Each replica first reports that nothing is known, of which one write succeeds, and then one reports the holder.
+    // On a busy machine some writes are retried.
     assert!(locks <= 8 * LOCKS, "{locks}");
     throughout(STEADY, || {}).await;
     let (locks, quorums) = (
@@ -64,7 +64,7 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     assert_eq!(locks, 0, "nothing changed");
     assert!(quorums <= 1, "one heartbeat in 30 s");
 
-    // The first one has them all: it was there first.
+    // The first replica has them all, since it started first.
     assert_eq!(active(&operators).iter().sum::<usize>(), LOCKS);
     let holder = active(&operators).iter().position(|&count| count > 0).unwrap();
     let mut leaving = operators.remove(holder);
@@ -88,7 +88,7 @@ async fn replicas_write_nothing_but_heartbeats_and_leave_at_once() {
     without_masters(&world, &operators).await;
 }
 
-/// Nothing is written any more for a while.
+/// Waits until nothing is written for a while.
 async fn settled(world: &World) {
     let mut last = (0, Instant::now());
     eventually(BOUND, "the statuses are written", async || {
@@ -147,7 +147,7 @@ async fn operators_that_watch_different_namespaces_both_write_statuses() {
     };
     let _one = watches("one", namespaces[0]).await;
     let _other = watches("other", namespaces[1]).await;
-    // No replica holds them: their statuses are for a reporter to write.
+    // No replica holds them: a reporter has to write their statuses.
     for namespace in namespaces {
         let idle: redlock::api::LeaderLock = serde_json::from_value(serde_json::json!({
             "apiVersion": "redlock.dev/v1alpha1",

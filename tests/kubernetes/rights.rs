@@ -1,4 +1,4 @@
-//! What the ServiceAccount of the chart may do, and what not.
+//! Tests the rights of the ServiceAccount of the chart, and their limits.
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
 use kube::Client;
@@ -16,7 +16,7 @@ pub async fn operator(plane: &ControlPlane, namespace: &str, server: Option<Stri
     client_of(&path).await
 }
 
-/// Whether the answer is 403; panics at every other failure.
+/// Reports whether the answer is 403; panics at every other failure.
 fn refused<T>(answer: kube::Result<T>) -> bool {
     match answer {
         Ok(_) => false,
@@ -25,7 +25,7 @@ fn refused<T>(answer: kube::Result<T>) -> bool {
     }
 }
 
-/// Waits until the API server follows what was granted: in the whole cluster, and the Secrets of a namespace.
+/// Waits until the API server applies the granted rights: in the whole cluster, and for the Secrets of a namespace.
 async fn in_force(client: &Client, namespace: &str) {
     let (all, secrets) = (
         Api::<LeaderLock>::all(client.clone()),

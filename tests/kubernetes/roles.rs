@@ -1,4 +1,4 @@
-//! The rights of the chart against what the operator asks for, and the namespaces that it is told to follow.
+//! Compares the rights of the chart with the requests of the operator, and tests the namespaces that it follows.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use redlock_testkit::eventually;
 /// Group, resource with subresource, verb.
 type Right = (String, String, String);
 
-/// What no test can bring out: the admission plugin that asks for it is off in most clusters, and here.
+/// Rights that no test can use: the admission plugin that needs them is disabled in most clusters, and here.
 const FOR_OTHERS: [(&str, &str, &str); 1] = [("redlock.dev", "leaderlocks/finalizers", "update")];
 
 fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
@@ -45,10 +45,10 @@ async fn granted(world: &World) -> BTreeSet<Right> {
     rules.flat_map(|rules| rights(&rules)).collect()
 }
 
-/// What `doctor` asks for where its user has the right, which the operator does not need.
+/// `doctor` reads this group if its user has the right, which the operator does not need.
 const FOR_PEOPLE: &str = "admissionregistration.k8s.io";
 
-/// What was asked for, and what of it was refused.
+/// Returns the requested rights, and those that were refused.
 fn asked(world: &World) -> (BTreeSet<Right>, Vec<String>) {
     let (mut used, mut refused) = (BTreeSet::new(), Vec::new());
     for event in world.requests() {
@@ -82,7 +82,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     world.plane.install_rbac_with(&namespace, &grant).await;
     world.apply("apiVersion: v1\nkind: Secret\nmetadata: {name: masters}\nstringData: {password: none}\n");
     let quorum = world.quorum("default", "  firstStart: Immediate\n");
-    // LabelPods wants leases so long.
+    // LabelPods needs leases of this length.
     world.apply(&quorum.replace("Seconds: 6", "Seconds: 10"));
     let auth =
         format!("  keyPrefix: other\n  auth: {{secretRef: {{name: masters, namespace: {namespace}}}}}\n");
@@ -92,12 +92,12 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     a_target_with_a_pod_that_does_not_go(&world).await;
     suspend::use_every_right(&world).await;
     label_pods::use_every_right(&world).await;
-    // A request that means nothing is answered, too.
+    // A meaningless request is answered, too.
     world.kubectl(&["annotate", "ll", "report", "redlock.dev/hand-over=nothing"]);
     world
         .lock_status("report", "is held", |status| status["role"] == "Active")
         .await;
-    // The same thing twice within minutes is one event, which is patched.
+    // The same event twice within minutes is one object, which is patched.
     for _ in 0..2 {
         for master in &world.masters[..2] {
             master.pause().unwrap();
@@ -116,13 +116,13 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
             })
             .await;
     }
-    // Asked to pass a lock on, it answers, and be it that the lease is over.
+    // A request for a hand-over is answered even after the end of the lease.
     let request = r#"redlock.dev/hand-over={"id":"x","to":"other/uid","token":1,"notAfter":99999999999}"#;
     world.kubectl(&["annotate", "leaderlock", "report", request]);
-    // What is run in its pod has its rights.
+    // A command in its pod has its rights.
     let kubeconfig = world.kubeconfig(None).await;
     let lock = ["status", "--namespace", &namespace, "report"];
-    // The quorum is back before the lease is.
+    // The quorum recovers before the lease does.
     eventually(BOUND, "the lock is held again", async || {
         let ran = redlock_as(&kubeconfig, &lock, &[]);
         if ran.code == Some(0) && ran.stdout.contains("replica-1") {
@@ -141,7 +141,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     let granted = granted(&world).await;
     assert!(granted.len() > 10, "{granted:?}");
     let for_others = FOR_OTHERS.map(|(group, resource, verb)| (group.into(), resource.into(), verb.into()));
-    // Events are written behind everything else, and so is an answer.
+    // Events are written after everything else, and so is an answer.
     let what = format!("all that is granted to {SERVICE_ACCOUNT} is asked for");
     eventually(BOUND, &what, async || {
         let (used, refused) = asked(&world);
@@ -158,7 +158,7 @@ async fn no_right_of_the_chart_is_unused_and_none_is_missing() {
     followed_namespaces(&world).await;
 }
 
-/// Switched on, and when its lock is deleted stopped, whatever its pod does.
+/// Switched on, and stopped when its lock is deleted, even if its pod does not end.
 async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     let gates = Gates::of(world);
     world.apply(GATE);
@@ -166,7 +166,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     world
         .lock_status("switching", "is active", |status| status["role"] == "Active")
         .await;
-    // No controllers here: nobody makes the account that a pod runs under.
+    // No controllers here: the test creates the account of the pod itself.
     world.kubectl(&["create", "serviceaccount", "default"]);
     world.apply(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: of-the-gate, labels: {app: gate}}\n\
@@ -175,7 +175,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     gates.select("gate", "app=gate").await;
     world.kubectl(&["delete", "ll", "switching", "--wait=false"]);
     world.kubectl(&["wait", "--for=delete", "ll/switching", "--timeout=60s"]);
-    // A second time, now that it is stopped: to start it, its owner is looked for.
+    // A second time, now that it is stopped: to start it, the operator reads its owner.
     world.apply(&guarded("switching", "gate"));
     gates.until("gate", 1).await;
     world.kubectl(&["delete", "ll", "switching"]);
@@ -183,7 +183,7 @@ async fn a_target_with_a_pod_that_does_not_go(world: &World) {
     assert_eq!(pods.trim(), "", "its pod was not deleted in the end");
 }
 
-/// `--watch-namespaces`: the others are not looked at.
+/// `--watch-namespaces`: the operator ignores the others.
 async fn followed_namespaces(world: &World) {
     let other = world.plane.namespace("other").await;
     let elsewhere = lock("elsewhere", "").replace(
@@ -216,7 +216,7 @@ async fn followed_namespaces(world: &World) {
         .map(|lock| lock["namespace"].to_string())
         .collect();
     assert_eq!(locks, [format!("\"{own}\"")]);
-    // A watch of the one that was killed may end only now.
+    // A watch of the killed operator may end only now.
     let requests = world.requests().into_iter();
     let asked: BTreeSet<String> = requests
         .filter(|event| event.request_received_timestamp > before)

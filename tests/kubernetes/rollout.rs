@@ -1,4 +1,4 @@
-//! A rollout whose new replica cannot use the masters, beside a replica that can.
+//! Tests a rollout whose new replica cannot use the masters, next to a replica that can.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ struct Scene {
     first: Operator,
     token: Value,
     generation: i64,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     world: World,
 }
 
@@ -61,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// The operators learn of another password; the masters do not.
+    /// The operators get a wrong password; the masters keep theirs.
     async fn mistake(&self) {
         self.world.apply(&secret(WRONG));
         self.world
@@ -72,7 +72,7 @@ impl Scene {
             .await;
     }
 
-    /// Waits until the condition names these replicas and no other; its message.
+    /// Waits until the condition names exactly these replicas; returns its message.
     async fn not_ready(&self, names: &[&str]) -> String {
         let what = format!("the condition names {names:?}");
         let (status, _) = timed(&what, async || {
@@ -96,7 +96,7 @@ impl Scene {
             }
         })
         .await;
-        // The quorum itself is well: the replica that reports sees it.
+        // The quorum itself is ready: the reporting replica sees it.
         assert_eq!(condition(&status, "Ready").0, "True", "{status:#}");
         assert!(!status.to_string().contains(WRONG), "{status:#}");
         let text = message(&status, "ReplicasReady").to_owned();
@@ -126,7 +126,7 @@ impl Scene {
     }
 }
 
-/// What the kubelet does: its pod is Ready if the replica says so.
+/// Probes like a kubelet: the pod is Ready if the replica reports ready.
 fn probe(world: &World, replica: &Operator) -> bool {
     let ready = replica.get("/readyz").0 == 200;
     running_pod(world, &replica.name, replica.port(), ready);
@@ -134,7 +134,7 @@ fn probe(world: &World, replica: &Operator) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
+async fn rollout_with_a_wrong_password_stalls_with_a_reason_and_continues() {
     let mut scene = Scene::new().await;
     let world = &scene.world;
     scene.mistake().await;
@@ -148,7 +148,7 @@ async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
         described.contains("replica replica-2 is not ready"),
         "{described}"
     );
-    // As docs/troubleshooting.md has it.
+    // As in docs/troubleshooting.md.
     let shown = world.kubectl(&["get", "redisquorum", "default", "-o", JSON_PATH]);
     assert!(
         shown.starts_with("False ReplicaNotReady: replica replica-0 is"),
@@ -171,7 +171,7 @@ async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
     println!("            {notes:?}");
     assert!(notes.iter().all(|note| note.contains("WRONGPASS")), "{notes:?}");
     assert!(notes.iter().all(|note| !note.contains(WRONG)), "{notes:?}");
-    // The pod of the other one exists no more, and its entry was not written again.
+    // The pod of the other replica no longer exists, and its entry was not written again.
     scene.not_ready(&["replica-2"]).await;
     scene.assert_nothing_reserved().await;
     scene.assert_untouched().await;
@@ -182,7 +182,7 @@ async fn a_rollout_with_a_wrong_password_stalls_with_a_reason_and_goes_on() {
     assert!(probe(world, &second));
     scene.first.assert_holds("report", &scene.token);
     scene.assert_untouched().await;
-    // The rollout goes on: what runs is adopted.
+    // The rollout continues: running targets are adopted.
     scene.first.child.signal(Signal::SIGTERM);
     let (exit, _) = scene.first.child.wait(BOUND);
     assert!(exit.success(), "{exit}");

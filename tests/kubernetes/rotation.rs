@@ -1,4 +1,4 @@
-//! The password changes while locks are held.
+//! Tests that the password changes while locks are held.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
         status
     };
 
-    // A wrong one: nothing is lost, and the quorum says so.
+    // A wrong password: nothing is lost, and the quorum reports it.
     world.apply(&secret("wrong"));
     let status = degraded("CredentialsRefused", "a wrong password is told").await;
     assert!(!status.to_string().contains("first"), "{status:#}");
@@ -69,7 +69,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
     })
     .await;
 
-    // The repair is taken: add the new one, change the Secret, remove the old one.
+    // The repair is accepted: add the new password, change the Secret, remove the old one.
     everywhere(&world, &[">second"]).await;
     world.apply(&secret("second"));
     degraded("AllVote", "the right password is taken").await;
@@ -81,7 +81,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
     .await;
     println!("at least {least} ms of the lease were left");
 
-    // The masters cut every connection: the next one is made with what the Secret holds now.
+    // The masters close every connection: the next one uses the present content of the Secret.
     for server in &world.masters {
         let client = redis::Client::open(server.url()).unwrap();
         let mut connection = patient(&client).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_password_is_rotated_without_losing_a_lease() {
     eventually(BOUND, "renewed on new connections", async || {
         let asked = Instant::now();
         let left = operator.assert_holds("report", &token);
-        // What was renewed before ends before this.
+        // A lease that was renewed before the cut ends before this time.
         if asked + Duration::from_millis(left) > cut + LEASE {
             Ok(())
         } else {

@@ -1,4 +1,4 @@
-//! What the API server says of the objects and changes that `validate` judges in `tests/rules`.
+//! Tests the answers of the API server to the objects and changes that `validate` judges in `tests/rules`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::fixture::{ControlPlane, TestNamespace};
 use crate::table::{Kind, Said, cases, changes, object};
 
 #[tokio::test]
-async fn the_api_server_says_what_the_table_says() {
+async fn the_api_server_answers_as_in_the_table() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("table").await;
@@ -37,13 +37,13 @@ async fn the_api_server_says_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn the_api_server_says_of_changes_what_the_table_says() {
+async fn the_api_server_answers_changes_as_in_the_table() {
     let plane = ControlPlane::shared();
     plane.install_crds().await;
     let namespace = plane.namespace("changes").await;
     let mut wrong = Vec::new();
     for (index, change) in changes().into_iter().enumerate() {
-        // A quorum is in no namespace: its name keeps it apart.
+        // A quorum has no namespace: its name keeps the cases apart.
         let name = format!("{}-{index}", namespace.name());
         let api = objects(plane.admin(), change.kind, &namespace);
         let before = read(object(change.kind, &name, &change.before));
@@ -58,7 +58,7 @@ async fn the_api_server_says_of_changes_what_the_table_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every rule of the definitions is told by some case, or nobody would see it break.
+/// A case must bring out every rule of the definitions, so that a broken rule is noticed.
 fn assert_all_told(told: &BTreeSet<String>) {
     let of_changes: Vec<String> = changes().into_iter().filter_map(|change| change.says).collect();
     let mut silent = messages();
@@ -69,7 +69,7 @@ fn assert_all_told(told: &BTreeSet<String>) {
     assert!(silent.is_empty(), "{silent:#?}");
 }
 
-/// The messages of all rules that have one of their own; the others put theirs together.
+/// Returns the messages of all rules with a fixed message; the others compose theirs.
 fn messages() -> BTreeSet<String> {
     fn walk(schema: &Value, found: &mut BTreeSet<String>) {
         match schema {
@@ -97,7 +97,7 @@ fn messages() -> BTreeSet<String> {
     found
 }
 
-/// Without a type, which could not hold what is wrong.
+/// Untyped, since a type could not hold an invalid object.
 pub fn objects(client: Client, kind: Kind, namespace: &TestNamespace) -> Api<DynamicObject> {
     match kind {
         Kind::LeaderLock => Api::namespaced_with(client, namespace.name(), &resource::<LeaderLock>()),
@@ -113,7 +113,7 @@ pub fn read(object: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// What the API server said, field by field, and all of it as text.
+/// Returns the answer of the API server, field by field, and all of it as text.
 pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
     let status: Status = match answer {
         Ok(_) => return (Said::new(), String::new()),
@@ -130,7 +130,7 @@ pub fn said(answer: kube::Result<DynamicObject>) -> (Said, String) {
         .into_iter()
         .map(|cause| (cause.field, cause.message))
         .collect();
-    // A refusal without causes is none of ours.
+    // A refusal without causes is not from a rule of the project.
     assert!(!said.is_empty(), "{whole}");
     (said, whole)
 }

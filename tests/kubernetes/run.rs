@@ -1,4 +1,4 @@
-//! `redlock run` under a lock that is an object.
+//! Tests `redlock run` under a lock that is an object.
 
 use crate::world::{World, lock};
 
@@ -21,11 +21,11 @@ async fn a_command_runs_under_a_declared_lock_of_agents() {
         world.redlock(&[&place[..], flags, &command].concat())
     };
     run("work", &[]).expect(0, &[&format!("{namespace}/work by me")]);
-    // The lease of the object: what does not fit into it is told with its length.
+    // A value that does not fit into the lease of the object is reported with the length of the lease.
     run("work", &["--stop-grace", "8s"]).expect(78, &["--lease-duration 6 s does not leave 8 s"]);
     run("report", &[]).expect(78, &["set spec.candidates: Agents"]);
     run("none", &[]).expect(78, &[&format!("there is no LeaderLock {namespace}/none")]);
-    // This cluster is to leave it to others.
+    // This cluster leaves the lock to others.
     world.apply(&lock(
         "work",
         ", candidates: Agents, state: SteppedDown, reason: maintenance",

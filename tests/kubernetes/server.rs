@@ -1,4 +1,4 @@
-//! The fixture: the server, the controllers, and the ways to break them.
+//! Tests the fixture: the server, the controllers, and the ways to break them.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::api::{Api, ListParams, PostParams};
@@ -22,7 +22,7 @@ async fn the_version_is_the_one_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn the_controllers_are_at_work() {
+async fn the_controllers_run() {
     let plane = ControlPlane::shared();
     let namespace = plane.namespace("controllers").await;
     let deployment: Deployment = serde_json::from_value(json!({
@@ -58,7 +58,7 @@ async fn the_controllers_are_at_work() {
 }
 
 #[tokio::test]
-async fn a_server_of_its_own_goes_away_and_comes_back_with_all_data() {
+async fn restarted_server_has_all_its_data() {
     let plane = ControlPlane::start(Options {
         audit: true,
         controller_manager: false,

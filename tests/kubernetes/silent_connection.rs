@@ -1,4 +1,4 @@
-//! Connections to the API server that go silent without an end.
+//! Tests connections to the API server that become silent without being closed.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::targets::{GATE, Gates, guarded};
 use crate::world::{lock, throughout, timed};
 use redlock_testkit::{Mode, Proxy, eventually};
 
-/// Longer than until the connections to the API server are given up.
+/// Longer than the operator waits before it closes a silent connection to the API server.
 const CUT: Duration = Duration::from_secs(13);
 
-/// The samples of targets that are as they should be.
+/// Returns the samples of targets that are enforced.
 fn enforced(operator: &Operator) -> Vec<String> {
     let (_, metrics) = operator.get("/metrics");
     let samples = metrics
@@ -57,7 +57,7 @@ async fn connection_to_the_api_server_that_went_silent_is_noticed() {
     .await;
     operator.assert_holds("report", &operator.lock("report")["fencingToken"]);
 
-    // What was open stays silent; nothing ends it.
+    // Open connections stay silent and are not closed.
     proxy.strand();
     let (_, took) = timed("it sees what was made meanwhile", async || {
         let seen = operator.lock("new");

@@ -1,4 +1,4 @@
-//! The policies of the chart that keep people from starting what a lock keeps stopped.
+//! Tests the policies of the chart that keep users from starting workloads that a lock keeps stopped.
 
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ fn scale(world: &World, name: &str, replicas: u32) -> (bool, String) {
     kubectl(world, ALICE, &["scale", "deployment", name, &replicas])
 }
 
-/// Kubernetes serves policies that change what is created from 1.36 on.
+/// Reports whether the API server serves mutating policies, from Kubernetes 1.36 on.
 fn mutates(world: &World) -> bool {
     let group = "--api-group=admissionregistration.k8s.io";
     let known = world.kubectl(&["api-resources", group, "--output=name"]);
@@ -75,7 +75,7 @@ fn mutates(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_the_operator_starts_what_stands_by() {
+async fn only_the_operator_starts_a_workload_on_standby() {
     let world = world().await;
     let here = world.namespace.name();
     let _operator = world.operator("replica-1").await;
@@ -84,7 +84,7 @@ async fn nobody_but_the_operator_starts_what_stands_by() {
     world.lock_status("report", "stands by", standby).await;
 
     if mutates(&world) {
-        // Policies are in effect a moment after they were written.
+        // A policy takes effect some time after its creation.
         eventually(BOUND, "what is created begins with standbyReplicas", async || {
             kubectl(
                 &world,
@@ -124,7 +124,7 @@ async fn nobody_but_the_operator_starts_what_stands_by() {
         kubectl(&world, ALICE, &["patch", "deployment", "web", patch]),
         &says,
     );
-    // Whatever starts nothing is let through.
+    // Changes that start nothing are admitted.
     accepted(scale(&world, "web", 0));
     accepted(scale(&world, "other", 2));
     accepted(kubectl(
@@ -141,7 +141,7 @@ async fn nobody_but_the_operator_starts_what_stands_by() {
     assert!(shown.contains("standby-guard"), "{shown}");
     assert_eq!(shown.contains("on creation"), mutates(&world), "{shown}");
 
-    // The operator starts it while the status still says Standby.
+    // The operator starts it while the status still shows Standby.
     world.apply(&web(""));
     world
         .lock_status("report", "runs", |status| status["role"] == "Active")
@@ -163,7 +163,7 @@ async fn nobody_but_the_operator_starts_what_stands_by() {
         },
     )
     .await;
-    // Without its object the lock is Activating, so that this one may begin with none; the operator starts it.
+    // Without its object the lock is Activating, so this one may begin with zero replicas; the operator starts it.
     accepted(kubectl(&world, ALICE, &["delete", "deployment", "web"]));
     accepted(apply(&world, ALICE, &deployment("web", 2)));
     eventually(BOUND, "it runs again", async || {
@@ -192,7 +192,7 @@ async fn a_cron_job_is_not_resumed(world: &World) {
     .await;
 }
 
-/// One without a lock.
+/// A namespace without a lock.
 async fn another_namespace_is_left_alone(world: &World) {
     let other = world.plane.namespace("other").await;
     let run = |arguments: &[&str]| {

@@ -1,4 +1,4 @@
-//! What the statuses say when their writer sees no masters, and when it ends.
+//! Tests the statuses when their writer sees no masters, and when it ends.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fixture::{BOUND, Operator, Options};
 use crate::targets::{self, GATE, Gates, guarded, ready_pod, replica};
 use crate::world::{World, condition, lock, message, throughout, timed};
 
-/// Masters whose longest lease is 60 s: a replica that only infers that no other reports waits for 120 s.
+/// Masters whose longest lease is 60 s: a replica that only infers that no other replica reports waits for 120 s.
 pub async fn world() -> World {
     let options = Options {
         audit: true,
@@ -110,7 +110,7 @@ async fn replica_without_masters_ends_the_claim_of_one_that_is_gone() {
     let world = world().await;
     let gates = Gates::of(&world);
     let mut first = holder(&world, &gates).await;
-    // As with a password that the masters refuse, in a rollout.
+    // As in a rollout with a password that the masters refuse.
     for master in &world.masters {
         master.pause().unwrap();
     }

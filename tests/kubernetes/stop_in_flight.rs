@@ -1,4 +1,4 @@
-//! A replica reads a target that it is about to stop, and meanwhile its sibling wins the lock and starts the target.
+//! Tests a replica that reads a target to stop it, while its sibling wins the lock and starts the target.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use crate::targets::{GATE, GATE_KIND, Gates, guarded, install};
 use crate::world::{World, quorum_of};
 use redlock_testkit::{Mode, Proxy, eventually};
 
-/// More than a start takes after the lock was won.
+/// Longer than a start takes after the lock was won.
 const LATER: Duration = Duration::from_millis(100);
 
-/// Stands between one replica and the API server, and keeps requests for the scale back while it is closed.
+/// A proxy between one replica and the API server that holds requests for the scale while it is closed.
 struct Gatekeeper {
     client: Client,
     open: watch::Sender<bool>,
     /// Methods of the requests for the scale.
     seen: watch::Sender<Vec<String>>,
-    /// Whose status changes before each write of the scale.
+    /// The target whose status changes before each write of the scale.
     busy: Option<Gates>,
 }
 
@@ -57,7 +57,7 @@ async fn forward(State(keeper): State<Arc<Gatekeeper>>, request: Request) -> Res
 }
 
 impl Gatekeeper {
-    /// It, and its URL.
+    /// Starts it; returns it and its URL.
     async fn start(client: Client, busy: Option<Gates>) -> (Arc<Self>, String) {
         let keeper = Arc::new(Self {
             client,
@@ -78,7 +78,7 @@ impl Gatekeeper {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
+async fn target_that_a_sibling_has_started_is_not_stopped() {
     let world = World::new(3).await;
     install(&world).await;
     let mut proxies = Vec::new();
@@ -90,7 +90,7 @@ async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
     world.apply(&long(&quorum_of("default", &urls, "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);
     world.apply(GATE);
-    // As its controller would say of a pod that takes its time: both replicas look at it all the time.
+    // As the controller reports a pod that ends slowly: both replicas read the target continuously.
     gates.count("gate", 1).await;
     let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
     let elsewhere = Agent::start(&world, "report", "there", other).await;
@@ -100,7 +100,7 @@ async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
     let (keeper, url) = Gatekeeper::start(world.plane.admin(), None).await;
     let kubeconfig = world.kubeconfig(Some(url)).await;
     let second = Operator::start_with(&kubeconfig, world.namespace.name(), "replica-2", |_| {});
-    // It hears of a release later than its sibling.
+    // It learns of a release later than its sibling.
     for proxy in &proxies {
         proxy.set_for(second.child.pid(), Mode::Delay(LATER));
     }
@@ -163,7 +163,7 @@ async fn a_target_that_a_sibling_has_started_meanwhile_is_not_stopped() {
 async fn a_target_whose_status_changes_all_the_time_is_stopped() {
     let world = World::new(3).await;
     install(&world).await;
-    // As the agent has it.
+    // The same lease as the agent's.
     let long = |manifest: &str| manifest.replace("Seconds: 6", "Seconds: 10");
     world.apply(&long(&world.quorum("default", "  firstStart: Immediate\n")));
     let gates = Gates::of(&world);
@@ -182,8 +182,8 @@ async fn a_target_whose_status_changes_all_the_time_is_stopped() {
     assert!(writes > 1, "the first write meets another version: {seen:?}");
 }
 
-/// What the operator relies on where it stops an object in any version. The scale of a custom resource has no such
-/// precondition: an object that was made anew under the name is the target, too.
+/// Proves the precondition on which the operator relies where it stops an object in any version. The scale of a
+/// custom resource has no such precondition: an object that was created again under the name is the target, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_of_a_built_in_kind_is_written_only_for_the_uid_in_the_patch() {
     let world = World::new(0).await;

@@ -1,4 +1,4 @@
-//! Stop times that nobody gave come from the pod templates, and follow them while the lock is held.
+//! Tests that default stop times follow from the pod templates, also while the lock is held.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder, Run};
 use crate::world::{World, condition, message};
 use redlock_testkit::eventually;
 
-/// What a pod of [`SLOW`] takes to end, once its template was edited.
+/// The grace period of the pods of [`SLOW`] after the change of its template.
 const GRACE: u64 = 8;
 /// Its lock has a short lease, which only its template makes possible.
 const SLOW: &str = "slow";
@@ -39,20 +39,20 @@ fn lock(name: &str, more: &str) -> String {
     )
 }
 
-/// Seconds of lease and stop, as the status says.
+/// Returns the seconds of lease and stop in the status.
 fn timings(status: &Value) -> (u64, u64) {
     let of = |name: &str| status["timings"][name].as_u64().unwrap_or(0) / 1_000;
     (of("leaseDurationMilliseconds"), of("stopMilliseconds"))
 }
 
 impl<'a> Switched<'a> {
-    /// Both run under their locks, with the stop times of their templates.
+    /// Starts both under their locks, with the stop times of their templates.
     pub async fn start(world: &'a World, recorder: &'a Recorder) -> Self {
         let quorum = world.quorum("long", "  keyPrefix: long\n  firstStart: Immediate\n");
         world.apply(&quorum.replace("maxLeaseDurationSeconds: 6", "maxLeaseDurationSeconds: 60"));
         let this = Self { world, recorder };
 
-        // Nobody knows how long its pods take: refused, until its Deployment is there.
+        // Without the Deployment its grace period is unknown: refused until the Deployment exists.
         world.apply(&lock(SLOW, ", leaseDurationSeconds: 20"));
         let status = world.lock_status(SLOW, "is refused", |status| {
             condition(status, "Ready").1 == "StopBudgetTooShort"
@@ -71,7 +71,7 @@ impl<'a> Switched<'a> {
         this
     }
 
-    /// The same lease with other timings and other pods: those that the Deployments replace.
+    /// Changes the grace periods: the Deployments get new pods and the locks new timings, without a transition.
     pub async fn edit(&self) {
         let held = |status: &Value| {
             [
@@ -126,8 +126,8 @@ impl<'a> Switched<'a> {
         }
     }
 
-    /// The masters hung so long ago: its pod gets all of the grace period that its template has by now, and ends by
-    /// itself before the lease does.
+    /// The masters have hung since `hung`: the pod gets all of the grace period of its present template, and ends
+    /// before the lease does.
     pub async fn ends(&self, hung: Instant) {
         self.until_running(SLOW, 0).await;
         let took = hung.elapsed();

@@ -1,4 +1,4 @@
-//! A Deployment of one replica whose rollout starts the new pod beside the old one is told of.
+//! Tests that a Deployment of one replica whose rollout starts the new pod before the old one ends is reported.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn deployment(strategy: &str) -> String {
     )
 }
 
-/// Its stop time is given: its template is read for nothing else.
+/// The stop time is set, so the template is read only for the surge.
 fn scaled(more: &str) -> String {
     let target = format!(
         ", targets: [{{name: web, action: Scale, stopSeconds: 1{more}, \
@@ -32,7 +32,7 @@ async fn until(world: &World, wanted: (&str, &str)) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_that_doubles_the_one_replica_is_told_of_until_it_is_put_right() {
+async fn rollout_that_doubles_the_one_replica_is_reported_until_it_is_repaired() {
     let world = World::new(3).await;
     let rights = ["targetKinds[0].group=apps", "targetKinds[0].resource=deployments"];
     let namespace = world.namespace.name();
@@ -63,7 +63,7 @@ async fn a_rollout_that_doubles_the_one_replica_is_told_of_until_it_is_put_right
         ],
     );
 
-    // Each line that the text gives, pasted.
+    // Applies each line of the message as printed.
     world.apply(&deployment("  strategy: {type: Recreate}\n"));
     until(&world, ("False", "NoSurge")).await;
     world.apply(&deployment(""));

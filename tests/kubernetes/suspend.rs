@@ -1,4 +1,5 @@
-//! CronJobs and Jobs that run where the lock is held, with the real controllers of both and pods that take their time.
+//! Tests CronJobs and Jobs that run where the lock is held, with the real controllers of both and pods that end
+//! slowly.
 
 #[path = "suspend/cron_jobs.rs"]
 mod cron_jobs;
@@ -17,14 +18,14 @@ use crate::versions::register;
 use crate::world::{World, condition, lock, throughout, timed};
 use redlock_testkit::eventually;
 
-/// The values of the chart that grant it.
+/// The values of the chart that grant the rights.
 pub const RIGHTS: [&str; 4] = [
     "targetKinds[0].group=batch",
     "targetKinds[0].resource=cronjobs",
     "targetKinds[1].group=batch",
     "targetKinds[1].resource=jobs",
 ];
-/// Never in the time of a test.
+/// A time that is never due within a test.
 const NEVER: &str = "0 0 29 2 *";
 const ABANDONED: &str = "redlock.dev/abandoned";
 
@@ -41,14 +42,14 @@ fn guarded(name: &str, kind: &str) -> String {
     lock(name, &target)
 }
 
-/// The same lock, whose lease is long enough for what the pod template asks for, and too short for more.
+/// The same lock, with a lease that just fits the grace period of the pod template.
 fn by_template(guarded: &str) -> String {
     guarded
         .replace("stopSeconds: 1, ", "")
         .replace("leaseDurationSeconds: 6", "leaseDurationSeconds: 12")
 }
 
-/// A pod that takes up to two seconds to go.
+/// A pod that takes up to two seconds to end.
 fn template(annotations: &str) -> String {
     format!(
         "template: {{metadata: {{annotations: {{{annotations}}}}}, spec: {{restartPolicy: Never, \
@@ -95,7 +96,7 @@ impl<'a> Place<'a> {
         status.await
     }
 
-    /// This cluster's candidates give the lock up, or want it again.
+    /// Sets whether the candidates of this cluster give the lock up or contend for it.
     async fn wants(&self, lock: &str, wanted: bool) -> Value {
         let spec = if wanted {
             json!({"state": "Enabled", "reason": null})
@@ -111,7 +112,7 @@ impl<'a> Place<'a> {
             .kubectl(&["patch", kind, name, "--type=merge", "--patch", &patch.to_string()]);
     }
 
-    /// As somebody would by hand.
+    /// Changes `suspend` as a user would by hand.
     fn suspend(&self, kind: &str, name: &str, suspend: bool) {
         self.patch(kind, name, &json!({"spec": {"suspend": suspend}}));
     }
@@ -121,7 +122,7 @@ impl<'a> Place<'a> {
             .kubectl(&["create", "job", name, &format!("--from=cronjob/{cron_job}")]);
     }
 
-    /// As the controller of Jobs would say of one that is suspended.
+    /// Sets the condition that the controller of Jobs sets on a suspended Job.
     fn heed(&self, job: &str) {
         let now = jiff::Timestamp::now().to_string();
         let condition = json!({
@@ -139,7 +140,7 @@ impl<'a> Place<'a> {
         ]);
     }
 
-    /// As the controller does: a suspended Job whose condition was removed gets another one.
+    /// Acts as the controller: a suspended Job whose condition was removed gets another one.
     async fn heed_until_standby(&self, job: &str, lock: &str) {
         eventually(BOUND, &format!("{lock} has its target Standby"), async || {
             let found = self.jobs().get(job).await.unwrap();
@@ -183,7 +184,7 @@ impl<'a> Place<'a> {
         found
     }
 
-    /// The processes that a Job has now, and those that it ever had.
+    /// Returns how many processes a Job has now, and how many it ever had.
     fn processes(&self, job: &str) -> (usize, usize) {
         let runs = self.recorder.runs();
         let of = runs.iter().filter(|run| run.owner == format!("Job {job}"));
@@ -230,7 +231,7 @@ fn is_abandoned(job: &Job) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_suspended_runs_only_where_the_lock_is_held() {
+async fn suspended_target_runs_only_where_the_lock_is_held() {
     let world = World::new(3).await;
     world
         .plane
@@ -256,7 +257,7 @@ async fn a_job(place: &Place<'_>) {
     place.is("work", "Active").await;
     place.until_it_runs("work").await;
 
-    // Stopped: its process has ended when the status says so.
+    // Stopped: its process has ended when the status shows it.
     place.wants("work", false).await;
     assert_eq!(place.processes("work").0, 0);
     // Started again, under another lease.
@@ -278,13 +279,13 @@ async fn a_job(place: &Place<'_>) {
         .await;
     println!("            the command included: {:?}", before.elapsed());
     place.is("work", "Standby").await;
-    // Made anew by somebody else.
+    // Another client deletes and creates it again.
     place.world.kubectl(&["delete", "job", "work"]);
     place.world.apply(&job("work", ""));
     place
         .until_job("work", "made anew is suspended", is_suspended)
         .await;
-    // The status may still be that of the Job before, and this one's process takes its grace period.
+    // The status may still be that of the previous Job, and the process of this one takes its grace period.
     place.until_none_runs("work").await;
     place.is("work", "Standby").await;
 }
@@ -338,12 +339,12 @@ async fn somebody_who_wants_it_suspended(place: &Place<'_>) {
     apply(&manifest.replace("suspend: true", "suspend: false"));
     let status = place.is("declared", "Active").await;
     assert_eq!(status["timings"]["stopMilliseconds"], 7_000, "{status:#}");
-    // Taken when it is to be stopped.
+    // Taken over when it is to be stopped.
     place.wants("declared", false).await;
     place.until_cron_job("declared", true).await;
 }
 
-/// The test is the controller of Jobs, and follows late.
+/// The test acts as the controller of Jobs, and follows late.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
     let world = World::small(3).await;
@@ -354,7 +355,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     let place = Place::of(&world);
     let _operator = replica(&world, "replica-1").await;
-    // Not applied: `suspend: true` would be somebody's word.
+    // Not applied: an applied `suspend: true` would have a field manager.
     let manifest = job("work", "").replacen("spec: {", "spec: {suspend: true, ", 1);
     let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
     std::fs::write(file.path(), manifest).unwrap();
@@ -366,7 +367,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
         .until_job("work", "is resumed", |job| !is_suspended(job))
         .await;
 
-    // The controller has not seen that it runs, and still says that it is suspended.
+    // The controller has not seen that it runs, and still reports it as suspended.
     let down = json!({"spec": {"state": "SteppedDown", "reason": "test"}});
     place.patch("leaderlock", "work", &down);
     place.until_job("work", "is suspended again", is_suspended).await;
@@ -393,7 +394,7 @@ async fn stop_is_confirmed_by_a_condition_that_is_newer_than_the_start() {
     .await;
 }
 
-/// All that the operator does to such targets, in a cluster without controllers.
+/// Covers the test of rights: all writes of the operator to such targets, in a cluster without controllers.
 pub async fn use_every_right(world: &World) {
     let place = Place::of(world);
     world.apply(&cron_job("report", NEVER, ""));
@@ -406,7 +407,7 @@ pub async fn use_every_right(world: &World) {
     }
     place.is("switching-report", "Active").await;
     place.run("report", "half-done");
-    // Old ones, of a suspension before: they prove nothing.
+    // Old conditions, of an earlier suspension: they prove nothing.
     for name in ["work", "half-done"] {
         place.heed(name);
     }

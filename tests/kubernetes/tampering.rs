@@ -1,4 +1,4 @@
-//! Statuses that somebody edits by hand.
+//! Tests statuses that a user edits by hand.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ async fn repaired(world: &World, name: &str, wanted: impl Fn(&Value) -> bool) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_master() {
+async fn implausible_token_is_overwritten_and_reported_and_reaches_no_master() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("held", ""));
@@ -59,12 +59,12 @@ async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_mast
     world.told("held", "TokenImplausible").await;
     operator.assert_holds("held", &token);
 
-    // Nobody holds it.
+    // The lock is not held.
     patch(&world, "idle", &absurd);
     repaired(&world, "idle", |status| status["fencingToken"] != ABSURD).await;
     world.told("idle", "TokenImplausible").await;
 
-    // Other fields, and such as are to be empty; without a fight over them.
+    // Changes other fields, and fields that must be empty; without a fight over them.
     let before = world.writes("leaderlocks");
     patch(
         &world,
@@ -84,7 +84,7 @@ async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_mast
     let conditions = "{\"conditions\": [{\"type\": \"Mine\", \"status\": \"True\", \"reason\": \"X\", \"message\": \"\", \
                       \"lastTransitionTime\": \"2026-01-01T00:00:00Z\"}]}";
     patch(&world, "held", conditions);
-    // Its own are there again, and another controller's stays: the list is a map by type.
+    // Its own conditions are restored, and that of another controller stays: the list is a map by type.
     repaired(&world, "held", |status| {
         status["conditions"].as_array().is_some_and(|all| all.len() == 7)
     })
@@ -116,7 +116,7 @@ async fn a_token_that_no_master_gave_is_overwritten_and_told_and_reaches_no_mast
         .lock_status("idle", "is held", |status| status["role"] == "Active")
         .await;
     for master in &world.masters {
-        // A majority has it from the grant, each of them from the next renewal.
+        // A majority has it since the grant, each master from the next renewal.
         let counter = eventually(BOUND, "a counter not below the token", async || {
             let counter = counter(master).await;
             if status["fencingToken"].as_u64() <= Some(counter) {

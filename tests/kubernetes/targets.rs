@@ -1,4 +1,4 @@
-//! What a lock switches: a kind of the tests with a scale subresource, and no pods behind it.
+//! Tests the targets of a lock: a kind of the tests with a scale subresource, and no pods behind it.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -42,7 +42,7 @@ pub const GATE: &str =
 const TARGET: &str = ", targets: [{name: gate, action: Scale, stopSeconds: 1, \
                       ref: {apiVersion: test.example/v1, kind: Gate, name: gate}}]";
 
-/// Lets locks switch gates in this world.
+/// Permits locks to switch gates in this world.
 pub async fn install(world: &World) {
     let rights = [
         "targetKinds[0].group=test.example",
@@ -104,7 +104,7 @@ impl Gates {
         .await;
     }
 
-    /// The labels of its pods, as its controller would say.
+    /// Sets the selector of its pods, as its controller would.
     pub async fn select(&self, name: &str, selector: &str) {
         let status = json!({"status": {"selector": selector}});
         self.0
@@ -113,7 +113,7 @@ impl Gates {
             .unwrap();
     }
 
-    /// As somebody with `kubectl scale`, or a tool, under this manager.
+    /// Scales like a user of `kubectl scale`, or a tool, under this manager.
     pub async fn scale(&self, name: &str, replicas: i64, manager: &str) {
         let parameters = PatchParams {
             field_manager: Some(manager.to_owned()),
@@ -124,7 +124,7 @@ impl Gates {
         self.0.patch_scale(name, &parameters, &patch).await.unwrap();
     }
 
-    /// What its controller would say of the pods that are there.
+    /// Sets the number of pods, as its controller would report it.
     pub async fn count(&self, name: &str, replicas: i64) {
         let status = json!({"status": {"replicas": replicas}});
         self.0
@@ -143,12 +143,12 @@ pub fn ready_pod(world: &World, replica: &Operator) {
     ready_pod_at(world, &replica.name, replica.port());
 }
 
-/// The same of a replica that listens on this port.
+/// The same for a replica that listens on this port.
 pub fn ready_pod_at(world: &World, name: &str, port: u16) {
     running_pod(world, name, port, true);
 }
 
-/// A pod of a replica that listens on this port, with what the kubelet reports of its readiness.
+/// Creates a pod of a replica that listens on this port, with its readiness as the kubelet reports it.
 pub fn running_pod(world: &World, name: &str, port: u16, ready: bool) {
     world.apply(&format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: redlock}}}}\n\
@@ -198,7 +198,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
             .contains("redlock.dev/targets")
     );
 
-    // Not declared any more: stopped, since another cluster may still declare it, and started when it is again.
+    // No longer declared: stopped, since another cluster may still declare it, and started when it is declared again.
     world.apply(&guarded("report", "gate").replace(TARGET, ""));
     gates.until("gate", 0).await;
     gates.count("gate", 0).await;
@@ -215,7 +215,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     gates.until("gate", 1).await;
     gates.count("gate", 1).await;
 
-    // Deleted: stopped, and only when nothing of it runs any more, released and gone.
+    // Deleted: stopped, and released and removed only when no pod runs.
     world.kubectl(&["delete", "ll", "report", "--wait=false"]);
     gates.until("gate", 0).await;
     let held = operator.locks().iter().any(|lock| lock["role"] == "Active");
@@ -235,7 +235,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     })
     .await;
 
-    // Also while no master answers: it goes within stop + lease.
+    // Also while no master answers: it is deleted within stop + lease.
     world.apply(&guarded("report", "gate"));
     gates.until("gate", 1).await;
     for master in &world.masters {
@@ -250,7 +250,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
         master.resume().unwrap();
     }
 
-    // Alone, a replica that goes stops what runs first.
+    // A replica without siblings stops its workloads before it ends.
     world.apply(&guarded("report", "gate"));
     gates.until("gate", 1).await;
     operator.child.signal(Signal::SIGTERM);
@@ -261,7 +261,7 @@ async fn a_target_runs_while_the_lock_is_held_and_is_stopped_before_it_is_releas
     assert!(!finalizers.contains("redlock.dev"), "{finalizers}");
 }
 
-/// When a replica logged this of each lock, for the last time.
+/// Returns the time of the last such log line of a replica, for each lock.
 fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
     let lines = replica.child.stderr().into_iter();
     let events = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
@@ -276,7 +276,7 @@ fn logged(replica: &Operator, message: &str) -> HashMap<String, Timestamp> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
-    // More of them to measure, as docs/kubernetes.md says.
+    // More locks to measure, as in docs/kubernetes.md.
     let locks: usize = std::env::var("REDLOCK_LOCKS").map_or(20, |count| count.parse().unwrap());
     let world = world().await;
     let gates = Gates::of(&world);
@@ -350,7 +350,7 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
     for (before, after) in before.iter().zip(tokens(&second)) {
         assert!(*before < after, "{before} then {after}");
     }
-    // Nobody wrote to a target: not stopped, not started.
+    // No replica wrote to a target: neither stopped nor started.
     for (index, before) in generations.into_iter().enumerate() {
         assert_eq!(version(format!("gate-{index}")).await, before, "gate-{index}");
     }
@@ -360,13 +360,13 @@ async fn a_rollout_passes_every_lock_to_a_sibling_and_no_target_notices() {
 async fn a_replica_that_wins_as_soon_as_it_starts_does_not_wait_for_its_own_cluster() {
     let world = world().await;
     let gates = Gates::of(&world);
-    // A sibling answers that is gone before it can take the lock: that is reserved for its cluster, and free when a
-    // replica comes.
+    // A sibling answers but ends before it can take the lock: the lock is reserved for its cluster, and free when a
+    // replica starts.
     let sibling = answering_sibling("replica-2").await;
     ready_pod_at(&world, "replica-2", sibling);
     let mut first = replica(&world, "replica-1").await;
     world.apply(GATE);
-    // Longer than anybody waits here.
+    // Longer than any wait of this test.
     let lock = guarded("report", "gate").replace("spec: {", "spec: {takeoverDelaySeconds: 600, ");
     world.apply(&lock);
     gates.until("gate", 1).await;

@@ -1,4 +1,4 @@
-//! Two clusters, five masters between them, and one piece of work: it never runs in both at once.
+//! Two clusters, five masters between them, and one workload: it never runs in both at once.
 //!
 //! Every pod's run is recorded by this process on one clock. A short run stands among the tests; `make soak-targets`
 //! makes the long one.
@@ -29,13 +29,13 @@ use pair::{Held, Pair};
 use redlock_testkit::eventually;
 use work::Work;
 
-/// In seconds. Not lost where a busy machine stands still: what must go on untouched would be restarted.
+/// In seconds. A busy machine does not lose it: a loss would restart work that must stay untouched.
 const LEASE: u64 = 8;
 
-/// So often a fault is brought about again where the machine was too busy to renew the lease.
+/// How often a fault is repeated if the machine was too busy to renew the lease.
 const ATTEMPTS: usize = 2;
 
-/// The work overlaps while nothing is enforced: what is asserted later can be seen.
+/// The work overlaps while the lock is not enforced, which proves that later assertions can detect it.
 async fn unguarded(pair: &Pair) {
     eventually(
         BOUND,
@@ -52,7 +52,7 @@ async fn unguarded(pair: &Pair) {
     .await;
 }
 
-/// One fault, from a settled world to a settled world.
+/// Plays one fault, from a settled world to a settled world.
 async fn episode(pair: &mut Pair, fault: Fault, before: Held, random: &mut Rng) -> Episode {
     let marks = bring_about(pair, fault, before, random).await;
     let after = pair.settled(fault.title()).await;
@@ -85,7 +85,7 @@ async fn a_deployment_never_runs_in_both_clusters() {
         Fault::KillSibling,
         Fault::PauseMasters,
         Fault::KillHolder,
-        // The last one: its controllers do not follow it at once.
+        // The last fault: the controllers of the cluster do not follow it at once.
         Fault::StopApiServer,
     ];
     for fault in faults {

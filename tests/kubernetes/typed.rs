@@ -1,4 +1,4 @@
-//! Commands of a page, typed as they are printed.
+//! Runs the commands of a page as printed.
 
 use std::env;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::common::pages::blocks_for;
 use crate::common::tools::promtool;
 use crate::fixture::{ControlPlane, helm};
 
-/// The commands of a page that this file of tests runs, but for those that stay until they are stopped.
+/// Returns the commands of a page that this test file runs, except those that run until they are stopped.
 pub fn commands(page: &str, file: &str) -> Vec<String> {
     let all = blocks_for(page, file)
         .into_iter()
@@ -16,7 +16,7 @@ pub fn commands(page: &str, file: &str) -> Vec<String> {
     all.filter(|command| !stays(command)).collect()
 }
 
-/// It watches.
+/// Reports whether the command watches.
 pub fn stays(command: &str) -> bool {
     command
         .split('#')
@@ -26,16 +26,17 @@ pub fn stays(command: &str) -> bool {
         .ends_with(" -w")
 }
 
-/// Types a command as the administrator, in the repository.
+/// Runs a command as the administrator, in the repository.
 pub fn typed(plane: &ControlPlane, command: &str) -> String {
     typed_in(plane, Path::new(env!("CARGO_MANIFEST_DIR")), command)
 }
 
-/// Types a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with what it says if
-/// it fails.
+/// Runs a command as the administrator, with kubectl, Helm, promtool and `redlock` on the path. Panics with its
+/// output if it fails.
 pub fn typed_in(plane: &ControlPlane, folder: &Path, command: &str) -> String {
     let kubeconfig = plane.kubeconfig_admin();
-    // With a HOME of its own: kubectl keeps there what it knows of a server at this port, which was another one's before.
+    // A HOME of its own: kubectl caches there its knowledge of the server at this port, which was another server
+    // before.
     let kubectl = plane.kubectl_command(&kubeconfig);
     let variables = kubectl
         .get_envs()

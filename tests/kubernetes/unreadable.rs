@@ -1,4 +1,4 @@
-//! Objects that this version of the operator cannot read.
+//! Tests objects that this version of the operator cannot read.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::versions::register;
 use crate::world::{World, lock, throughout};
 use redlock_testkit::eventually;
 
-/// Whether the API server takes any text for `candidates`.
+/// Sets whether the API server accepts any text for `candidates`.
 async fn any_candidates(world: &World, any: bool) {
     let odd =
         lock("trial", ", candidates: Everybody").replace("name: trial", "name: trial, namespace: default");
     any_text(world, "candidates", &["Operator", "Agents"], &odd, any).await;
 }
 
-/// Whether the API server takes any text for this field of a spec, or only these; `odd` has another.
+/// Sets whether the API server accepts any text for this field of a spec, or only these; `odd` has another.
 async fn any_text(world: &World, field: &str, values: &[&str], odd: &str, any: bool) {
     let crds = Api::<CustomResourceDefinition>::all(world.plane.admin());
     let path = &format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{field}");
@@ -72,7 +72,7 @@ fn active(status: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
+async fn unreadable_object_is_named_and_the_others_continue() {
     let world = World::small(3).await;
     world.apply(&world.quorum("default", "  firstStart: Immediate\n"));
     world.apply(&lock("good", ""));
@@ -94,12 +94,12 @@ async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
         "{line}"
     );
 
-    // The others go on, and so does what was in force of the one that was edited.
+    // The other locks continue, and the last valid version of the edited one stays in force.
     world.apply(&lock("late", ""));
     world.lock_status("late", "is held", active).await;
     operator.assert_holds("good", &token);
     operator.assert_holds("edited", &edited);
-    // Nothing is tried again and again with it.
+    // It causes no retries.
     world.kubectl(&["annotate", "leaderlock", "odd", "edited", "test=1"]);
     let before = world.writes("leaderlocks");
     world.apply(&lock("later", ""));
@@ -107,7 +107,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
     let writes = world.writes("leaderlocks") - before;
     assert!(writes < 10, "{writes} writes");
 
-    // The same for one that starts now.
+    // The same for a replica that starts now.
     let second = world.operator("replica-2").await;
     unreadable(&second, "odd", true).await;
     second.wait_ready();
@@ -118,7 +118,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_others_go_on() {
         })
         .await;
 
-    // Repaired, it is used.
+    // It is used once it is repaired.
     world.apply(&lock("odd", ", candidates: Operator"));
     world.lock_status("odd", "is held", active).await;
     unreadable(&second, "odd", false).await;
@@ -149,21 +149,21 @@ async fn an_unreadable_object_that_is_deleted_is_stopped_and_let_go() {
         unreadable(&operator, name, true).await;
     }
 
-    // By a replica that knows what was valid before.
+    // Deleted by a replica that knows the last valid version.
     world.kubectl(&["delete", "ll", "known", "--wait=false"]);
     gates.until("known", 0).await;
     world.kubectl(&["wait", "--for=delete", "ll/known", "--timeout=60s"]);
     unreadable(&operator, "known", false).await;
     gates.count("restarted", 1).await;
 
-    // By one that has never been able to read it.
+    // Deleted by a replica that was never able to read it.
     operator.child.kill();
     world.kubectl(&["delete", "ll", "restarted", "--wait=false"]);
     let second = world.operator("replica-2").await;
     gates.until("restarted", 0).await;
     world.kubectl(&["wait", "--for=delete", "ll/restarted", "--timeout=60s"]);
     unreadable(&second, "restarted", false).await;
-    // What the present spec declared is not known: no end of these leases was called clean.
+    // The declaration of the present spec is unknown, so no end of these leases was recorded as clean.
     for name in names {
         let of = |mark: &str| register(&world, &format!("{mark}:{}/{name}", world.namespace.name()));
         let (held, clean) = (of("held"), of("clean"));
@@ -183,7 +183,7 @@ async fn replica_that_cannot_read_a_target_leaves_the_deletion_to_the_holder() {
     world.lock_status("gate", "runs", active).await;
     gates.count("gate", 1).await;
 
-    // The target stays in force at the holder. A replica that starts now cannot read it.
+    // The target stays in force at the holder, but a replica that starts now cannot read it.
     let actions = ["Scale", "Suspend", "OncePerSchedule", "LabelPods"];
     let field = "targets/items/properties/action";
     let odd = guarded("gate", "gate").replace("action: Scale, stopSeconds: 1", "action: Teleport");

@@ -1,4 +1,4 @@
-//! The url of a master changes while leases are held.
+//! Tests that the url of a master changes while leases are held.
 
 use crate::world::{World, condition, lock, message};
 use redlock_testkit::{RedisServer, ServerOptions, patient};
@@ -35,7 +35,7 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
     let said: String = question.query_async(&mut connection).await.unwrap();
     assert!(said.contains("retired"), "{said}");
 
-    // One that is gone may vote for others, as far as anybody can see.
+    // A master that cannot be reached may still vote for other clients.
     let gone = std::mem::replace(&mut world.masters[1], server());
     let (was, new) = (gone.url(), world.masters[1].url());
     gone.kill();
@@ -56,7 +56,7 @@ async fn the_old_server_of_a_master_loses_its_vote_before_the_new_one_has_it() {
         .quorum_status("default", "uses the second new server", uses)
         .await;
 
-    // All along with one lease.
+    // The lease is the same throughout.
     let after = world
         .lock_status("report", "is held", |status| status["role"] == "Active")
         .await;

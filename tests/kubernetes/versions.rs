@@ -1,4 +1,4 @@
-//! A target whose version, or whole kind, the API server serves no more.
+//! Tests a target whose version, or whole kind, the API server no longer serves.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn two_versions() -> String {
     format!("{GATE_KIND}{second}")
 }
 
-/// Serves these versions, and waits until requests show it.
+/// Serves these versions, and waits until requests show the change.
 async fn serve(world: &World, versions: [bool; 2]) {
     let change = |(index, served)| {
         let path = format!("/spec/versions/{index}/served");
@@ -52,7 +52,8 @@ async fn serve(world: &World, versions: [bool; 2]) {
     }
 }
 
-/// A register of a lock: the greatest that a master has. A mark needs a majority, so one of the masters may lack it.
+/// Returns the largest value of a register of a lock on any master. A mark needs a majority, so one of the masters
+/// may lack it.
 pub fn register(world: &World, name: &str) -> u64 {
     let of = |master: &RedisServer| {
         let client = redis::Client::open(master.url()).unwrap();
@@ -117,7 +118,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     before.child.signal(nix::sys::signal::Signal::SIGKILL);
     before.child.wait(BOUND);
 
-    // No version is served: it runs, and the operator cannot see it.
+    // No version is served: the target runs, and the operator cannot see it.
     serve(&world, [false, false]).await;
     let operator = world.operator("replica-2").await;
     operator.until_role("report", "Active").await;
@@ -136,7 +137,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
         .await;
     println!("{status:#}");
 
-    // Another version is served: found there, and stopped.
+    // Another version is served: the operator finds the target there, and stops it.
     serve(&world, [false, true]).await;
     let now = Gates::at(&world, "v2");
     now.until("gate", 0).await;
@@ -147,7 +148,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     })
     .await;
 
-    // Started and stopped by way of it.
+    // Started and stopped in that version.
     wants(&world, true);
     now.until("gate", 1).await;
     now.count("gate", 1).await;
@@ -160,7 +161,7 @@ async fn target_of_an_unserved_version_is_unknown_and_never_stopped() {
     drop(operator);
 }
 
-/// A LeaderLock that is deleted does not wait for a kind for ever.
+/// A deleted LeaderLock does not wait for a kind for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn lock_on_a_kind_that_was_removed_is_deleted_in_its_time() {
     let world = World::new(3).await;

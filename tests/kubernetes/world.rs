@@ -1,6 +1,6 @@
-//! A control plane and masters of a test's own, and what it does with them as a user would.
+//! A control plane and masters of a test's own, and the actions of a user on them.
 //!
-//! Of its own because a RedisQuorum belongs to the whole cluster: the operators of two tests would contend for the same
+//! Not shared, since a RedisQuorum is cluster-scoped: the operators of two tests would contend for the same
 //! locks.
 
 use std::fmt::Debug;
@@ -25,12 +25,12 @@ pub struct World {
 }
 
 impl World {
-    /// With so many masters that were never used, and the definitions and rights installed.
+    /// Starts with so many masters that were never used, and installs the definitions and rights.
     pub async fn new(masters: usize) -> Self {
         Self::with(masters, Options::default()).await
     }
 
-    /// Without controllers, which nothing but targets needs, and with an audit log.
+    /// Starts without controllers, which only targets need, and with an audit log.
     pub async fn small(masters: usize) -> Self {
         Self::with(masters, Self::small_options()).await
     }
@@ -50,7 +50,7 @@ impl World {
         Self::of(masters, options).await
     }
 
-    /// With these masters.
+    /// Starts with these masters.
     pub async fn of(masters: Vec<RedisServer>, options: Options) -> Self {
         let plane = PooledPlane::take(options).await;
         let namespace = plane.namespace("redlock").await;
@@ -62,18 +62,18 @@ impl World {
         }
     }
 
-    /// A replica of the operator with the rights of the chart.
+    /// Starts a replica of the operator with the rights of the chart.
     pub async fn operator(&self, identity: &str) -> Operator {
         Operator::start(&self.plane, self.namespace.name(), identity).await
     }
 
-    /// The same with what `change` changes of its command.
+    /// The same after `change` has changed its command.
     pub async fn operator_with(&self, identity: &str, change: impl FnOnce(&mut Command)) -> Operator {
         let kubeconfig = self.kubeconfig(None).await;
         Operator::start_with(&kubeconfig, self.namespace.name(), identity, change)
     }
 
-    /// The same in a cluster that is called otherwise.
+    /// The same in a cluster with this name.
     pub async fn operator_of(&self, cluster: &str, identity: &str) -> Operator {
         let kubeconfig = self.kubeconfig(None).await;
         Operator::start_with(&kubeconfig, self.namespace.name(), identity, |command| {
@@ -81,25 +81,25 @@ impl World {
         })
     }
 
-    /// `redlock` as the administrator: what it said, and how it ended.
+    /// Runs `redlock` as the administrator; returns its output and exit code.
     pub fn redlock(&self, arguments: &[&str]) -> Ran {
         redlock_as(&self.plane.kubeconfig_admin(), arguments, &[])
     }
 
-    /// The kubeconfig that a replica has.
+    /// Writes the kubeconfig of a replica.
     pub async fn kubeconfig(&self, server: Option<String>) -> PathBuf {
         self.plane
             .service_account_kubeconfig(self.namespace.name(), SERVICE_ACCOUNT, server)
             .await
     }
 
-    /// `kubectl apply`; panics with what it says if it fails.
+    /// Runs `kubectl apply`; panics with its output if it fails.
     pub fn apply(&self, manifest: &str) {
         let (worked, said) = self.try_apply(manifest);
         assert!(worked, "{said}\n{manifest}");
     }
 
-    /// `kubectl apply` in the namespace of the test: whether it worked, and what it said.
+    /// Runs `kubectl apply` in the namespace of the test; returns whether it succeeded, and its output.
     pub fn try_apply(&self, manifest: &str) -> (bool, String) {
         let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
         fs::write(file.path(), manifest).unwrap();
@@ -115,7 +115,7 @@ impl World {
         )
     }
 
-    /// `kubectl` in the namespace of the test: what it prints; panics if it fails.
+    /// Runs `kubectl` in the namespace of the test; returns its output, and panics if it fails.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self
             .plane
@@ -125,14 +125,14 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A RedisQuorum of this name on the masters, whose leases last 6 s at most, with `more` lines of its spec.
-    /// A busy machine stands still for a second or two: a lease of 2 s would be lost then, and a test with it.
+    /// Returns a RedisQuorum of this name on the masters, with leases of up to 6 s and `more` lines of its spec. A
+    /// busy machine pauses for a second or two, and a lease of 2 s would be lost then.
     pub fn quorum(&self, name: &str, more: &str) -> String {
         let urls: Vec<String> = self.masters.iter().map(RedisServer::url).collect();
         quorum_of(name, &urls, more)
     }
 
-    /// The requests that the operator made so far, by the audit log.
+    /// Returns the requests of the operator so far, by the audit log.
     pub fn requests(&self) -> Vec<audit::Event> {
         let account = format!(
             "system:serviceaccount:{}:{SERVICE_ACCOUNT}",
@@ -142,7 +142,7 @@ impl World {
         all.filter(|event| event.user.username == account).collect()
     }
 
-    /// How often the operator wrote a status of this resource so far.
+    /// Returns how often the operator has written a status of this resource.
     pub fn writes(&self, resource: &str) -> usize {
         let is_write = |event: &audit::Event| {
             let object = event.object_ref.as_ref();
@@ -157,7 +157,7 @@ impl World {
         self.events(name, reason).await.into_iter().next()
     }
 
-    /// The notes of all of them.
+    /// Returns the notes of all such events.
     pub async fn events(&self, name: &str, reason: &str) -> Vec<String> {
         Self::notes(&Api::all(self.plane.admin()), name, reason).await
     }
@@ -198,7 +198,7 @@ impl World {
         Api::all(self.plane.admin())
     }
 
-    /// The status of a lock, once it is as wanted.
+    /// Waits until the status of a lock is as wanted, and returns it.
     pub async fn lock_status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let locks = self.locks();
         status(
@@ -239,7 +239,7 @@ pub fn quorum_of(name: &str, urls: &[String], more: &str) -> String {
     )
 }
 
-/// Waits as [`eventually`] and prints how long that took.
+/// Waits like [`eventually`] and prints how long that took.
 pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T, E>) -> (T, Duration) {
     let started = Instant::now();
     let seen = eventually(BOUND, what, probe).await;
@@ -248,7 +248,7 @@ pub async fn timed<T, E: Debug>(what: &str, probe: impl AsyncFnMut() -> Result<T
     (seen, took)
 }
 
-/// Looks again and again for so long: what `look` asserts holds all the time.
+/// Calls `look` repeatedly for this long: its assertions hold all the time.
 pub async fn throughout(length: Duration, mut look: impl FnMut()) {
     let started = Instant::now();
     let mut tick = tokio::time::interval(Duration::from_millis(20));
@@ -258,7 +258,7 @@ pub async fn throughout(length: Duration, mut look: impl FnMut()) {
     }
 }
 
-/// `redlock` with this kubeconfig and further variables.
+/// Runs `redlock` with this kubeconfig and further variables.
 pub fn redlock_as(kubeconfig: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let kubeconfig = ("KUBECONFIG", kubeconfig.to_str().unwrap());
     redlock_with(arguments, &[&[kubeconfig], variables].concat())

@@ -1,4 +1,4 @@
-//! Whatever is wrong is named, with what would be right; the rest goes on.
+//! Tests that each invalid value is named, with the expected one, and that the other locks continue.
 
 use std::fs;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ fn fails(name: &str, folder: &Folder, change: impl FnOnce(&mut std::process::Com
 }
 
 #[test]
-fn what_cannot_start_says_why_and_with_which_code() {
+fn failed_start_has_a_reason_and_an_exit_code() {
     let folder = Folder::new(&[]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -65,7 +65,7 @@ fn what_cannot_start_says_why_and_with_which_code() {
 }
 
 #[tokio::test]
-async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
+async fn each_bad_manifest_is_named_and_the_other_locks_continue() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["good"]);
     let other = |name: &str, spec: &str| {
@@ -85,7 +85,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
             &format!("leaseDurationSeconds: {seconds}"),
         )
     };
-    // File, text, and what must be said: field, value, what would be right.
+    // File, text, and the required message: field, value, expected value.
     let cases: Vec<(&str, String, Vec<&str>)> = vec![
         ("empty.yaml", other("empty", ""), vec!["spec.masters", "3"]),
         (
@@ -134,7 +134,7 @@ async fn each_bad_manifest_is_named_and_the_other_locks_go_on() {
     for (file, text, _) in &cases {
         folder.write(file, text);
     }
-    // A link to nothing, since a superuser may read whatever there is.
+    // A broken link, since a superuser can read every file.
     symlink("nothing", folder.path().join("unreadable.yaml")).unwrap();
 
     let mut replica = Replica::start("r", &folder);

@@ -1,4 +1,4 @@
-//! `--config FILE`: the commands that look at masters read the operator's own manifest.
+//! Tests `--config FILE`: the commands that inspect masters read the operator's own manifest.
 
 use std::path::Path;
 use std::process::Command;

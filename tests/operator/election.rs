@@ -1,4 +1,4 @@
-//! One active replica of several, whatever happens to them.
+//! Tests that one of several replicas is active through all failures.
 
 use nix::sys::signal::Signal;
 
@@ -44,7 +44,7 @@ async fn one_of_three_replicas_is_active_for_each_lock_and_a_killed_one_is_taken
 }
 
 #[tokio::test]
-async fn a_replica_that_was_stopped_past_its_lease_says_lost_first() {
+async fn replica_that_was_stopped_past_its_lease_logs_the_loss_first() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -64,7 +64,7 @@ async fn a_replica_that_was_stopped_past_its_lease_says_lost_first() {
 }
 
 #[tokio::test]
-async fn a_replica_that_was_stopped_answers_from_the_clock_before_it_has_said_anything() {
+async fn replica_that_was_stopped_answers_by_the_clock_before_its_first_log_line() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let first = Replica::start("first", &folder);
@@ -72,7 +72,7 @@ async fn a_replica_that_was_stopped_answers_from_the_clock_before_it_has_said_an
     for master in &masters {
         master.pause().unwrap();
     }
-    // Nobody can take over or refuse: only the clock tells.
+    // No replica can take over or refuse: the lease ends only by the clock.
     eventually_blocking(BOUND, "the lease has run out", || {
         let lock = first.lock("a");
         (lock["role"] != "Active").then_some(()).ok_or(lock)

@@ -1,4 +1,4 @@
-//! The folder is followed.
+//! Tests that the operator follows the folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn wait_gone(replica: &Replica, name: &str) {
 }
 
 #[tokio::test]
-async fn locks_come_change_and_go() {
+async fn locks_are_added_changed_and_removed() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -40,7 +40,7 @@ async fn locks_come_change_and_go() {
 }
 
 #[tokio::test]
-async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
+async fn changed_quorum_is_reopened_and_removed_one_is_closed() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -58,7 +58,7 @@ async fn a_quorum_that_changes_is_opened_anew_and_one_that_goes_is_closed() {
         anew.then_some(()).ok_or(lock)
     });
     folder.remove("quorum.yaml");
-    // The lock names a quorum that is gone: it is given back with it.
+    // The quorum of the lock is gone: its lease is released with it.
     wait_gone(&first, "a");
     first.child.wait_for_line(BOUND, "is not declared in this folder");
     eventually_blocking(BOUND, "its series are gone", || {
@@ -89,7 +89,7 @@ async fn a_command_timeout_changes_without_giving_a_lock_up() {
         let line = "command time-out changed\",\"quorum\":\"default\",\"command_timeout_ms\":";
         first.child.wait_for_line(BOUND, &format!("{line}{milliseconds}"));
     }
-    // One that is too impatient for the quorum is refused by name, and changes nothing for the others.
+    // A lock that is too impatient for the quorum is refused by name, and changes nothing for the others.
     folder.write("b.yaml", &lock("b", ", renewDeadlineSeconds: 1"));
     let refused = "three command timeouts of the quorum (commandTimeoutMilliseconds)";
     first.child.wait_for_line(BOUND, refused);
@@ -124,7 +124,7 @@ async fn a_mounted_config_map_is_a_link_that_is_swapped() {
 }
 
 #[tokio::test]
-async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
+async fn invalid_change_keeps_the_last_valid_version_until_removal() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a", "b"]);
     let mut first = Replica::start("first", &folder);
@@ -135,7 +135,7 @@ async fn what_becomes_invalid_stays_as_it_was_until_it_is_removed() {
     folder.write("a.yaml", &lock("a", ""));
     first.child.wait_for_line(BOUND, "problem resolved");
     assert_eq!(first.wait_active("a"), token);
-    // Half a file, as an editor leaves it that does not replace files as a whole.
+    // Half a file, as an editor leaves it that does not replace files atomically.
     folder.write("a.yaml", &lock("a", "").replace('}', ""));
     first.child.wait_for_line(BOUND, "not valid YAML");
     assert_eq!(first.wait_active("a"), token);

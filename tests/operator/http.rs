@@ -1,4 +1,4 @@
-//! What the operator answers over HTTP.
+//! Tests the answers of the operator over HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,7 +106,7 @@ async fn the_shape_of_locks_is_stable() {
     assert_eq!(lock["leaseTransitions"], 0);
 }
 
-/// Families by name, with their samples; panics at what is no exposition text.
+/// Returns families by name, with their samples; panics at a line that is no exposition text.
 fn families(text: &str) -> BTreeMap<String, Vec<(String, f64)>> {
     let mut families: BTreeMap<String, Vec<(String, f64)>> = BTreeMap::new();
     let (mut current, mut kind, mut helped) = (String::new(), String::new(), BTreeSet::new());
@@ -180,7 +180,7 @@ const OTHERS: [&str; 20] = [
 ];
 
 #[tokio::test]
-async fn the_metrics_have_their_names_and_tell_what_is() {
+async fn the_metrics_have_their_names_and_values() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let replica = Replica::start("r", &folder);
@@ -192,7 +192,7 @@ async fn the_metrics_have_their_names_and_tell_what_is() {
         let renewed = found["redlock_renewals_total"]
             .iter()
             .any(|(_, count)| *count > 0.0);
-        // Those of masters are read a moment before.
+        // The samples of masters are read slightly earlier.
         let asked = found["redlock_master_requests_total"]
             .iter()
             .any(|(series, _)| series.contains("operation=\"renew\""));
@@ -239,7 +239,7 @@ async fn the_metrics_have_their_names_and_tell_what_is() {
     );
     assert_eq!(one("redlock_leases_ended_total", "released"), 0.0);
 
-    // The first lease ends by release: the next replica tells how long it took.
+    // The first lease ends by release: the next replica reports how long it took.
     let second = Replica::start("second", &folder);
     eventually_blocking(BOUND, "the second knows the first", || {
         let lock = second.lock("a");

@@ -1,4 +1,4 @@
-//! A standard error that is not read.
+//! Tests a standard error that is not read.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -13,7 +13,7 @@ use crate::common::http;
 use crate::replica::{BOUND, Folder, LEASE, command, masters};
 use redlock_testkit::{eventually_blocking, free_port};
 
-/// What a pipe holds by default on Linux.
+/// The default capacity of a pipe on Linux.
 const PIPE: usize = 64 * 1024;
 
 /// Killed on drop.
@@ -30,7 +30,7 @@ impl Drop for Unread {
 async fn a_full_stderr_pipe_does_not_block_the_operator() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
-    // Each is one line in the log.
+    // Each of them is one line in the log.
     for number in 0..600 {
         folder.write(&format!("broken-{number}.yaml"), "kind: RedisQuorum\n");
     }
@@ -70,7 +70,7 @@ async fn a_full_stderr_pipe_does_not_block_the_operator() {
         "the buffer is larger"
     );
 
-    // What waits is written once the pipe is read, to the last line before the exit.
+    // Queued lines are written once the pipe is read, to the last line before the exit.
     let stderr = BufReader::new(child.0.stderr.take().unwrap());
     let reader = thread::spawn(move || stderr.lines().map(Result::unwrap).collect::<Vec<_>>());
     signal::kill(

@@ -1,4 +1,4 @@
-//! A replica of the operator, its folder of manifests, and the masters beneath.
+//! A replica of the operator, its folder of manifests, and its masters.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::common::http;
 use redlock_testkit::masters::{config, open};
 use redlock_testkit::{ChildGuard, ServerOptions, eventually_blocking, free_port};
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
-/// Of every lock, and the longest of the quorum: a busy machine does not lose it.
+/// The lease of every lock, and the longest of the quorum: a busy machine does not lose it.
 pub const LEASE: Duration = Duration::from_secs(6);
 
-/// Servers that never held anything.
+/// Starts servers that were never used.
 pub fn servers(count: usize) -> Vec<RedisServer> {
     servers_with(count, &ServerOptions::default())
 }
@@ -28,7 +28,7 @@ pub fn servers_with(count: usize, options: &ServerOptions) -> Vec<RedisServer> {
     (0..count).map(|_| RedisServer::start(options).unwrap()).collect()
 }
 
-/// Servers whose seals are given already, for manifests as [`quorum`] writes them.
+/// Starts servers that are already sealed, for manifests of [`quorum`].
 pub async fn masters(count: usize) -> Vec<RedisServer> {
     let servers = servers(count);
     seal(&servers, Credentials::default()).await;
@@ -94,7 +94,7 @@ impl Folder {
     }
 
     pub fn write(&self, file: &str, text: &str) {
-        // At once: who follows the folder may look between the two halves of a plain write.
+        // Atomic: a reader of the folder could see one half of a plain write.
         let beside = tempfile::NamedTempFile::new_in(self.path().parent().unwrap()).unwrap();
         fs::write(beside.path(), text).unwrap();
         beside.persist(self.path().join(file)).unwrap();
@@ -105,7 +105,7 @@ impl Folder {
     }
 }
 
-/// How to start it, on a port of its own.
+/// Returns the command that starts it, on a port of its own.
 pub fn command(name: &str, folder: &Path, port: u16) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
     command
@@ -123,7 +123,7 @@ pub fn command(name: &str, folder: &Path, port: u16) -> Command {
     command
 }
 
-/// A running operator; killed with its value.
+/// A running operator; killed on drop.
 pub struct Replica {
     pub name: String,
     pub child: ChildGuard,
@@ -145,7 +145,7 @@ impl Replica {
         Self { name, child, port }
     }
 
-    /// Status and body.
+    /// Returns status and body.
     pub fn get(&self, path: &str) -> (u16, String) {
         http::get(self.port, path).unwrap()
     }

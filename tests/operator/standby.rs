@@ -1,4 +1,4 @@
-//! What is told of a lock while this process does not hold it.
+//! Tests the reports of a process about a lock that it does not hold.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use redlock_testkit::eventually_blocking;
 const STEPPED_DOWN: &str = ", state: SteppedDown, reason: drill";
 
 #[tokio::test]
-async fn whose_lease_has_ended_holds_nothing_in_the_eyes_of_one_that_only_looks() {
+async fn holder_whose_lease_has_ended_is_no_holder_for_an_observer() {
     let masters = masters(3).await;
     let folder = Folder::with(&masters, &["a"]);
     let mut first = Replica::start("first", &folder);
@@ -55,7 +55,7 @@ async fn time_held_between_two_scrapes_is_not_counted_as_unheld() {
     first.child.wait_for_line(BOUND, "\"reason\":\"SteppedDown\"");
     let given_up = Instant::now();
     let counted = unheld(&first) - before;
-    // A second between two looks, which are late on a busy machine, and what passed since.
+    // A second between two samples, which are late on a busy machine, and the time since.
     let most = given_up.elapsed().as_secs_f64() + HELD.as_secs_f64() / 2.0;
     assert!(counted < most, "{counted} s counted, {most} s at most");
 }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: everything is given back, and the process has ended within 2 s.
+//! Tests SIGTERM and SIGINT: everything is released, and the process ends within 2 s.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::replica::{BOUND, Folder, Replica, masters};
 use redlock_testkit::eventually_blocking;
 
 const PROMISED: Duration = Duration::from_secs(2);
-/// For how long a busy machine may stand still meanwhile.
+/// How long a busy machine may pause during the stop.
 const BUSY: Duration = Duration::from_secs(3);
 
 fn ends_well(mut replica: Replica, signal: Signal) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The reference of the fields is written from the definitions in `crds/`.
+//! Tests the reference of the fields, which is written from the definitions in `crds/`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ fn fields<'a>(path: &str, schema: &'a Value, rows: &mut Vec<Row<'a>>) {
             schema: field,
             required: required.is_some_and(|names| names.iter().any(|other| other == name)),
         });
-        // Fields of Kubernetes are explained by Kubernetes.
+        // Kubernetes documents its own fields.
         if !["conditions", "selector"].contains(&name.as_str()) {
             fields(&path, field, rows);
             fields(&format!("{path}[]"), &field["items"], rows);
@@ -43,7 +43,7 @@ fn bounds(schema: &Value, least: &str, most: &str) -> Option<String> {
     }
 }
 
-/// What may stand there.
+/// Returns the allowed values.
 fn kind(schema: &Value) -> String {
     let name = schema["type"].as_str().unwrap_or("object");
     let words = schema["enum"].as_array().map(|words| {
@@ -87,7 +87,7 @@ fn table(top: &str, schema: &Value) -> String {
             .collect::<Vec<_>>()
             .join(" ")
             .replace('|', "\\|");
-        // In a status it says what the operator writes.
+        // The fields of a status describe what the operator writes.
         let must = if top == "spec" && row.required {
             "**Required.** "
         } else {
@@ -98,7 +98,7 @@ fn table(top: &str, schema: &Value) -> String {
     text
 }
 
-/// What a rule says of a value that it refuses, by the field that it names.
+/// Collects the messages of the rules for refused values, by the field of the rule.
 fn refusals(path: &str, schema: &Value, found: &mut Vec<String>) {
     for rule in schema["x-kubernetes-validations"]
         .as_array()
@@ -153,7 +153,7 @@ fn the_reference_of_the_fields_is_up_to_date() {
 }
 
 #[test]
-fn a_field_says_what_may_stand_there() {
+fn a_field_lists_its_allowed_values() {
     let schema = serde_json::json!({"properties": {"spec": {"required": ["b"], "properties": {
         "a": {"type": "integer", "minimum": 2.0, "maximum": 9.0, "description": "Of a | b,\n  in seconds."},
         "b": {"type": "array", "maxItems": 3, "items": {"type": "object", "required": ["c"], "properties": {

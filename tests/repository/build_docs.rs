@@ -1,4 +1,4 @@
-//! `scripts/build-docs` with an mdBook and installers that record what they are given.
+//! Tests `scripts/build-docs` with an mdBook and installers that record their arguments.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use super::source::ROOT;
 const USED: [&str; 13] = [
     "bash", "sh", "awk", "cat", "cp", "dirname", "find", "mkdir", "mktemp", "mv", "rm", "sed", "chmod",
 ];
-/// Puts a program where pip and cargo put mdBook, that lists its source.
+/// Puts a program that lists its source where pip and cargo put mdBook.
 const INSTALL: &str = "
 echo \"${0##*/} $*\" >>\"$RECORD\"
 while [ $# -gt 1 ] && [ \"$1\" != --target ] && [ \"$1\" != --root ]; do shift; done
 mkdir -p \"$2/bin\" && printf '#!/bin/sh\\ncat target/book/source/SUMMARY.md\\n' >\"$2/bin/mdbook\" && chmod +x \"$2/bin/mdbook\"";
 
-/// A copy of what the script reads, since it writes below its repository.
+/// A copy of the files that the script reads, since it writes below its repository.
 struct Repository {
     programs: Programs,
     folder: tempfile::TempDir,
@@ -41,7 +41,7 @@ impl Repository {
         Self { programs, folder }
     }
 
-    /// Runs the script; with the arguments that the installers recorded.
+    /// Runs the script; returns its output and the arguments that the installers recorded.
     fn build(&self, environment: &[(&str, &str)]) -> (Output, String) {
         let record = self.folder.path().join("record");
         let _ = fs::remove_file(&record);

@@ -1,4 +1,5 @@
-//! `scripts/build-image` with a buildah that writes down what it was told: what it prints, and what pages print after it.
+//! Tests `scripts/build-image` with a buildah that records its arguments: the output of the script, and the commands
+//! that pages print after it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,8 +10,8 @@ use super::pages::blocks;
 use super::programs::Programs;
 use super::source::ROOT;
 
-/// A repository of nothing but what the script reads, in which it builds with these variables: what it prints, and what it
-/// tells buildah.
+/// Runs the script with these variables in a repository of only its input files; returns its output, and the
+/// arguments of buildah.
 fn build(variables: &[(&str, &str)]) -> (String, String) {
     let place = tempfile::tempdir().unwrap();
     symlink(
@@ -50,7 +51,7 @@ fn commands(text: &str, begin: &str) -> Vec<String> {
         .collect()
 }
 
-/// Those of the pages that install with masters of the chart's own.
+/// Returns those of the pages that install the masters of the chart.
 fn on_pages(begin: &str) -> Vec<(&'static str, Vec<String>)> {
     let pages = [
         "README.md",
@@ -125,7 +126,7 @@ fn an_image_of_another_name_is_installed_by_it() {
     );
 }
 
-/// An installation without the name of an image pulls one that is not published.
+/// An installation without the name of an image would pull an unpublished one.
 #[test]
 fn no_page_installs_the_image_of_a_release() {
     for (page, found) in on_pages("helm install") {

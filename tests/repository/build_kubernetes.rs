@@ -1,4 +1,4 @@
-//! `scripts/build-kubernetes` with a Go that writes down what it was told in place of compiling.
+//! Tests `scripts/build-kubernetes` with a Go that records its arguments and compiles nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const USED: [&str; 10] = [
     "bash", "sh", "dirname", "awk", "grep", "mkdir", "mktemp", "mv", "rm", "cp",
 ];
 
-/// What `go` does: its version, the go.mod of another version, and programs that are empty files.
+/// Replaces `go`: prints its version and the go.mod of another version, and creates programs that are empty files.
 const GO: &str = r#"
 echo "go $*" >>"$SAID"
 case $1 in
@@ -34,7 +34,7 @@ install) cp "$0" "$GOBIN/helm" ;;
 esac
 "#;
 
-/// As published, with a part that Kubernetes has and the version of go.mod does not.
+/// As published, with a module that the version of go.mod does not have.
 const UPSTREAM: &str = "\
 module k8s.io/kubernetes
 go 1.24.0
@@ -67,7 +67,7 @@ impl System {
         }
     }
 
-    /// A folder in which these programs are.
+    /// Creates a folder with these programs.
     fn assets(&self, names: &[&str]) -> PathBuf {
         let folder = self.file("assets");
         fs::create_dir(&folder).unwrap();
@@ -86,7 +86,7 @@ impl System {
         self.file("cache/redlock-operator").join(folder)
     }
 
-    /// Runs it before a command that says what it was given.
+    /// Runs it before a command that prints its environment.
     fn run(&self, environment: &[(&str, &str)]) -> Output {
         let mut command = self.programs.command("build-kubernetes");
         command
@@ -99,7 +99,7 @@ impl System {
         command.output().unwrap()
     }
 
-    /// What Go was told since this was asked the last time.
+    /// Returns the arguments of Go since the last call.
     fn said(&self) -> String {
         let said = fs::read_to_string(self.file("said")).unwrap_or_default();
         let _ = fs::remove_file(self.file("said"));
@@ -111,7 +111,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What the command was given, of a run that went well.
+/// Returns the environment of the command, after a successful run.
 fn given(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));
     String::from_utf8(output.stdout.clone())
@@ -246,7 +246,7 @@ fn a_folder_that_is_named_is_taken_when_it_is_complete() {
 }
 
 #[test]
-fn a_build_that_fails_leaves_nothing_that_looks_built() {
+fn failed_build_leaves_no_programs() {
     let system = System::with_go();
     refused(
         &system.run(&[("GO_FAILS", "1")]),

@@ -1,4 +1,4 @@
-//! The table of the chart's values is written from the comments of values.yaml.
+//! Tests the table of the chart's values, which is written from the comments of values.yaml.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use super::{generated, source::ROOT};
 const VALUES: &str = "charts/redlock-operator/values.yaml";
 const README: &str = "charts/redlock-operator/README.md";
 
-/// A key with the comment right above it.
+/// A key with the comment directly above it.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     path: String,
-    /// As it stands behind the key; empty of one that only holds others.
+    /// The text behind the key; empty for a key that only holds others.
     default: String,
     comment: String,
 }
 
-/// Reads lines, not YAML: comments are what it is about. Two spaces a level, as in this file.
+/// Reads lines, not YAML, since it needs the comments. Two spaces a level, as in this file.
 fn rows(values: &str) -> Vec<Row> {
     let (mut rows, mut comment, mut path) = (Vec::<Row>::new(), Vec::new(), Vec::<&str>::new());
     for line in values.lines() {
@@ -40,7 +40,7 @@ fn rows(values: &str) -> Vec<Row> {
     rows
 }
 
-/// Whether the comment of a key above this one speaks of it, too.
+/// Reports whether the comment of a key above this one covers it.
 fn is_part_of(row: &Row, rows: &[Row]) -> bool {
     let above = rows
         .iter()
@@ -48,7 +48,7 @@ fn is_part_of(row: &Row, rows: &[Row]) -> bool {
     above.into_iter().any(|above| !above.comment.is_empty())
 }
 
-/// The keys below this one on one line.
+/// Returns the keys below this one on one line.
 fn whole(row: &Row, rows: &[Row]) -> String {
     let below = |path: &str| format!("{path}.");
     let parts: Vec<String> = rows

@@ -1,4 +1,4 @@
-//! Sizes, words that lints miss, dependencies, generated text.
+//! Tests sizes, words that lints miss, dependencies and generated text.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::{
     source::{ROOT, mentions, sources},
 };
 
-/// A file above it holds two ideas.
+/// A longer file holds two ideas.
 const MOST_LINES: usize = 400;
 
 fn read(path: &str) -> String {
@@ -41,7 +41,7 @@ fn a_module_with_a_folder_is_a_file_beside_it() {
 
 #[test]
 fn production_code_never_panics_on_purpose() {
-    // Clippy denies them, too; an `allow` in the source would silence clippy, and nothing silences this.
+    // Clippy denies them, too; an `allow` in the source would silence clippy, but not this test.
     let words = [".unwrap(", ".expect(", "panic!", "todo!", "unimplemented!"];
     let found: Vec<String> = sources()
         .iter()
@@ -81,7 +81,7 @@ fn no_banned_crate_is_in_the_lock_file() {
 }
 
 #[test]
-fn the_continuous_integration_runs_what_everybody_runs() {
+fn the_continuous_integration_runs_the_make_targets() {
     let has = |path: &str, start: &str| read(path).lines().any(|line| line.starts_with(start));
     for target in ["lint", "test"] {
         assert!(has(".ci/run", &format!("timed make {target}")), "make {target}");
@@ -97,7 +97,8 @@ fn the_continuous_integration_runs_what_everybody_runs() {
     }
 }
 
-/// One release of Rust: a lint or a language feature of another one fails in one place alone.
+/// One release of Rust for all checks: with different ones a lint or a language feature would fail in only one of
+/// them.
 #[test]
 fn the_toolchain_is_the_release_that_the_manifest_names() {
     let toolchain = read("rust-toolchain.toml");

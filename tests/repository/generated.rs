@@ -1,11 +1,11 @@
-//! A part of a page that is written from something else.
+//! Compares a part of a page with its generated text.
 
 use std::fs;
 use std::path::Path;
 
 use super::source::ROOT;
 
-/// Whether the part called so is `text`; with `REDLOCK_REGENERATE` set it becomes that.
+/// Asserts that the part of this name is `text`; with `REDLOCK_REGENERATE` set it writes the text.
 pub fn part(page: &str, name: &str, text: &str) {
     let path = Path::new(ROOT).join(page);
     let (begin, end) = (

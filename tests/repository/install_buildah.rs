@@ -1,4 +1,4 @@
-//! `scripts/install-buildah` with package managers that write down what they were told.
+//! Tests `scripts/install-buildah` with package managers that record their arguments.
 
 use std::fs;
 

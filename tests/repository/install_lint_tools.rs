@@ -1,5 +1,5 @@
-//! `scripts/install-lint-tools` with installers that record their arguments, and `scripts/check-dependencies` with and without the
-//! database of advisories.
+//! Tests `scripts/install-lint-tools` with installers that record their arguments, and `scripts/check-dependencies`
+//! with and without the database of advisories.
 
 use std::fs;
 use std::process::Output;
@@ -30,7 +30,8 @@ impl System {
         Self { programs, folder }
     }
 
-    /// Runs the script before a command that prints its environment; with the arguments that the installers recorded.
+    /// Runs the script before a command that prints its environment; returns its output and the arguments that the
+    /// installers recorded.
     fn run(&self) -> (Output, String) {
         let record = self.folder.path().join("record");
         let _ = fs::remove_file(&record);

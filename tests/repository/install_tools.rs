@@ -1,5 +1,5 @@
-//! `scripts/install-tools` on systems that this machine is not: each has only the programs that the test gives it, and
-//! its package manager writes down what it was told.
+//! Tests `scripts/install-tools` on simulated systems: each has only the programs that the test gives it, and its
+//! package manager records its arguments.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ struct System {
 }
 
 impl System {
-    /// Root on a system with these package managers.
+    /// Creates a system with these package managers, as root.
     fn with(managers: &[&str]) -> Self {
         let system = Self {
             programs: Programs::real(&["bash", "sh", "mktemp", "cat", "chmod"]),
@@ -43,12 +43,12 @@ impl System {
         self.programs.add(name, script);
     }
 
-    /// What a call of the package manager does besides being written down; its arguments are `$*`.
+    /// Sets what a call of the package manager does in addition to the record; its arguments are `$*`.
     fn manager_does(&self, script: &str) {
         fs::write(self.path().join("manager.sh"), format!("{script}\n")).unwrap();
     }
 
-    /// The words of an installed server, put in place when the arguments of the manager match `pattern`.
+    /// Installs a server with this version output when the arguments of the manager match `pattern`.
     fn manager_installs(&self, pattern: &str, server: &str, says: &str) {
         let script = format!("#!/bin/sh\necho '{says}'");
         let path = self.path().join(server);
@@ -112,7 +112,7 @@ fn every_package_manager_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn debian_is_kept_from_starting_a_server_that_nobody_asked_for() {
+fn debian_does_not_start_a_server() {
     let system = System::with(&["apt-get"]);
     system.manager_installs("*redis-server", "redis-server", REDIS);
     let (_, said) = system.run();

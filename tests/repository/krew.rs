@@ -1,4 +1,4 @@
-//! The manifest of the kubectl plugin: what krew asks of it, and what a release makes of it.
+//! Tests the manifest of the kubectl plugin: the requirements of krew, and the manifest of a release.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn written() -> String {
     fs::read_to_string(Path::new(ROOT).join("krew/redlock.yaml")).unwrap()
 }
 
-/// A text that is there and not empty.
+/// Returns a text that exists and is not empty.
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     let found = value.pointer(pointer).and_then(Value::as_str);
     let found = found.unwrap_or_else(|| panic!("{pointer} is no text"));
@@ -30,7 +30,7 @@ fn platforms(manifest: &Value) -> &[Value] {
 
 /// As krew validates a manifest: sigs.k8s.io/krew, internal/index/validation.
 #[test]
-fn the_manifest_has_what_krew_asks_for() {
+fn the_manifest_meets_the_requirements_of_krew() {
     let manifest = manifest(&written());
     assert_eq!(
         text(&manifest, "/apiVersion"),

@@ -1,4 +1,4 @@
-//! Which part may know which.
+//! Tests which part may import which.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::source::{Source, mentions, sources};
 #[derive(Debug)]
 pub struct Layer {
     pub package: &'static str,
-    /// The modules of the package that stand in this row.
+    /// The modules of the package in this row.
     pub parts: &'static [&'static str],
     pub what: &'static str,
 }
@@ -18,8 +18,8 @@ const fn layer(package: &'static str, parts: &'static [&'static str], what: &'st
 
 const OPERATOR: &str = "redlock-operator";
 
-/// From the top to the bottom: a part imports what stands in a row below its own, and nothing else. Cargo holds the order of
-/// the packages; these tests hold the order of the parts of one package.
+/// From the top to the bottom: a part imports only from rows below its own. Cargo holds the order of the packages;
+/// these tests hold the order of the parts of one package.
 pub const LAYERS: &[Layer] = &[
     layer(OPERATOR, &["cli"], "arguments, exit codes"),
     layer(
@@ -77,9 +77,9 @@ const READS_THE_CLOCK: [&str; 5] = [
     "Zoned::now",
     "clock_gettime",
 ];
-/// The packages that speak Redis by themselves, to watch the others from outside.
+/// The packages that use Redis directly, to observe the others from outside.
 const WATCHES_REDIS: [&str; 3] = ["redlock-bench", "redlock-demo", "redlock-testkit"];
-/// What would make the decision depend on anything but its arguments, and needs no dependency.
+/// Inputs other than arguments that would need no dependency.
 const NOT_PURE: [&str; 6] = ["async", "await", "std::net", "std::fs", "std::env", "std::thread"];
 
 fn rank(part: &str) -> usize {
@@ -92,7 +92,7 @@ fn rank(part: &str) -> usize {
     })
 }
 
-/// The part that a file is of; none for the root of a package, and for one whose parts have no order.
+/// Returns the part of a file; `None` for the root of a package, and for a package whose parts have no order.
 fn part(source: &Source) -> Option<&str> {
     let module = source.module();
     let layers = LAYERS.iter().find(|layer| layer.package == source.package());
@@ -183,7 +183,7 @@ fn one_file_reads_the_clock() {
     });
 }
 
-/// The parts of the package that a file names, also as `super::super::part`.
+/// Returns the parts of the package that a file names, also as `super::super::part`.
 fn imports(source: &Source) -> BTreeSet<String> {
     let roots = ["crate::", "redlock::"];
     let mut found: BTreeSet<String> = roots
@@ -198,7 +198,7 @@ fn imports(source: &Source) -> BTreeSet<String> {
     found
 }
 
-/// The first names after `path`, be it one or a group in braces.
+/// Returns the first names after `path`, a single one or a group in braces.
 fn named_after<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item = String> + 'a {
     code.match_indices(path)
         .filter(|(at, _)| !code[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':'))

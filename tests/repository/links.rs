@@ -1,5 +1,5 @@
-//! The links of all pages lead to files and headings that exist, docs/SUMMARY.md lists every page, and each page of docs/ begins
-//! with the question that it answers.
+//! Tests that the links of all pages lead to files and headings that exist, that docs/SUMMARY.md lists every page,
+//! and that each page of docs/ begins with the question that it answers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn read(page: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The lines outside of fenced blocks.
+/// Returns the lines outside of fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     text.lines().filter(move |line| {
@@ -24,7 +24,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The targets of links and pictures, without those in inline code. A link may go over the end of a line.
+/// Returns the targets of links and pictures, without those in inline code. A link may span two lines.
 fn links(text: &str) -> Vec<String> {
     let prose: Vec<&str> = prose(text).collect();
     let prose = prose.join("\n");
@@ -36,7 +36,7 @@ fn links(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchors of the headings, as GitHub and mdBook make them.
+/// Returns the anchors of the headings, as GitHub and mdBook form them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in prose(text).filter(|line| line.starts_with('#')) {
@@ -56,7 +56,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Below the repository, without `..`.
+/// Returns the path below the repository, without `..`.
 fn resolved(page: &str, path: &str) -> PathBuf {
     let mut found = PathBuf::from(page);
     found.pop();
@@ -114,7 +114,7 @@ fn the_summary_lists_every_page_once() {
 }
 
 #[test]
-fn each_page_begins_with_what_it_answers() {
+fn each_page_begins_with_its_question() {
     let silent: Vec<String> = pages()
         .into_iter()
         .filter(|page| page.starts_with("docs/") && page != SUMMARY)

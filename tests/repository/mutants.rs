@@ -1,4 +1,4 @@
-//! `make mutants` with a cargo that records its arguments.
+//! Tests `make mutants` with a cargo that records its arguments.
 
 use std::process::{Command, Output};
 

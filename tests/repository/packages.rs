@@ -1,4 +1,4 @@
-//! The packages of the workspace: what each may depend on, and that the image is built from all of them.
+//! Tests the packages of the workspace: what each may depend on, and that the image is built from all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::source::{ROOT, packages};
 
-/// The decision stays pure as long as no dependency can wait, read a clock or open a connection.
+/// The decision stays pure while no dependency can wait, read a clock or open a connection.
 const CORE_MAY_USE: [&str; 3] = ["serde", "serde_json", "thiserror"];
 /// These turn values into text and back, and only where traces are recorded or replayed.
 const FOR_TRACES: [&str; 2] = ["serde", "serde_json"];

@@ -1,4 +1,4 @@
-//! Every command that a page prints is run by a test, or says why not.
+//! Tests that a test runs every command that a page prints, or that the page has a reason.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::pages::{Mark, blocks, pages, read};
 use super::source::ROOT;
 
 #[test]
-fn every_block_of_commands_says_who_runs_it() {
+fn every_block_of_commands_names_its_test() {
     let pages = pages();
     assert!(pages.len() > 20, "{pages:?}");
     let all: Vec<_> = pages.iter().flat_map(|page| blocks(page)).collect();
@@ -30,7 +30,7 @@ fn every_block_of_commands_says_who_runs_it() {
     assert!(run.count() * 2 > all.len(), "most commands are run");
 }
 
-/// Whether that file of tests is there and reads the page, or all of its folder's.
+/// Reports whether that test file exists and reads the page, or all pages of its folder.
 fn asks_for(file: &str, page: &str) -> bool {
     let text = std::fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_default();
     let folder = page.split('/').next().unwrap_or_default();

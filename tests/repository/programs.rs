@@ -1,4 +1,4 @@
-//! A PATH with nothing in it but what a test puts there.
+//! A PATH with only the programs that a test adds.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// With these programs of this machine.
+    /// Creates it with these programs of this machine.
     pub fn real(names: &[&str]) -> Self {
         let programs = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -34,14 +34,14 @@ impl Programs {
         self.folder.path()
     }
 
-    /// Adds one, or replaces it.
+    /// Adds or replaces a program.
     pub fn add(&self, name: &str, script: &str) {
         let path = self.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// How to run a script of the repository with these and an otherwise empty environment.
+    /// Returns a command that runs a script of the repository with these programs and an otherwise empty environment.
     pub fn command(&self, script: &str) -> Command {
         let mut command = Command::new(Path::new(ROOT).join("scripts").join(script));
         command.env_clear().env("PATH", self.path());

@@ -1,4 +1,4 @@
-//! `docs/protocol.md` has a trace and a check for each rule, and every check that it names exists.
+//! Tests that `docs/protocol.md` has a trace and a check for each rule, and that every check that it names exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// What stands in backticks behind `Held by`.
+    /// Returns the names in backticks after `Held by`.
     fn checks(&self) -> Vec<&str> {
         let held = self.text.split_once("Held by:").map_or("", |(_, held)| held);
         held.split('`').skip(1).step_by(2).collect()
@@ -30,7 +30,7 @@ fn rules(page: &str) -> Vec<Rule<'_>> {
     page.split("\n- **P-").skip(1).filter_map(rule).collect()
 }
 
-/// The source of all tests, those inside the packages among them.
+/// Returns the source of all tests, including those inside the packages.
 fn tests() -> String {
     let mut paths: Vec<PathBuf> = Vec::new();
     for folder in ["src", "crates", "tests"] {

@@ -1,5 +1,5 @@
-//! `scripts/release-check` finds what does not agree with the version, and the annotations of the chart are those that Artifact Hub
-//! reads.
+//! Tests that `scripts/release-check` finds each difference from the version, and that the annotations of the chart
+//! are those that Artifact Hub reads.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::programs::Programs;
 use super::source::ROOT;
 
-/// What the script reads.
+/// The files that the script reads.
 const READ: [&str; 10] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -33,7 +33,7 @@ struct Repository {
 }
 
 impl Repository {
-    /// A copy, with a cargo and a helm that accept everything.
+    /// Creates a copy, with a cargo and a helm that accept everything.
     fn copy() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in READ {
@@ -54,7 +54,7 @@ impl Repository {
         fs::write(path, text.replacen(from, to, 1)).unwrap();
     }
 
-    /// The exit code and the lines of the script.
+    /// Returns the exit code and the output lines of the script.
     fn check(&self, tag: Option<&str>) -> (i32, String) {
         let mut command = Command::new(self.folder.path().join("scripts/release-check"));
         command.args(tag).env_clear().env("PATH", self.programs.path());
@@ -93,7 +93,7 @@ fn the_repository_is_consistent_and_only_a_tag_needs_a_date() {
 }
 
 #[test]
-fn each_place_that_differs_is_reported_with_what_it_must_be() {
+fn each_difference_is_reported_with_the_expected_value() {
     let chart = "charts/redlock-operator/Chart.yaml";
     for (path, from, field) in [
         (chart, "\nversion: ", "Chart.yaml: version"),
@@ -132,7 +132,7 @@ fn each_place_that_differs_is_reported_with_what_it_must_be() {
 }
 
 #[test]
-fn a_date_that_is_none_and_a_failing_helm_are_reported() {
+fn invalid_date_and_a_failing_helm_are_reported() {
     let repository = Repository::copy();
     repository.replace(
         "CHANGELOG.md",

@@ -1,4 +1,4 @@
-//! The source as these tests see it: what runs in production, without comments and without tests.
+//! Reads the source for these tests: the production code, without comments and without tests.
 //!
 //! Reads lines, not syntax: rustfmt, which the same `make test` checks, puts the end of an item under its beginning.
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What only tests use, of a package that also ships.
+/// Code that only tests use, in a package that also ships.
 const HARNESS: &str = "crates/redlock-testkit/src/harness";
 
-/// Only benches use it.
+/// Only benches use this package.
 const BENCH: &str = "crates/redlock-bench";
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The package that it belongs to.
+    /// Returns its package.
     pub fn package(&self) -> &str {
         match self.path.strip_prefix("crates/") {
             Some(path) => path.split('/').next().unwrap(),
@@ -42,13 +42,13 @@ impl Source {
     }
 }
 
-/// The folders of the packages below `crates`.
+/// Returns the folders of the packages below `crates`.
 pub fn packages() -> Vec<PathBuf> {
     let folders = fs::read_dir(Path::new(ROOT).join("crates")).unwrap();
     folders.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Everything under `src` and `crates/*/src`.
+/// Returns all files under `src` and `crates/*/src`.
 pub fn sources() -> Vec<Source> {
     let mut paths = Vec::new();
     collect(&Path::new(ROOT).join("src"), &mut paths);
@@ -93,7 +93,7 @@ pub fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files of `#[cfg(test)] mod name;`.
+/// Returns the files of `#[cfg(test)] mod name;`.
 fn test_files(path: &Path, text: &str) -> Vec<PathBuf> {
     let folder = match path.file_stem().and_then(|stem| stem.to_str()) {
         Some("lib" | "main") => path.parent().unwrap().to_owned(),
@@ -123,7 +123,7 @@ fn production(text: &str) -> String {
     code
 }
 
-/// To the end of the item that begins here: a line that ends it at once, or what closes it at the same depth.
+/// Skips to the end of the item that begins here: a line that ends it at once, or the closing line at the same depth.
 fn skip_item<'a>(depth: usize, lines: &mut impl Iterator<Item = &'a str>) {
     for line in lines {
         let same_depth = line.len() - line.trim_start().len() == depth;
@@ -133,7 +133,7 @@ fn skip_item<'a>(depth: usize, lines: &mut impl Iterator<Item = &'a str>) {
     }
 }
 
-/// Whether `text` names `word` as a word of its own.
+/// Reports whether `text` contains `word` as a word of its own.
 pub fn mentions(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {

@@ -1,5 +1,5 @@
-//! The text that users read, file by file: error and log strings, `--help`, descriptions of the CRDs, alerts, the messages of the
-//! chart, and the pages. Quotations and code are left out.
+//! Reads the text that users read, file by file: error and log strings, `--help`, descriptions of the CRDs, alerts,
+//! the messages of the chart, and the pages. Leaves out quotations and code.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Passage {
     pub text: String,
 }
 
-/// All passages of the repository.
+/// Returns all passages of the repository.
 pub fn passages() -> Vec<Passage> {
     let mut found = Vec::new();
     let mut add = |path: &str, texts: Vec<String>| {
@@ -76,7 +76,7 @@ fn of_source(source: &Source) -> Vec<String> {
     found
 }
 
-/// The values of string literals, raw ones too.
+/// Returns the values of string literals, raw ones too.
 pub fn literals(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -86,21 +86,25 @@ pub fn literals(code: &str) -> Vec<String> {
             rest = after_quote(from);
             continue;
         }
-        let hashes = before.len() - before.trim_end_matches('#').len();
-        let raw = before[..at - hashes].ends_with('r');
-        let (value, after) = if raw {
-            raw_literal(&from[1..], hashes)
-        } else {
-            literal(&from[1..])
-        };
+        let (value, after) = string(before, from);
         found.push(value);
         rest = after;
     }
     found
 }
 
-/// Behind a character literal, or behind the apostrophe of a lifetime.
-fn after_quote(from: &str) -> &str {
+/// Returns the value of the string literal at the beginning of `from`, and the text after it.
+pub fn string<'a>(before: &str, from: &'a str) -> (String, &'a str) {
+    let code = before.trim_end_matches('#');
+    if code.ends_with('r') {
+        raw_literal(&from[1..], before.len() - code.len())
+    } else {
+        literal(&from[1..])
+    }
+}
+
+/// Returns the text after a character literal, or after the apostrophe of a lifetime.
+pub fn after_quote(from: &str) -> &str {
     let mut inside = from[1..].char_indices();
     match (inside.next(), inside.next()) {
         (Some((_, '\\')), Some(_)) => inside
@@ -134,7 +138,8 @@ fn literal(from: &str) -> (String, &str) {
     (value, "")
 }
 
-/// The doc comments of what clap reads: items that derive one of its traits, with their fields and variants.
+/// Returns the doc comments that clap reads: those of items that derive one of its traits, with their fields and
+/// variants.
 pub fn help(text: &str) -> Vec<String> {
     let derives = ["Args", "Parser", "Subcommand", "ValueEnum"];
     let lines: Vec<&str> = text.lines().collect();
@@ -163,7 +168,7 @@ pub fn help(text: &str) -> Vec<String> {
     of_page(&paragraphs)
 }
 
-/// The descriptions and messages of a YAML or JSON file, wherever they stand.
+/// Returns the descriptions and messages of a YAML or JSON file, at any depth.
 pub fn of_yaml(text: &str) -> Vec<String> {
     let fields = ["description", "message", "summary", "title"];
     let mut found = Vec::new();
@@ -186,13 +191,13 @@ pub fn of_yaml(text: &str) -> Vec<String> {
     found
 }
 
-/// The strings of a template that are sentences: messages of `fail`.
+/// Returns the strings of a template that are sentences: messages of `fail`.
 fn of_template(text: &str) -> Vec<String> {
     let strings = text.lines().flat_map(|line| literals(&line.replace('\'', " ")));
     strings.filter_map(|text| sentence(&text)).collect()
 }
 
-/// A literal of several words; keys, formats and names are none.
+/// Returns a literal of several words; keys, formats and names are no sentences.
 fn sentence(text: &str) -> Option<String> {
     let text = without_quotations(&without(text, "{", "}"));
     let words = text
@@ -201,7 +206,7 @@ fn sentence(text: &str) -> Option<String> {
     (words.count() > 1).then_some(text)
 }
 
-/// The paragraphs, items and rows of a page in Markdown, without headings, code and quotations.
+/// Returns the paragraphs, items and rows of a page in Markdown, without headings, code and quotations.
 pub fn of_page(text: &str) -> Vec<String> {
     let mut found: Vec<String> = vec![String::new()];
     let mut fenced = false;
@@ -232,7 +237,7 @@ fn cells(row: &str) -> impl Iterator<Item = String> {
     row.split('|').map(str::to_owned)
 }
 
-/// With a placeholder for code and for a quotation, so that the place of the subject stays taken.
+/// Replaces code and quotations by a placeholder, so that the place of the subject stays taken.
 fn without_quotations(text: &str) -> String {
     ["``", "`", "\"", "\u{201c}"]
         .iter()
@@ -241,7 +246,7 @@ fn without_quotations(text: &str) -> String {
         })
 }
 
-/// With a placeholder for everything between these; an opening one without an end stays.
+/// Replaces the text between these by a placeholder; an opening one without an end stays.
 fn without(text: &str, open: &str, close: &str) -> String {
     let mut found = String::new();
     let mut rest = text;

@@ -1,12 +1,13 @@
-//! The words that CONTRIBUTING.md bans in text that users read.
+//! Tests that comments and the text that users read have no word that CONTRIBUTING.md bans.
 
 use std::fs;
 use std::path::Path;
 
+use super::comments::comments;
 use super::source::ROOT;
 use super::visible_text::{Passage, passages};
 
-/// Words that are wrong wherever they stand, and what to write in their place.
+/// Words that are wrong in any position, and what to write in their place.
 const BANNED: [(&[&str], &str); 9] = [
     (
         &[
@@ -60,7 +61,7 @@ fn words(text: &str) -> Vec<Word> {
         .collect()
 }
 
-/// Each hit of a passage, as the words that were found.
+/// Returns each hit of a passage, as the words that were found.
 fn hits(text: &str) -> Vec<String> {
     let words = words(text);
     (0..words.len())
@@ -85,7 +86,7 @@ fn banned_at(words: &[Word], at: usize) -> Option<String> {
     found.next().map(|phrase| (*phrase).to_owned())
 }
 
-/// A question is no hit: in `what is stored?` the subject is what is asked for.
+/// A question is no hit: in `what is stored?` the unknown is the subject.
 fn subject_at(words: &[Word], at: usize) -> Option<String> {
     let (word, verb) = (&words[at], words.get(at + 1)?);
     let sentence = words[at..]
@@ -95,7 +96,7 @@ fn subject_at(words: &[Word], at: usize) -> Option<String> {
     (subject && word.ends.is_none() && sentence != Some('?')).then(|| format!("{} {}", word.text, verb.text))
 }
 
-/// The hits of all passages: the file, the words and the beginning of the passage.
+/// Returns the hits of all passages: the file, the words and the beginning of the passage.
 fn found(passages: &[Passage]) -> Vec<String> {
     let of_passage = |passage: &Passage| -> Vec<String> {
         let place: Vec<&str> = passage.text.split_whitespace().take(16).collect();
@@ -107,14 +108,23 @@ fn found(passages: &[Passage]) -> Vec<String> {
     passages.iter().flat_map(of_passage).collect()
 }
 
-#[test]
-fn text_for_users_has_no_banned_words() {
-    let found = found(&passages());
+fn assert_none_banned(passages: &[Passage]) {
+    let found = found(passages);
     assert!(
         found.is_empty(),
         "CONTRIBUTING.md, \"How we write\", lists what to write instead:\n{}",
         found.join("\n")
     );
+}
+
+#[test]
+fn text_for_users_has_no_banned_words() {
+    assert_none_banned(&passages());
+}
+
+#[test]
+fn comments_have_no_banned_words() {
+    assert_none_banned(&comments());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `validate` says of an object.
+//! Judges an object with `validate`.
 
 // Each test binary uses a part of it.
 #![allow(dead_code)]
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 use super::table::{Kind, NAMESPACE, Said, object};
 
-/// A lock is judged beside the quorum that has nothing but masters.
+/// Judges a lock with a quorum that has only masters.
 pub fn judge(kind: Kind, spec: &Map<String, Value>) -> Said {
     judge_beside(kind, spec, &Map::new())
 }
 
-/// A lock is judged beside the quorum with this spec.
+/// Judges a lock with a quorum of this spec.
 pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, Value>) -> Said {
     let value = object(kind, "x", spec);
     let verdict = match kind {
@@ -37,7 +37,7 @@ pub fn judge_beside(kind: Kind, spec: &Map<String, Value>, quorum: &Map<String, 
     };
     match verdict {
         Ok(errors) => told(errors),
-        // What cannot be read is not of the type: the text names the field.
+        // An object that cannot be read has the wrong type: the text names the field.
         Err(text) => vec![(String::new(), text)],
     }
 }
@@ -48,7 +48,7 @@ fn plan(spec: &Map<String, Value>) -> QuorumPlan {
 }
 
 pub fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    // Over text, as an object is read from a file: the error then names the field.
+    // By way of text, as an object is read from a file: the error then names the field.
     let text = serde_yaml::to_string(value).unwrap();
     serde_yaml::from_str(&text).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! What `validate` says.
+//! Tests the results of `validate`.
 
 use redlock::api::validate::{validate_lock_update, validate_quorum_update};
 use redlock::api::{LeaderLock, RedisQuorum};
@@ -7,7 +7,7 @@ use crate::judge::{judge, parse, told};
 use crate::table::{Kind, Wanted, cases, changes, object};
 
 #[test]
-fn validate_says_what_the_table_says() {
+fn validate_answers_as_in_the_table() {
     let mut wrong = Vec::new();
     for (kind, case) in cases() {
         let said = judge(kind, &case.spec);
@@ -21,7 +21,7 @@ fn validate_says_what_the_table_says() {
 }
 
 #[test]
-fn validate_says_of_changes_what_the_table_says() {
+fn validate_answers_changes_as_in_the_table() {
     for change in changes() {
         let spec = |spec| object(change.kind, "x", spec);
         let (before, after) = (spec(&change.before), spec(&change.after));

@@ -1,5 +1,5 @@
-//! The table: objects and changes of objects, and what is said about them. It holds for both who judge, `validate` and
-//! the API server; where one says something else, the case says what.
+//! The table: objects and changes of objects, and the expected answers. It holds for both judges, `validate` and the
+//! API server; where one answers differently, the case has both answers.
 
 // Each test binary uses a part of it.
 #![allow(dead_code)]
@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The namespace in which the locks of the table are, as far as a rule asks for it.
+/// The namespace of the locks of the table, for the rules that depend on it.
 pub const NAMESPACE: &str = "team";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -16,7 +16,7 @@ pub enum Kind {
     RedisQuorum,
 }
 
-/// An object, and what must be said about it; nothing when it is accepted.
+/// An object, and the expected answer; none when it is accepted.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -25,13 +25,13 @@ pub struct Case {
     pub spec: Map<String, Value>,
     pub field: Option<String>,
     pub says: Option<String>,
-    /// What nobody may repeat.
+    /// A text that must not be repeated in the answer.
     pub never: Option<String>,
     server: Option<Otherwise>,
     pure: Option<Otherwise>,
 }
 
-/// A change of an object, and what must be said about it.
+/// A change of an object, and the expected answer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -43,17 +43,17 @@ pub struct Change {
     pub says: Option<String>,
 }
 
-/// Where one of the two differs.
+/// The difference of one of the two judges.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Otherwise {
     field: Option<String>,
     says: Option<String>,
-    /// Why it does.
+    /// The reason why it accepts.
     accepts: Option<String>,
 }
 
-/// What must be said.
+/// The expected answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     Accepted,
@@ -64,7 +64,7 @@ pub enum Wanted {
     },
 }
 
-/// What was said: nothing, or each field with its text.
+/// The answer: empty, or each field with its text.
 pub type Said = Vec<(String, String)>;
 
 impl Case {
@@ -101,7 +101,7 @@ impl Change {
 }
 
 impl Wanted {
-    /// What is wrong with what was said, if anything.
+    /// Returns the difference from the expected answer, if any.
     pub fn missing_in(&self, said: &Said) -> Option<String> {
         let holds = match self {
             Wanted::Accepted => said.is_empty(),
@@ -127,7 +127,7 @@ pub fn changes() -> Vec<Change> {
     serde_yaml::from_str(include_str!("updates.yaml")).unwrap()
 }
 
-/// The whole object; what every spec needs is filled in.
+/// Returns the whole object, with the fields that every spec needs.
 pub fn object(kind: Kind, name: &str, spec: &Map<String, Value>) -> Value {
     let usual = match kind {
         Kind::LeaderLock => json!({"quorumRef": {"name": "default"}}),

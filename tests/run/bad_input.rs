@@ -1,4 +1,4 @@
-//! What cannot be: a message that names it and what would be right.
+//! Tests that invalid input gets a message that names it and the expected value.
 
 use crate::program::redlock;
 use crate::wrapper::Quorum;
@@ -69,7 +69,7 @@ fn a_configuration_that_cannot_be_used_is_78() {
 }
 
 #[test]
-fn times_that_do_not_fit_name_what_would() {
+fn times_that_do_not_fit_name_the_expected_ones() {
     let quorum = Quorum::start();
     let with = |flags: &[&str]| {
         redlock(

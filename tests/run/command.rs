@@ -1,4 +1,4 @@
-//! The command: its end, its surroundings, what it leaves behind.
+//! Tests the command: its end, its environment, its remaining processes.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -72,14 +72,15 @@ fn standard_input_and_output_are_the_commands() {
 }
 
 #[test]
-fn a_shell_runs_what_is_given_with_c() {
+fn the_flag_c_runs_a_shell_command() {
     let quorum = Quorum::start();
     let arguments = ["run", "l", "--masters", &quorum.urls, "-c", "echo $0; exit 3"];
     redlock_with(&arguments, &[("SHELL", "/bin/sh")]).expect(3, &["/bin/sh"]);
     redlock_with(&arguments, &[("SHELL", "/nonexistent/sh")]).expect(127, &["/nonexistent/sh"]);
 }
 
-/// What the command left in its group is stopped before anybody else may have the lock; what it left elsewhere is not.
+/// Processes of the command's group are stopped before another client may have the lock; processes outside of it are
+/// not.
 #[tokio::test]
 async fn nothing_of_the_group_survives_the_lease() {
     let quorum = Quorum::start();
@@ -92,7 +93,7 @@ async fn nothing_of_the_group_survives_the_lease() {
     assert!(!runs(left));
     assert!(runs(away), "documented: a session of its own is beyond the group");
     kill_hard(away);
-    // A majority confirmed it; this one may be a moment behind.
+    // A majority confirmed it; this master may lag slightly behind.
     eventually(BOUND, "the lock was given back", async || {
         let lease: Option<String> = admin(&quorum.servers[0], &["GET", "redlock:lease:l"]).await;
         lease.map_or(Ok(()), Err)
@@ -114,7 +115,8 @@ fn nothing_of_redlock_holds_the_output_open() {
         let inherited = std::fs::read_link(format!("/proc/{}/fd/1", wrapper.child.pid())).unwrap();
         assert_ne!(target, inherited, "file {number}");
     }
-    // And the command has nothing of redlock's, beside what both were given: other tests of this process open files, too.
+    // The command has no file of redlock's, except those that both inherited: other tests of this process open files,
+    // too.
     let files = |id: i64, above: i32| -> Vec<String> {
         let open = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten();
         let number = |name: &str| name.parse().unwrap_or(0);

@@ -1,11 +1,11 @@
-//! As the first process of a container.
+//! Tests `redlock run` as the first process of a container.
 
 use nix::sys::signal::Signal;
 
 use crate::wrapper::{BOUND, Quorum, Wrapper};
 use redlock_testkit::{ChildGuard, eventually_blocking};
 
-/// A namespace of process ids of its own, as a container has it. The wrapper is process 1 there.
+/// A PID namespace of its own, like a container. The wrapper is process 1 there.
 const CONTAINER: &[&str] = &[
     "unshare",
     "--map-root-user",
@@ -16,9 +16,9 @@ const CONTAINER: &[&str] = &[
 ];
 
 #[test]
-fn it_reaps_what_others_leave_and_passes_signals_on() {
+fn the_first_process_reaps_orphans_and_forwards_signals() {
     let quorum = Quorum::start();
-    // Orphans that end while the command runs: without anybody to reap them they would fill the table.
+    // Orphans that end while the command runs: unless the wrapper reaps them they would fill the process table.
     let script = "trap 'echo asked; exit 9' TERM; \
                   for n in 1 2 3 4 5; do (sleep 0.1 & sleep 0.05 &) ; done; \
                   (setsid sleep 0.1 &); echo ready; \
@@ -39,7 +39,7 @@ fn it_reaps_what_others_leave_and_passes_signals_on() {
             Err(said)
         }
     });
-    // unshare passes nothing on: to its child, which is process 1 inside.
+    // unshare forwards no signal, so the test signals its child, which is process 1 inside.
     let children = format!("/proc/{0}/task/{0}/children", container.child.pid());
     let first: i64 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
     crate::wrapper::send(first, Signal::SIGTERM);

@@ -1,4 +1,4 @@
-//! The wrapper cannot do its duty: the guardian does.
+//! Tests that the guardian acts when the wrapper cannot.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn a_frozen_wrapper_does_not_keep_the_command_alive() {
     wait_gone(daemon);
     println!("killed {:?} after the wrapper froze, lease 2 s", frozen.elapsed());
     assert!(frozen.elapsed() < Duration::from_secs(10));
-    // The next one has the lock, and the one that thaws says what happened.
+    // The next client has the lock, and the wrapper reports the loss when it continues.
     assert_eq!(quorum.ran("l", &["-w", "20"], "echo next").1, "next");
     wrapper.signal(Signal::SIGCONT);
     assert_eq!(wrapper.end().0, 79);
@@ -46,7 +46,7 @@ fn a_killed_wrapper_takes_the_group_with_it() {
     wait_gone(guardian);
 }
 
-/// The command itself goes with the wrapper, whatever became of the guardian.
+/// The command ends with the wrapper, even without the guardian.
 #[test]
 fn wrapper_and_guardian_killed_at_once_leave_no_command() {
     let quorum = Quorum::start();
@@ -88,7 +88,7 @@ fn a_killed_guardian_is_replaced_and_the_new_one_guards() {
     wait_gone(last);
 }
 
-/// Signals interrupt the wrapper all the time, and it still counts the guardians that it failed to start.
+/// Signals interrupt the wrapper continuously, and it still counts the guardians that it failed to start.
 #[test]
 fn a_guardian_that_cannot_be_replaced_ends_the_command_amid_signals() {
     let quorum = Quorum::start();
@@ -110,8 +110,8 @@ fn a_guardian_that_cannot_be_replaced_ends_the_command_amid_signals() {
     assert!(err.contains("the guardian cannot be kept running"), "{err}");
 }
 
-/// The process may open one file more than now. A guardian takes two pipes, and gives one of them back when it ends. A search
-/// of `/proc` takes two files.
+/// Limits the process to one more open file than now. A guardian takes two pipes, and returns one of them when it
+/// ends. A search of `/proc` takes two files.
 fn allow_no_second_pipe(pid: u32) {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let open: Vec<u32> = open
@@ -124,7 +124,7 @@ fn allow_no_second_pipe(pid: u32) {
     assert!(limited.expect("prlimit, of util-linux, runs").success());
 }
 
-/// The wrapper has a file for `/proc` and none for the processes in it: what the command left behind may run.
+/// The wrapper has a file for `/proc` and none for the processes in it: remaining processes of the command may run.
 #[test]
 fn remaining_process_that_cannot_be_searched_for_does_not_outlive_the_lock() {
     let quorum = Quorum::start();
@@ -141,7 +141,7 @@ fn remaining_process_that_cannot_be_searched_for_does_not_outlive_the_lock() {
     assert!(err.contains("searching for the remaining processes"), "{err}");
 }
 
-/// As far as the user may. A guardian that waits for the CPU kills late.
+/// As far as the user may raise the priority. A guardian that waits for the CPU kills late.
 #[test]
 fn the_guardian_runs_before_other_processes() {
     let quorum = Quorum::start();
@@ -159,13 +159,13 @@ fn the_guardian_runs_before_other_processes() {
     assert_eq!(wrapper, own, "the priority is the guardian's alone");
 }
 
-/// Of the text of `/proc/<pid>/stat`.
+/// Returns the niceness in the text of `/proc/<pid>/stat`.
 fn niceness(stat: &str) -> i32 {
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     rest.split(' ').nth(16).unwrap().parse().unwrap()
 }
 
-/// Between the lock and the command there is a stage. Whoever kills the wrapper there finds that nothing began.
+/// Between the lock and the command there is a stage: a wrapper that is killed there has started no command.
 #[test]
 fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
     let quorum = Quorum::start();
@@ -176,7 +176,7 @@ fn a_wrapper_that_is_killed_while_it_waits_leaves_nothing() {
     let guardian = waiting.guardian(0);
     waiting.child.kill();
     wait_gone(guardian);
-    // It held the pipes: their end is that of the stage, too.
+    // The stage held the pipes: their end is that of the stage, too.
     let (_, out, _) = waiting.end();
     assert_eq!(out, "");
     holder.signal(Signal::SIGTERM);

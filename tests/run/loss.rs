@@ -1,4 +1,4 @@
-//! The lease is lost: the command ends before it does.
+//! Tests a lost lease: the command ends before the lease does.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::wrapper::{BOUND, Quorum, SHORT, Through, UNHURRIED, Wrapper, runs, se
 use redlock_testkit::{Mode, eventually_blocking};
 
 #[test]
-fn the_command_is_told_in_time_and_the_code_is_79() {
+fn the_command_is_signalled_in_time_and_the_code_is_79() {
     let quorum = Quorum::start();
     let script = "trap 'echo told; sleep 0.1; echo cleaned up; exit 0' TERM; echo begins; while :; do sleep 0.05; done";
     let mut wrapper = quorum.run("l", UNHURRIED, script);
@@ -35,15 +35,15 @@ fn a_command_that_ignores_the_signal_is_killed_with_all_of_its_group() {
     quorum.pause();
     wait_gone(me);
     println!("killed {:?} after the masters froze, lease 2 s", paused.elapsed());
-    // Orders of magnitude: a lease, and what a busy machine takes.
+    // Orders of magnitude: a lease, and the delay of a busy machine.
     assert!(paused.elapsed() < Duration::from_secs(10));
     wait_gone(other);
     assert_eq!(wrapper.end().0, 79);
 }
 
-/// One that was stopped can obey, too.
+/// A stopped command can obey, too.
 #[test]
-fn a_stopped_command_is_told_and_ends() {
+fn stopped_command_is_signalled_and_ends() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run("l", SHORT, "echo me $$; while :; do sleep 0.05; done");
     let me = wrapper.number("me");
@@ -91,18 +91,18 @@ fn a_service_begins_anew_with_a_greater_token() {
         tokens.get(1).copied().ok_or(said)
     });
     assert!(again > token, "{token} {again}");
-    // Its own end is the end.
+    // The exit code is that of the command.
     wrapper.signal(Signal::SIGUSR1);
     assert_eq!(wrapper.end().0, 4);
 }
 
-/// A grace that nothing waits for to its end.
+/// A grace period that no test waits out.
 const LONG_GRACE: &[&str] = &["--lease-duration", "20s", "--stop-grace", "15s"];
 const IGNORES: &str = "trap 'echo told' TERM; echo me $$; while :; do sleep 0.05; done";
-/// How far the masters' clocks are ahead after the clock of this machine has stood still, in seconds.
+/// How far the masters' clocks are ahead, in seconds, after the clock of this machine was paused.
 const PAUSED: u64 = 30;
 
-/// The command is killed long before the end of its grace.
+/// Asserts that the command is killed long before the end of its grace.
 fn killed_at_once(through: &Through, wrapper: Wrapper, me: i64) {
     let stepped = Instant::now();
     through.set(Mode::Ahead(PAUSED));

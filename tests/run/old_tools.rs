@@ -1,4 +1,4 @@
-//! What people had to complain of at older tools of this kind, each under its name.
+//! Tests known defects of older tools of this kind, each under its name.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::wrapper::{BOUND, Quorum, SHORT, UNHURRIED, runs, wait_gone};
 
-/// hashicorp/consul#947: `consul lock` ended with a code of its own, whatever the command's was.
+/// hashicorp/consul#947: `consul lock` had an exit code of its own, not that of the command.
 #[test]
 fn consul_947_the_exit_code_of_the_command_was_lost() {
     let quorum = Quorum::start();
@@ -34,7 +34,7 @@ fn consul_2489_signals_left_the_command_behind() {
     }
 }
 
-/// hashicorp/consul#2022: what the command had started outlived it, and the lock.
+/// hashicorp/consul#2022: processes that the command had started outlived it, and the lock.
 #[test]
 fn consul_2022_the_commands_children_were_left_behind() {
     let quorum = Quorum::start();
@@ -51,9 +51,9 @@ fn consul_2022_the_commands_children_were_left_behind() {
     }
 }
 
-/// hashicorp/consul#9788: the servers were away, others had the lock already, and the command got SIGTERM 90 s later.
+/// hashicorp/consul#9788: the servers were down, others had the lock already, and the command got SIGTERM 90 s later.
 #[test]
-fn consul_9788_sigterm_came_after_others_had_the_lock() {
+fn consul_9788_sigterm_arrived_after_others_had_the_lock() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run(
         "l",
@@ -66,7 +66,7 @@ fn consul_9788_sigterm_came_after_others_had_the_lock() {
     wrapper.child.wait_for_line(BOUND, "told");
     let told = away.elapsed();
     println!("told {told:?} after the masters were away, lease 8 s, of which 3 to stop");
-    // It says itself what was left of the lease; the clock here only tells 8 s from 90.
+    // It reports the rest of the lease itself; the clock here only distinguishes 8 s from 90.
     assert!(told < Duration::from_secs(20), "{told:?}");
     let (code, _, err) = wrapper.end();
     assert_eq!(code, 79);
@@ -80,9 +80,9 @@ fn consul_9788_sigterm_came_after_others_had_the_lock() {
     assert!(left.parse::<f64>().unwrap() > 0.0, "{err}");
 }
 
-/// `etcdctl lock NAME COMMAND` goes on with the command when its session has ended.
+/// `etcdctl lock NAME COMMAND` continues the command after its session has ended.
 #[test]
-fn etcdctl_the_command_went_on_without_the_lock() {
+fn etcdctl_the_command_continued_without_the_lock() {
     let quorum = Quorum::start();
     let mut wrapper = quorum.run(
         "l",
@@ -95,7 +95,7 @@ fn etcdctl_the_command_went_on_without_the_lock() {
     assert_eq!(wrapper.end().0, 79);
 }
 
-/// LINBIT/k8s-await-election#2: the process is killed when the lease cannot be renewed, without a moment to clean up.
+/// LINBIT/k8s-await-election#2: the process is killed when the lease cannot be renewed, without time to clean up.
 #[test]
 fn await_election_gave_no_grace() {
     let quorum = Quorum::start();

@@ -1,4 +1,4 @@
-//! Signals are the command's.
+//! Tests that signals reach the command.
 
 use nix::sys::signal::Signal;
 
@@ -28,7 +28,7 @@ fn every_signal_is_passed_on_once() {
     assert_eq!(said.len(), names.len() + 1, "{said:?}");
 }
 
-/// However long the command takes to end: the lease is renewed meanwhile, and a second signal changes nothing of that.
+/// The lease is renewed however long the command takes to end, and a second signal does not change that.
 #[test]
 fn a_command_that_is_asked_to_end_takes_its_time_under_the_lease() {
     let quorum = Quorum::start();
@@ -60,9 +60,9 @@ fn a_service_that_is_asked_to_end_does_not_begin_anew() {
     assert_eq!(wrapper.end().0, 6);
 }
 
-/// `nohup`, and a shell that puts it in the background.
+/// As by `nohup`, or a shell that starts it in the background.
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let quorum = Quorum::start();
     let script = "grep SigIgn /proc/$$/status; kill -HUP $PPID; kill -INT $$; echo alive";
     let sh = ["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh"];

@@ -1,4 +1,4 @@
-//! At a terminal: the command reads from it, and Ctrl-C reaches it once.
+//! Tests `redlock run` at a terminal: the command reads from it, and Ctrl-C reaches it once.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ impl AtTerminal {
         Self::of(|by| quorum.command_by(by, "l", &[], script))
     }
 
-    /// In a session of its own, with the terminal as the one that controls it, as a login has it.
+    /// In a session of its own with a controlling terminal, like a login.
     fn of(command: impl Fn(&[&str]) -> Command) -> Self {
         let pty = openpty(None, None).unwrap();
         let mut command = command(&["setsid", "--ctty"]);
@@ -31,7 +31,7 @@ impl AtTerminal {
         let mut output = keyboard.try_clone().unwrap();
         let screen = std::sync::Arc::<std::sync::Mutex<String>>::default();
         let shown = screen.clone();
-        // Ends when the last one closes the terminal.
+        // Ends when the last process closes the terminal.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
@@ -79,7 +79,7 @@ impl Drop for AtTerminal {
 }
 
 #[test]
-fn the_command_reads_what_is_typed() {
+fn the_command_reads_from_the_terminal() {
     let quorum = Quorum::start();
     let mut terminal = AtTerminal::start(&quorum, "echo ready; read line; echo \"read <$line>\"; exit 4");
     terminal.shows("ready");
@@ -102,9 +102,9 @@ fn an_interrupt_reaches_the_command_once() {
     assert_eq!(terminal.ends(), Some(0));
 }
 
-/// A shell with job control gets its terminal back, and gives it again.
+/// A shell with job control gets its terminal back, and returns it.
 #[test]
-fn a_job_that_is_stopped_goes_on_in_the_foreground() {
+fn stopped_job_continues_in_the_foreground() {
     let quorum = Quorum::start();
     let mut terminal = AtTerminal::of(|by| {
         let mut shell = Command::new(by[0]);

@@ -1,4 +1,4 @@
-//! `REDLOCK_TRACE`: what a real process was given and decided is decided again by a replay.
+//! Tests `REDLOCK_TRACE`: a replay repeats the decisions of a real process from its recorded inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl Scene {
         files
     }
 
-    /// The trace of a candidate, once it has this text.
+    /// Waits until the trace of a candidate has this text, and returns it.
     fn trace(&self, name: &str, wanted: &str) -> String {
         eventually_blocking(BOUND, &format!("{wanted} in the trace of {name}"), || {
             let files = self.files();
@@ -88,14 +88,15 @@ fn number_before(text: &str, what: &str) -> u64 {
     before.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// A file with this text, as a path for a replay.
+/// Writes a file with this text; returns its path for a replay.
 fn written(folder: &Path, text: &str) -> Vec<PathBuf> {
     let path = folder.join("changed");
     fs::write(&path, text).unwrap();
     vec![path]
 }
 
-/// The first holder loses its lease and wins another one, and is killed; a server is killed and started again meanwhile.
+/// The first holder loses its lease, wins another one, and is killed; in between, a server is killed and started
+/// again.
 fn play(scene: &Scene) {
     let mut first = scene.candidate("first");
     first.child.wait_for_line(BOUND, "token ");
@@ -107,7 +108,7 @@ fn play(scene: &Scene) {
     scene.trace("first", "ended: Some(QuorumLost)");
     scene.quorum.resume();
     let ids = [first.child.pid(), second.child.pid()].map(i64::from);
-    // Whichever wins now, the second one is the last.
+    // The second lease is the last one, whichever candidate wins it.
     crate::wrapper::kill_hard(ids[0]);
     scene.trace("second", "won: Some");
     second.signal(Signal::SIGTERM);
@@ -116,7 +117,7 @@ fn play(scene: &Scene) {
 }
 
 #[test]
-fn a_replay_of_real_processes_returns_what_they_did() {
+fn replay_repeats_the_decisions_of_real_processes() {
     let scene = Scene::start();
     play(&scene);
     let files = scene.files();
@@ -135,10 +136,10 @@ fn a_replay_of_real_processes_returns_what_they_did() {
     let ended = scene.trace("second", "Released");
     assert!(ended.ends_with("}\n"), "the trace was not flushed at the end");
 
-    // A process that was killed leaves half a line.
+    // A killed process leaves half a line.
     let folder = scene.folder.path();
     replay(&written(folder, &ended[..ended.len() - 5])).expect(0, &[", 0 divergences"]);
-    // One reply that was another one.
+    // Changes one reply.
     let lines: Vec<&str> = ended.lines().collect();
     let is_grant = |line: &&str| line.contains("\"granted\"");
     let place = lines.iter().position(is_grant).expect("a grant");
@@ -165,7 +166,7 @@ fn a_replay_of_real_processes_returns_what_they_did() {
         "line {line}, changed {}",
         place + 1
     );
-    // An engine that decides otherwise.
+    // Changes the limits, so that the engine decides differently.
     let (usual, shorter) = (
         "\"acquire_limit\":{\"secs\":2,\"nanos\":0}",
         "\"acquire_limit\":{\"secs\":0,\"nanos\":1000000}",

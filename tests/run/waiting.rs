@@ -1,4 +1,4 @@
-//! While somebody else has the lock.
+//! Tests a wait while another client has the lock.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use redlock_testkit::{ChildGuard, RedisServer, RedisServers, ServerOptions};
 const HOLDS: &str = "echo holds; exec sleep 1000";
 
 #[test]
-fn who_does_not_wait_is_told_by_the_code() {
+fn refusal_without_waiting_has_its_exit_code() {
     let quorum = Quorum::start();
     let mut holder = quorum.run("l", &["--identity", "somebody"], HOLDS);
     holder.child.wait_for_line(BOUND, "holds");
@@ -35,7 +35,7 @@ fn who_does_not_wait_is_told_by_the_code() {
 }
 
 #[test]
-fn who_waits_begins_when_the_other_has_ended() {
+fn waiting_command_begins_when_the_holder_has_ended() {
     let quorum = Quorum::start();
     let script = "trap 'exit 0' TERM; echo token $REDLOCK_TOKEN; while :; do sleep 0.05; done";
     let mut holder = quorum.run("l", &[], script);
@@ -51,7 +51,7 @@ fn who_waits_begins_when_the_other_has_ended() {
     assert_eq!(holder.end().0, 0);
 }
 
-/// Nothing was begun, and nothing is left: the next one has the lock at once.
+/// No command was started, and nothing remains: the next client gets the lock at once.
 #[test]
 fn a_signal_ends_the_wait() {
     let quorum = Quorum::start();
@@ -103,7 +103,8 @@ fn masters_that_are_away_are_waited_for_by_a_service() {
     assert_eq!(service.end().0, 0);
 }
 
-/// Bare urls do not tell the longest lease: whoever has nothing else does not seal masters that remember nothing.
+/// Bare urls do not name the longest lease, so `redlock run` without another source does not seal masters without
+/// memory.
 #[test]
 fn masters_that_carry_no_fingerprint_are_left_alone() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
@@ -156,7 +157,7 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     ];
     let arguments = ["run", "l", "--masters", &quorum.urls, "--", "echo", "no"];
     redlock(&arguments).expect(69, &forgotten);
-    // Who was there before knows the fingerprint, and seals them again.
+    // A process that ran before the loss knows the fingerprint, and seals them again.
     let mut service = quorum.run("l", &[SHORT, &["--service"]].concat(), "echo begins");
     service.child.wait_for_line(BOUND, "fewer than a majority");
     service.child.wait_for_line(BOUND, "begins");
@@ -164,9 +165,9 @@ fn a_majority_that_lost_its_memory_is_waited_for_by_a_service() {
     drop(holder);
 }
 
-/// Nobody has to run an operator: whoever waits seals the masters.
+/// No operator is needed: a waiting `redlock run` seals the masters.
 #[test]
-fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
+fn unsealed_masters_are_sealed_and_the_seconds_reported() {
     let servers = RedisServers::start(3, &ServerOptions::default()).unwrap();
     let one =
         |(number, server): (usize, &RedisServer)| format!("{{name: m{number}, url: \"{}\"}}", server.url());
@@ -186,7 +187,7 @@ fn masters_without_a_seal_are_sealed_and_the_seconds_told() {
 }
 
 #[test]
-fn a_wrong_password_is_told_and_kept() {
+fn wrong_password_is_reported_and_not_shown() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()
@@ -206,9 +207,9 @@ fn a_wrong_password_is_told_and_kept() {
     right.expect(0, &["REDLOCK_TOKEN="]).keeps("the-right-one");
 }
 
-/// A majority may answer yet: a service that gave up would be down for good, for a fault of one master.
+/// A majority may still answer: a service that ended would be down for good because of one master.
 #[test]
-fn who_waits_for_masters_does_so_while_one_of_them_denies() {
+fn command_waits_for_masters_while_one_of_them_denies() {
     let options = ServerOptions {
         password: Some("the-right-one".into()),
         ..ServerOptions::default()

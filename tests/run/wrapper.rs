@@ -13,11 +13,11 @@ use crate::common::processes;
 use crate::program;
 use redlock_testkit::{ChildGuard, Mode, Proxy, RedisServer, RedisServers, eventually_blocking};
 
-/// For a busy machine; nothing that is right comes near it.
+/// Generous, for a busy machine; a correct run stays far below.
 pub const BOUND: Duration = Duration::from_secs(30);
 /// The shortest lease, for tests that wait for its end.
 pub const SHORT: &[&str] = &["--lease-duration", "2s"];
-/// One that a busy machine does not lose, and that leaves a command more time to end than the machine stands still.
+/// A lease that a busy machine does not lose, and that leaves a command more time to end than the machine pauses.
 pub const UNHURRIED: &[&str] = &["--lease-duration", "8s", "--stop-grace", "3s"];
 
 /// Three masters that vote.
@@ -59,7 +59,7 @@ impl Quorum {
         Wrapper::of(ChildGuard::spawn(&format!("redlock run {lock}"), &mut command))
     }
 
-    /// Runs it to its end: code, standard output, standard error.
+    /// Runs it to its end; returns code, standard output and standard error.
     pub fn ran(&self, lock: &str, flags: &[&str], script: &str) -> (i32, String, String) {
         self.run(lock, flags, script).end()
     }
@@ -80,7 +80,7 @@ pub struct Through {
 }
 
 impl Through {
-    /// Three masters that vote, behind it.
+    /// Starts three masters that vote, behind it.
     pub fn start() -> (Self, Quorum) {
         let Quorum { servers, .. } = Quorum::start();
         let network = Runtime::new().unwrap();
@@ -100,8 +100,9 @@ impl Through {
     }
 }
 
-/// Whoever starts the tests in the background, or by `nohup`, has them ignore signals, and what is ignored stays so in every
-/// program that they start: `redlock run` and its command would, as they should. What is handled here is the default there.
+/// A shell that starts the tests in the background, or `nohup`, makes them ignore signals, and every program that
+/// they start inherits that, as `redlock run` and its command should. A signal with a handler here has the default
+/// action there.
 fn heed_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -118,7 +119,7 @@ fn heed_signals() {
         let _entered = runtime.enter();
         for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT].map(|signal| signal as i32) {
             if ignored & 1 << (number - 1) != 0 {
-                // Nobody waits for it: the handler is what counts, and stays.
+                // No task waits for it: the handler alone matters, and it stays.
                 drop(tokio::signal::unix::signal(SignalKind::from_raw(number)).unwrap());
             }
         }
@@ -134,7 +135,7 @@ impl Wrapper {
         Self { child }
     }
 
-    /// A number that the command writes behind this word, its process id say.
+    /// Returns a number that the command writes after this word, such as its process id.
     pub fn number(&mut self, word: &str) -> i64 {
         let line = self.child.wait_for_line(BOUND, &format!("{word} "));
         line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -152,7 +153,7 @@ impl Wrapper {
         (code, out, err)
     }
 
-    /// The process id of its guardian, once there is another than this one.
+    /// Waits for a guardian other than this one, and returns its process id.
     pub fn guardian(&self, not: i64) -> i64 {
         let own = id_of(self.child.pid().into());
         eventually_blocking(BOUND, "a guardian", || {
@@ -166,7 +167,7 @@ fn id_of(id: i64) -> i32 {
     id.try_into().unwrap()
 }
 
-/// Whether a process runs; one that is not reaped does not.
+/// Reports whether a process runs; a process that is not reaped does not.
 pub fn runs(id: i64) -> bool {
     processes::runs(id_of(id))
 }

@@ -1,13 +1,13 @@
 {{/* Rights on what lies in namespaces: in those that are followed. */}}
 {{- define "redlock-operator.namespacedRules" -}}
-# Locks; one is read and patched for its finalizer and to answer a hand-over.
+# The operator follows locks, and patches one for its finalizer and to answer a hand-over.
 - apiGroups: [redlock.dev]
   resources: [leaderlocks]
   verbs: [get, list, watch, patch]
 - apiGroups: [redlock.dev]
   resources: [leaderlocks/status]
   verbs: [patch]
-# Where OwnerReferencesPermissionEnforcement is on, an owner reference that blocks deletion needs it.
+# An owner reference that blocks deletion needs it where OwnerReferencesPermissionEnforcement is enabled.
 - apiGroups: [redlock.dev]
   resources: [leaderlocks/finalizers]
   verbs: [update]
@@ -15,15 +15,15 @@
 {{- $podsGo := false -}}
 {{- range include "redlock-operator.targetKinds" . | fromYamlArray }}
 {{- if and (not .group) (eq .resource "pods") }}
-# Pods of a selector are followed, and one of them is labelled.
+# The operator follows the pods of a selector, and labels one of them.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch]
 {{- else }}
 {{- $podsGo = true }}
 {{- if and (eq .group "batch") (has .resource (list "cronjobs" "jobs")) }}
-# Targets of this kind are followed and suspended; a CronJob is told before it is resumed that it missed nothing, and what
-# it left half-done is deleted.
+# The operator follows and suspends targets of this kind. Before it resumes a CronJob it records in its status that no
+# run was missed, and it deletes unfinished Jobs of the CronJob.
 {{- if eq .resource "cronjobs" }}
 - apiGroups: [batch]
   resources: [cronjobs]
@@ -39,12 +39,13 @@
   resources: [jobs]
   verbs: [get, list, watch, patch]
 {{- end }}
-# A condition Suspended that is older than the last start is removed before a Job is suspended again.
+# The operator removes a condition Suspended that is older than the last start before it suspends a Job again.
 - apiGroups: [batch]
   resources: [jobs/status]
   verbs: [patch]
 {{- else }}
-# Targets of this kind are followed, scaled by their scale subresource, and what is left of them is deleted in the end.
+# The operator follows targets of this kind, scales them by their scale subresource, and deletes the remaining pods at
+# the end.
 - apiGroups: [{{ .group | default "" | quote }}]
   resources: [{{ .resource }}]
   verbs: [get, list, watch]
@@ -70,21 +71,21 @@
 
 {{/* Rights on what belongs to no namespace. */}}
 {{- define "redlock-operator.clusterRules" -}}
-# Followed; one is read by the commands that are run in a pod of the operator, such as `redlock doctor`. One that locks name
-# is patched for its finalizer.
+# The operator follows them, and patches the finalizer of those that locks name. Commands that run in a pod of the
+# operator, such as `redlock doctor`, read one.
 - apiGroups: [redlock.dev]
   resources: [redisquorums]
   verbs: [get, list, watch, patch]
 - apiGroups: [redlock.dev]
   resources: [redisquorums/status]
   verbs: [patch]
-# Its uid tells this cluster from every other.
+# Its UID distinguishes this cluster from every other.
 - apiGroups: [""]
   resources: [namespaces]
   resourceNames: [kube-system]
   verbs: [get]
 {{- if .Values.metrics.requireToken }}
-# To find the user of a bearer token, and whether that user may get /metrics or /locks.
+# For the user of a bearer token, and whether that user may get /metrics or /locks.
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]

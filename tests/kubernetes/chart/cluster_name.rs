@@ -1,4 +1,4 @@
-//! The name of the cluster in an upgrade: kept, or changed on purpose.
+//! Tests the name of the cluster in an upgrade: kept, or changed on purpose.
 
 use super::{chart, run_helm};
 use crate::fixture::{ControlPlane, Options};
@@ -52,7 +52,7 @@ async fn an_upgrade_renames_the_cluster_only_on_request() {
     }
     assert_eq!(name(), "eu-1");
 
-    // Without a cluster nothing is known of the name before.
+    // Without a cluster the previous name is unknown.
     helm("template", &["--is-upgrade", "--set=clusterName=us-1"]).unwrap();
     helm("upgrade", &["--dry-run=client", "--set=clusterName=us-1"]).unwrap();
 

@@ -1,4 +1,4 @@
-//! `redlock drain` with the rights of the chart's hook: what runs under the locks is stopped, by the last replica.
+//! Tests `redlock drain` with the rights of the chart's hook: the last replica stops the workloads under the locks.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ const PROCESS: &str = r#"{"metadata": {"finalizers": ["test.example/process"]}}"
 const READY: &str =
     r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
 
-/// Applies what one template of the chart becomes, without Jobs: what they run is run here.
+/// Applies one rendered template of the chart, without Jobs: the test runs their commands itself.
 fn apply(world: &World, template: &str) {
     let (chart, show) = (chart(), format!("--show-only=templates/{template}"));
     let namespace = format!("--namespace={}", world.namespace.name());
@@ -51,7 +51,7 @@ fn patch(world: &World, pod: &str, more: &[&str], patch: &str) {
     world.kubectl(&[&["patch", "pod", pod, "--type=merge", "--patch", patch], more].concat());
 }
 
-/// One replica of the operator behind each pod of its Deployment.
+/// Starts one replica of the operator behind each pod of its Deployment.
 async fn replicas(world: &World) -> Vec<Operator> {
     apply(world, "deployment.yaml");
     let pods = eventually(BOUND, "two pods are there", async || {
@@ -117,7 +117,7 @@ fn of_the_quorum(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
+async fn the_last_replica_stops_the_workloads_and_no_finalizer_remains() {
     let world = targets::world().await;
     let gates = Gates::of(&world);
     world.apply(GATE);
@@ -140,7 +140,7 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
 
     let kubeconfig = kubeconfig(&world).await;
     let draining = drain(&world, &kubeconfig).await;
-    // What a kubelet does.
+    // Acts as a kubelet.
     while !operators.is_empty() {
         let going = eventually(BOUND, "a pod is deleted", async || {
             let pods = pods(&world);
@@ -171,17 +171,17 @@ async fn the_last_replica_stops_what_runs_and_no_finalizer_stays() {
     assert_eq!(finalizers(&world), "");
     assert_eq!(of_the_quorum(&world), "", "no operator would take it off");
 
-    // Again, when nobody is there any more: the same, at once.
+    // A second drain without any replica has the same result, at once.
     drain(&world, &kubeconfig)
         .await
         .await
         .unwrap()
         .expect(0, &["drained"]);
-    what_nobody_stopped(&world, &kubeconfig).await;
+    drain_reports_workloads_that_no_replica_stopped(&world, &kubeconfig).await;
 }
 
-/// An operator that was killed stopped nothing: that is said, and the object can go all the same.
-async fn what_nobody_stopped(world: &World, kubeconfig: &Path) {
+/// An operator that was killed stopped nothing: the drain reports that, and the object can be deleted nevertheless.
+async fn drain_reports_workloads_that_no_replica_stopped(world: &World, kubeconfig: &Path) {
     let mut killed = world.operator("killed").await;
     eventually(BOUND, "it has the lock again", async || {
         let lock = killed.lock("report");

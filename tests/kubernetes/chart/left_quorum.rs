@@ -1,9 +1,10 @@
-//! A RedisQuorum that stayed from a release before, of the quickstart as a rule, and the installation that comes after it.
+//! Tests a RedisQuorum that remained from an earlier release, usually of the quickstart, and the installation after
+//! it.
 
 use super::{chart, run_helm};
 use crate::fixture::ControlPlane;
 
-/// Masters of a quorum in Helm's values, each of them behind such a host.
+/// Returns masters of a quorum in Helm's values, each behind such a host.
 fn masters(quorum: &str, host: &str) -> String {
     let all: Vec<String> = (0..3)
         .map(|index| format!(r#"{{"name": "m{index}", "url": "redis://{host}-{index}:6379"}}"#))
@@ -23,7 +24,7 @@ fn install(plane: &ControlPlane, namespace: &str, values: &[&str]) -> Result<Str
         "--namespace",
         namespace,
         "--dry-run=server",
-        // They are there, with an owner of their own.
+        // They exist already, with another owner.
         "--set=crds.install=false",
     ];
     run_helm(plane, &[&fixed, values].concat())

@@ -1,4 +1,4 @@
-//! A release from its installation to what remains of it, with the real Helm and pods that run nothing.
+//! Tests a release from its installation to its uninstall, with the real Helm and pods that run nothing.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use redlock_testkit::eventually;
 
 const THIS: &str = "tests/kubernetes/chart/lifecycle.rs";
 const NAMESPACE: &str = "redlock";
-/// Pods end within seconds, and that of the hook by itself.
+/// Pods end within seconds, and that of the hook after a fraction of one.
 const VALUES: [&str; 2] = [
     "--set=terminationGracePeriodSeconds=5",
     "--set-string=drain.podAnnotations.test\\.example/run-seconds=0.2",
 ];
-/// Nobody looks at it: no operator runs here.
+/// No operator runs here, so no operator handles this lock.
 const LOCK: &str = r#"--set-json=extraObjects=[{"apiVersion": "redlock.dev/v1alpha1", "kind": "LeaderLock",
     "metadata": {"name": "nobody", "namespace": "redlock"}, "spec": {"quorumRef": {"name": "default"}}}]"#;
 
@@ -30,7 +30,7 @@ fn get(plane: &ControlPlane, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Kind and name of what this release made and is still there.
+/// Returns kind and name of the remaining objects of this release.
 fn remains(plane: &ControlPlane) -> Vec<String> {
     let kinds = "deployments,replicasets,jobs,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
                  clusterrolebindings,poddisruptionbudgets,networkpolicies,secrets";
@@ -60,11 +60,11 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     let deployment = || get(&plane, &["deployment", "redlock-operator"]);
     assert_eq!(deployment()["status"]["readyReplicas"], 2, "Helm did not wait");
 
-    // An object of our kinds is not taken for ready before somebody has looked at it.
+    // Helm must not take an object of the project's kinds for ready before an operator has visited it.
     let early = helm(&plane, &[&["upgrade"], &release[..], &[LOCK]].concat(), "5s").unwrap_err();
     assert!(early.contains("nobody") || early.contains("deadline"), "{early}");
 
-    // Helm forgets what an upgrade made that failed.
+    // Helm forgets objects that a failed upgrade created.
     assert!(
         plane
             .kubectl(&["delete", "leaderlock", "nobody", "--namespace", NAMESPACE])
@@ -91,13 +91,13 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert_eq!(deployment()["status"]["replicas"], 2);
     assert_eq!(cluster_roles(), 4);
 
-    // Of the user, not of the release.
+    // Objects of the user, not of the release.
     let lock = format!("{}/examples/kubernetes", env!("CARGO_MANIFEST_DIR"));
     assert!(plane.kubectl(&["apply", "--filename", &lock]).status.success());
     for line in commands("docs/install.md", THIS) {
         typed(&plane, &line);
     }
-    // What belongs to what was deleted is collected a moment later.
+    // The garbage collector deletes dependent objects later.
     eventually(BOUND, "nothing of it remains", async || {
         let left = remains(&plane);
         if left.is_empty() { Ok(()) } else { Err(left) }
@@ -111,7 +111,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
         1
     );
 
-    // Installed again as the page of the quickstart has it, it takes over what it left.
+    // Installed again as on the page of the quickstart, it takes over the remaining objects.
     for line in commands("examples/quickstart/README.md", THIS) {
         typed(&plane, &line);
     }

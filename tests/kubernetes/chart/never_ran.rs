@@ -1,4 +1,4 @@
-//! A release of which no pod ever starts, as with an image that no node can pull: nothing runs pods here.
+//! Tests a release of which no pod ever starts, as with an image that no node can pull: nothing runs pods here.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const THIS: &str = "tests/kubernetes/chart/never_ran.rs";
 const PAGE: &str = "docs/troubleshooting.md";
 const NAMESPACE: &str = "redlock";
 
-/// Kind and name of all that belongs to the release.
+/// Returns kind and name of all objects of the release.
 fn of_the_release(plane: &ControlPlane) -> Vec<String> {
     let kinds = "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,serviceaccounts,roles,rolebindings,\
                  clusterroles,clusterrolebindings,poddisruptionbudgets,secrets";
@@ -25,7 +25,7 @@ fn of_the_release(plane: &ControlPlane) -> Vec<String> {
         .collect()
 }
 
-/// What the page shows of the error of Helm.
+/// Returns the error of Helm that the page shows.
 fn shown() -> String {
     let page = std::fs::read_to_string(format!("{}/{PAGE}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let line = page.lines().find(|line| line.contains("-can-start not ready"));
@@ -34,7 +34,7 @@ fn shown() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_never_ran_is_uninstalled_as_the_page_says() {
+async fn a_release_that_never_ran_is_uninstalled_as_documented() {
     let plane = ControlPlane::start(Options::default());
     plane.kubectl(&["create", "namespace", NAMESPACE]);
     restrict(&plane, NAMESPACE);
@@ -58,7 +58,7 @@ async fn a_release_that_never_ran_is_uninstalled_as_the_page_says() {
         "{refused}\nis not what {PAGE} shows:\n{}",
         shown()
     );
-    // The pods of the release, if any run, are as they were; nothing of the hooks is left.
+    // The pods of the release, if any, are unchanged; nothing of the hooks remains.
     eventually(BOUND, "nothing was touched", async || {
         let mut now = of_the_release(&plane);
         let mut before = before.clone();

@@ -1,4 +1,4 @@
-//! RedisQuorums that the values declare, applied by an operator with the rights that the chart gives for them.
+//! Tests RedisQuorums that the values declare, applied by an operator with the rights that the chart grants for them.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn spec(world: &World, name: &str) -> Value {
 }
 
 fn write(file: &Path, manifests: &[&str]) {
-    // As a mounted ConfigMap is replaced: never half of it.
+    // Replaced atomically, like a mounted ConfigMap.
     let next = file.with_extension("next");
     fs::write(&next, manifests.join("---\n")).unwrap();
     fs::rename(next, file).unwrap();
@@ -93,7 +93,7 @@ async fn declared_quorums_are_applied_and_followed() {
     })
     .await;
 
-    // What somebody else has set is theirs, and named.
+    // A field that another manager has set stays as it is, and is reported.
     let theirs = r#"{"spec": {"commandTimeoutMilliseconds": 400}}"#;
     world.kubectl(&[
         "patch",
@@ -107,12 +107,12 @@ async fn declared_quorums_are_applied_and_followed() {
     logged(&operator, "kubectl-patch").await;
     assert_eq!(spec(&world, "default")["commandTimeoutMilliseconds"], 400);
 
-    // What is declared no more stays: locks may hang on it.
+    // A quorum that is no longer declared stays: locks may depend on it.
     write(&file, &["kind: ConfigMap\n"]);
     logged(&operator, "ConfigMap").await;
     assert_eq!(spec(&world, "default")["commandTimeoutMilliseconds"], 400);
 
-    // What is there counts: a replica that comes later makes no other one.
+    // An existing Secret counts: a replica that starts later creates no other one.
     let second = world.operator_with("replica-2", |command| {
         command.args(["--new-password-secret", &secret]);
     });

@@ -1,4 +1,4 @@
-//! A second release in a cluster: what is refused, and what it takes.
+//! Tests a second release in a cluster: the refusals, and the objects that it takes over.
 
 use super::{chart, run_helm};
 use crate::fixture::{ControlPlane, Options};
@@ -61,7 +61,7 @@ async fn a_second_release_has_namespaces_of_its_own_and_no_definitions() {
         .unwrap();
     }
 
-    // The definitions are still those of the first.
+    // The definitions still belong to the first release.
     let refused = assert_refused(&plane, &[], "stayed from release redlock in namespace first");
     let (_, advice) = refused.split_once("kubectl annotate ").unwrap();
     let words: Vec<&str> = advice.split_whitespace().take(6).collect();

@@ -1,4 +1,4 @@
-//! A candidate that is no operator, as a pod or a whole other cluster would have one: the elector of the library.
+//! A candidate that is no operator, as in a pod or in another cluster: the elector of the library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Agent {
         .await;
     }
 
-    /// Writes on the masters that nothing runs under its lease any more.
+    /// Writes on the masters that nothing runs under its lease.
     pub async fn mark_clean(&self) {
         let standing = self.elector.watch(&self.lock).unwrap();
         let authority = standing.borrow().authority_at(clock::now()).unwrap();
@@ -82,7 +82,7 @@ impl Agent {
         assert!(mark.await);
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub async fn release(self) {
         self.elector.remove(self.lock.clone(), ReleaseMode::Release);
         self.elector.shut_down(Default::default());

@@ -1,4 +1,5 @@
-//! `candidates: Agents`: the pod of whoever holds the lock has the label, and what happens to the lock is told.
+//! Tests `candidates: Agents`: the pod of the agent that holds the lock has the label, and changes of the lock are
+//! reported.
 
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     for name in ["web-0", "web-1"] {
         uids.push(web.make(name, labels()).await);
     }
-    // The readiness of pods says nothing of who holds the lock.
+    // The readiness of pods does not show the holder of the lock.
     web.ready("web-1", true).await;
     let one = world.operator("replica-1").await;
     let two = world.operator("replica-2").await;
@@ -46,7 +47,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
         "{told}"
     );
 
-    // Also when another one takes it, which is told, and when the holder is killed, which nobody tells.
+    // Also when another agent takes it, which is reported, and when the holder is killed, which no process reports.
     let second = start(1, &own);
     second.stands_by().await;
     let asked = Instant::now();
@@ -63,7 +64,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let told = world.told("web", "LeaseLost").await;
     assert!(told.contains(&identity(1)), "{told}");
 
-    // Another cluster's is not ours, whatever its name; nor is a pod that was made anew.
+    // The pod of an agent of another cluster does not count, even under the same name; nor does a pod that was
+    // created again.
     let other = ClusterId::new(own.name(), "another-uid").unwrap();
     let elsewhere = start(0, &other);
     elsewhere.holds().await;
@@ -77,7 +79,7 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     assert_eq!(web.sightings.now().len(), 0);
     stranger.release();
 
-    // Killed with another one waiting.
+    // Killed while another agent waits.
     let first = start(0, &own);
     first.holds().await;
     web.until(&["web-0"]).await;
@@ -92,8 +94,8 @@ async fn of_agents_the_pod_that_holds_the_lock_has_the_label() {
     let told = world.told("web", "Released").await;
     assert!(told.contains("released the lock"), "{told}");
 
-    // By whichever replica was first. One that has only just started, and has seen no lease yet, may take off once what the
-    // other gave.
+    // By whichever replica was first. A replica that has just started, and has seen no lease yet, may remove once the
+    // label that the other one set.
     let seen: Vec<Vec<String>> = web
         .sightings
         .all()

@@ -1,4 +1,4 @@
-//! The holder is lost, and with it the label: not before it must, and not too late.
+//! Tests that the label is lost with the holder: neither too early nor too late.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
     let other = ClusterId::new("elsewhere", "elsewhere").unwrap();
     let elsewhere = Agent::start(&world, "web", "there", other).await;
 
-    // One master is left, which would take a release at once.
+    // One master remains, which would accept a release at once.
     for master in &world.masters[1..] {
         master.pause().unwrap();
     }
@@ -56,7 +56,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
     for master in &world.masters[1..] {
         master.resume().unwrap();
     }
-    // Whoever has it then: one lease, one label, and this cluster's only with the lock.
+    // Whichever cluster has it then: one lease, one label, and this cluster has the label only with the lock.
     let held = eventually(BOUND, "held again", async || {
         let seen = operator.lock("web");
         match seen["holderIdentity"].as_str() {
@@ -70,7 +70,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
         elsewhere.holds().await;
         assert!(web.sightings.now().is_empty());
     }
-    // The other cluster gives it back: adopted here, under a larger token.
+    // The other cluster releases it: adopted here, under a larger token.
     elsewhere.release().await;
     web.until(&["web-0"]).await;
     let anew = web.get("web-0").await.annotations()[TOKEN].clone();
@@ -81,7 +81,7 @@ async fn a_lost_lock_leaves_no_label_behind_before_its_lease_has_run_out() {
     assert_eq!(web.sightings.doubles(), 0);
 }
 
-/// The lease on one master, as anybody reads it.
+/// Returns the lease on one master, read with a plain command.
 fn lease_of(world: &World, master: &RedisServer) -> String {
     let key = format!("redlock:lease:{}/web", world.namespace.name());
     let url = master.url();
@@ -105,7 +105,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     let mut second = world.operator("replica-2").await;
     second.until_role("web", "Standby").await;
 
-    // The crash of one of two: nobody who watches the Service notices.
+    // One of two operators crashes: a watcher of the Service sees no change.
     let before = (
         web.sightings.all().len(),
         web.get("web-0").await.annotations()[TOKEN].clone(),
@@ -122,7 +122,7 @@ async fn a_sibling_adopts_the_label_and_takes_it_off_where_it_cannot_win() {
     .await;
     assert_eq!(web.sightings.all().len(), before.0, "{:?}", web.sightings.all());
 
-    // Nobody here can win: another cluster might, 5 s after the lease has ended uncleanly.
+    // No replica here can win: another cluster might, 5 s after the lease has ended uncleanly.
     let third = world.operator("replica-3").await;
     third.until_role("web", "Standby").await;
     for master in &world.masters {

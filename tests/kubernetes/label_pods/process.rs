@@ -1,4 +1,4 @@
-//! Agents as they are shipped: a process for each pod, as a container of it would run.
+//! Agents as shipped: a process for each pod, like a container of it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl AgentProcess {
             .env("POD_NAMESPACE", namespace)
             .env("POD_NAME", pod)
             .env("POD_UID", uid)
-            // It has no access, and looks for none.
+            // It has no access to the API server, and must not search for any.
             .env("KUBECONFIG", "/nonexistent")
             .env_remove("REDLOCK_IDENTITY");
         let mut child = ChildGuard::spawn(pod, &mut command);
@@ -64,13 +64,13 @@ impl AgentProcess {
         self.wait(409).await;
     }
 
-    /// As the kubelet ends it: it gives the lock back.
+    /// Ends it like the kubelet: it releases the lock.
     pub fn release(mut self) {
         self.child.signal(Signal::SIGTERM);
         assert_eq!(self.child.wait(BOUND).0.code(), Some(0));
     }
 
-    /// It renews no more, and tells nobody.
+    /// Kills the agent: it no longer renews, and reports nothing.
     pub fn kill(mut self) {
         self.child.kill();
     }

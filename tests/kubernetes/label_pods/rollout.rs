@@ -1,4 +1,4 @@
-//! In a rollout the label goes once, to a pod of the newest revision.
+//! Tests that in a rollout the label moves once, to a pod of the newest revision.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn of_revision(hash: &str) -> Value {
     labels
 }
 
-/// Makes a pod whose time of creation, which has no fractions of a second, is after that of another.
+/// Creates a pod whose time of creation, which has no fractions of a second, is after that of another.
 async fn make_after(web: &Web, name: &str, hash: &str, other: &str) {
     let created = async |name: &str| web.get(name).await.creation_timestamp().unwrap().0;
     let before = created(other).await;
@@ -34,7 +34,7 @@ async fn make_after(web: &Web, name: &str, hash: &str, other: &str) {
     .await;
 }
 
-/// The pods that had the label, one after the other, and for how long nobody had it between two.
+/// Returns the pods that had the label, in order, and how long no pod had it between two.
 fn journey(web: &Web, since: Instant) -> (Vec<String>, Vec<Duration>) {
     let all = web.sightings.all();
     let (mut path, mut gaps) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.until(&["old-0"]).await;
     web.ready("old-1", true).await;
 
-    // A pod that is not ready moves nothing; one that is does, before the old one goes.
+    // A pod that is not ready moves nothing; a ready one does, before the old one ends.
     let began = Instant::now();
     make_after(&web, "new-0", "b", "old-1").await;
     web.ready("old-1", false).await;
@@ -80,7 +80,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     web.ready("new-1", true).await;
     web.delete("old-1").await;
 
-    // Back to the revision before: a new pod of the old hash.
+    // Back to the previous revision: a new pod of the old hash.
     make_after(&web, "again-0", "a", "new-1").await;
     web.ready("again-0", true).await;
     web.until(&["again-0"]).await;
@@ -88,7 +88,7 @@ async fn label_moves_once_in_a_rollout_and_once_in_a_rollback() {
     println!("{path:?}, without any label {gaps:?}");
     assert_eq!(path, ["new-0", "again-0"]);
 
-    // The pod with it gets unready: the other one, although it is of an older revision.
+    // The pod with the label becomes unready: another one gets it, although its revision is older.
     web.ready("again-0", false).await;
     web.until_one_of(&["new-0", "new-1"]).await;
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
@@ -118,7 +118,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
     let (path, gaps) = journey(&web, began);
     println!("{path:?}, without any label {gaps:?}");
     assert_eq!(path, ["new-0"]);
-    // Without a Ready pod that has it, the next one gets it at once.
+    // If no Ready pod has it, the next one gets it at once.
     make_after(&web, "newer-0", "c", "new-0").await;
     web.ready_now("newer-0").await;
     web.delete("new-0").await;
@@ -129,7 +129,7 @@ async fn label_does_not_follow_a_new_revision_that_gets_ready_and_unready() {
 
 /// By the controllers of Kubernetes and a kubelet without containers. `REDLOCK_ROLLOUTS=20` to measure.
 #[tokio::test(flavor = "multi_thread")]
-async fn label_goes_ahead_of_a_rollout_of_a_deployment() {
+async fn label_leads_the_rollout_of_a_deployment() {
     let rollouts: usize = std::env::var("REDLOCK_ROLLOUTS").map_or(2, |count| count.parse().unwrap());
     let world = World::new(3).await;
     let namespace = world.namespace.name();
@@ -174,14 +174,14 @@ async fn label_goes_ahead_of_a_rollout_of_a_deployment() {
         gaps.push(without.into_iter().sum::<Duration>());
     }
     println!("moves a rollout {moves:?}, without any label {gaps:?}");
-    // A pod that was made in the same second as another may have been taken for no newer one.
+    // Pods of the same second have no order, so the label may move more often.
     assert!(moves.iter().all(|moves| (1..=3).contains(moves)), "{moves:?}");
     assert_eq!(web.sightings.doubles(), 0, "{:#?}", web.sightings.all());
 }
 
 const HASH: &str = "pod-template-hash";
 
-/// That of the pod that was made last.
+/// Returns the revision of the newest pod.
 async fn newest_revision(web: &Web) -> String {
     let mut newest = None;
     for name in web.names().await {

@@ -1,4 +1,4 @@
-//! What a watcher of the pods sees, event by event: which of them have the label, and since when.
+//! Records the pods with the label as a watcher of the pods sees them, event by event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -16,14 +16,14 @@ use super::ROLE;
 
 pub type Names = BTreeSet<String>;
 
-/// Ends with its value.
+/// Watches until it is dropped.
 pub struct Sightings {
     seen: Arc<Mutex<Vec<(Instant, Names)>>>,
     task: JoinHandle<()>,
 }
 
 impl Sightings {
-    /// Independent of the operator: all pods, whatever they have, by a watch of its own.
+    /// Independent of the operator: all pods, with or without the label, by a watch of its own.
     pub fn of(client: Client, namespace: &str) -> Self {
         let api = Api::<Pod>::namespaced(client, namespace);
         let seen = Arc::new(Mutex::new(vec![(Instant::now(), Names::new())]));
@@ -64,12 +64,12 @@ impl Sightings {
         self.seen.lock().unwrap().last().unwrap().1.clone()
     }
 
-    /// How often more than one had it at once.
+    /// Returns how often more than one pod had it at the same time.
     pub fn doubles(&self) -> usize {
         self.all().iter().filter(|(_, names)| names.len() > 1).count()
     }
 
-    /// From when it is seen that nobody has it after `asked`, and until when.
+    /// Returns from when to when no pod has it, after `asked`.
     pub fn gap_after(&self, asked: Instant) -> Option<(Instant, Instant)> {
         let all = self.all();
         let first = all

@@ -1,4 +1,4 @@
-//! Pods without a node: the test is their kubelet.
+//! Pods without a node: the test acts as their kubelet.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -29,7 +29,7 @@ impl Web {
         }
     }
 
-    /// With these labels; not ready yet. Its UID.
+    /// Creates a pod with these labels, not ready yet; returns its UID.
     pub async fn make(&self, name: &str, labels: Value) -> String {
         let pod = json!({
             "metadata": {"name": name, "labels": labels},
@@ -40,7 +40,7 @@ impl Web {
         made.uid().unwrap()
     }
 
-    /// As the kubelet would say. When it was said.
+    /// Sets the condition as a kubelet would; returns when.
     pub async fn ready(&self, name: &str, ready: bool) -> Instant {
         let status = if ready { "True" } else { "False" };
         let patch =
@@ -64,7 +64,7 @@ impl Web {
             .unwrap();
     }
 
-    /// As `kubectl label` and `kubectl annotate` would.
+    /// Changes the metadata like `kubectl label` and `kubectl annotate`.
     pub async fn change(&self, name: &str, metadata: Value) {
         let parameters = PatchParams {
             field_manager: Some("kubectl-label".into()),

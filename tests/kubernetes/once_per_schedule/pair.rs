@@ -1,4 +1,4 @@
-//! Two clusters that share masters, a lock and a CronJob; its Jobs are made by the test, as the CronJob controller does.
+//! Two clusters that share masters, a lock and a CronJob; the test creates the Jobs, like the CronJob controller.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub fn cron_job(schedule: &str, policy: &str, seconds: u64) -> String {
     )
 }
 
-/// Never by itself.
+/// A schedule that is never due.
 pub fn yearly() -> String {
     cron_job("0 0 1 1 *", "Allow", 0)
 }
@@ -43,7 +43,7 @@ pub fn declared() -> String {
 }
 
 impl Pair {
-    /// With so many masters, which have been in use for long.
+    /// Starts with so many masters, which have been in use for long.
     pub async fn new(masters: usize, options: Options) -> Self {
         let masters = (0..masters)
             .map(|_| RedisServer::start(&ServerOptions::default()).unwrap())
@@ -78,7 +78,7 @@ impl Pair {
         self.clusters[cluster].operator_of(NAMES[cluster], identity).await
     }
 
-    /// Lets slots of the past be claimed: masters that are new refuse those of their first minute.
+    /// Permits claims of past slots: new masters refuse those of their first minute.
     pub async fn forget_first_start(&self) {
         let ready = |status: &Value| condition(status, "Ready").0 == "True";
         self.clusters[0].quorum_status("default", "is ready", ready).await;
@@ -120,7 +120,7 @@ impl Pair {
             .collect()
     }
 
-    /// Waits until a Job is let run.
+    /// Waits until a Job is allowed to run.
     pub async fn runs(&self, cluster: usize, name: &str) -> Job {
         let what = format!("{name} runs in {}", NAMES[cluster]);
         eventually(BOUND, &what, async || {
@@ -178,7 +178,7 @@ pub fn suspended(job: &Job) -> bool {
     job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
 }
 
-/// Of its slot.
+/// Returns the slot in its label.
 pub fn label(job: &Job) -> Option<&str> {
     let labels = job.metadata.labels.as_ref()?;
     labels.get("redlock.dev/slot").map(String::as_str)

@@ -1,5 +1,5 @@
-//! Many slots in two clusters while operators are killed and masters forget: each runs at most once, nearly all run,
-//! and of each that does not a fault says why.
+//! Tests many slots in two clusters while operators are killed and masters lose memory: each runs at most once,
+//! nearly all run, and a fault explains each that does not.
 
 #[path = "soak/account.rs"]
 mod account;
@@ -22,7 +22,7 @@ use account::{Account, Findings};
 use faults::Faults;
 use redlock_testkit::eventually;
 
-/// One at a time: two of them would measure each other.
+/// Tests run one at a time: two of them would disturb each other's measurements.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_slots_run_at_most_once_while_operators_are_killed() {
     slots(30, Duration::from_millis(250), Memory::Kept).await.check();
@@ -37,7 +37,7 @@ async fn soak_slots() {
         .check();
 }
 
-/// The check sees a slot that runs twice: it does when the masters forget who claimed what.
+/// The check detects a slot that runs twice, which happens when the masters forget the claims.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes: make soak-slots"]
 async fn soak_control() {
@@ -45,20 +45,20 @@ async fn soak_control() {
     assert!(!findings.twice.is_empty(), "nobody sees it: {findings:?}");
 }
 
-/// With leases that end soon: operators are killed all the time.
+/// A short lease: operators are killed frequently.
 fn short() -> String {
     declared().replace("Seconds: 6", "Seconds: 3")
 }
 
-/// What the masters know of claims.
+/// The memory of the masters for claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     Kept,
-    /// They are made to forget each of them.
+    /// The test makes them forget each claim.
     Lost,
 }
 
-/// Makes so many slots, one in `pace` on average.
+/// Creates this many slots, one in `pace` on average.
 async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     let seed = seed();
     let mut random = Rng::with_seed(seed);
@@ -95,7 +95,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
             faults.wipe_one_master_and_stop_another(&pair).await;
         }
         sleep(pace.mul_f64(0.5 + random.f64() / 2.0)).await;
-        // Not in the last slots, so that what is left can be told from what is on its way.
+        // No fault in the last slots, so that lost slots can be distinguished from those in progress.
         if index + 10 < count {
             faults.maybe(&pair, began.elapsed()).await;
         }
@@ -106,7 +106,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
         eventually(BOUND, &what, async || {
             let jobs = pair.all_jobs(cluster).await.into_values();
             let waiting: Vec<_> = jobs.filter(suspended).map(|job| job.metadata.name).collect();
-            // What nobody remembers is claimed by nobody as far as a standby sees.
+            // Without memory on the masters, a standby sees no claim.
             if waiting.is_empty() || memory == Memory::Lost {
                 Ok(())
             } else {
@@ -137,7 +137,7 @@ async fn slots(count: usize, pace: Duration, memory: Memory) -> Findings {
     account.judge(&pair, &recorder, &faults, began.elapsed())
 }
 
-/// The controllers' own slots: with Forbid, a Job that is left to wait keeps the next one from being made.
+/// Slots of the real controllers: with Forbid, a waiting Job prevents the next one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "minutes: make soak-slots"]
 async fn soak_every_minute() {
@@ -148,7 +148,7 @@ async fn soak_every_minute() {
         let plane = &pair.clusters[cluster].plane;
         Kubelet::start(plane, NAMES[cluster], 1, &recorder)
     });
-    // The slots of the first minute are those of masters that are new.
+    // The slots of the first minute belong to new masters.
     let mut operators = Vec::new();
     for cluster in [0, 1] {
         pair.clusters[cluster].apply(&short());
@@ -172,7 +172,7 @@ async fn soak_every_minute() {
         }
     })
     .await;
-    // Where the lock is held, which may be the other one on a busy machine.
+    // Where the lock is held, which on a busy machine may be the other cluster.
     for run in &runs {
         println!("{} ran in {}", run.owner, run.cluster);
     }
@@ -181,7 +181,7 @@ async fn soak_every_minute() {
     slots.sort_unstable();
     let all: Vec<u64> = (slots[0]..).take(slots.len()).collect();
     assert_eq!(slots, all, "each slot once");
-    // Each of them was made in the other cluster, too, and deleted there.
+    // Each of them was created in the other cluster, too, and deleted there.
     eventually(BOUND, "what ran elsewhere was deleted", async || {
         let notes = ["get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
         let notes = pair.clusters.iter().map(|world| world.kubectl(&notes));

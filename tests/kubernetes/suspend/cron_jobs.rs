@@ -1,4 +1,4 @@
-//! CronJobs, and the Jobs that their controller makes of them.
+//! Tests CronJobs, and the Jobs that their controller creates from them.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
@@ -11,7 +11,7 @@ use super::{NEVER, Place, cron_job, guarded, is_abandoned, is_suspended};
 use crate::fixture::BOUND;
 use redlock_testkit::eventually;
 
-/// On a Job: the slot that it is for.
+/// The annotation of a Job with its slot.
 const SLOT: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 const EVERY_MINUTE: &str = "* * * * *";
 
@@ -35,14 +35,14 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     place.run("report", "half-done");
     place.until_it_runs("half-done").await;
 
-    // Its process has ended when the status says that it is stopped.
+    // Its process has ended when the status shows that it is stopped.
     place.wants("report", false).await;
     assert_eq!(place.processes("half-done"), (0, 1));
     place.until_cron_job("report", true).await;
     place.until_job("half-done", "is abandoned", is_abandoned).await;
     world.told("report", "JobAbandoned").await;
 
-    // Resumed by hand, and one that its controller made a little late.
+    // Resumed by hand, and a Job that its controller created a little late.
     place.suspend("cronjob", "report", false);
     place.until_cron_job("report", true).await;
     place.suspend("job", "half-done", false);
@@ -53,7 +53,7 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     place.until_job("late", "is abandoned", is_abandoned).await;
     place.is("report", "Standby").await;
 
-    // On return it has no Job that would keep it from running, and none of them ran again.
+    // When the lock returns, no Job keeps the CronJob from running, and none of its Jobs runs again.
     place.wants("report", true).await;
     let found = place.until_cron_job("report", false).await;
     assert_eq!(owners(&found), ["redlock-operator-suspend"]);
@@ -71,7 +71,7 @@ pub(super) async fn it_and_what_it_makes(place: &Place<'_>) {
     until_it_ran(place, "report").await;
 }
 
-/// Of `spec.suspend`.
+/// The managers of `spec.suspend`.
 fn owners(found: &CronJob) -> Vec<&str> {
     let owns = |entry: &&ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref();
@@ -81,7 +81,7 @@ fn owners(found: &CronJob) -> Vec<&str> {
     entries.filter_map(|entry| entry.manager.as_deref()).collect()
 }
 
-/// Although it says `concurrencyPolicy: Forbid`.
+/// Waits for runs, despite `concurrencyPolicy: Forbid`.
 async fn until_it_ran(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
     eventually(BOUND, &format!("CronJob {name} runs"), async || {
         let found = slots(place, name).await;
@@ -90,7 +90,7 @@ async fn until_it_ran(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
     .await
 }
 
-/// The last run that it had, long ago.
+/// Sets the time of its last run to long ago.
 fn long_ago(place: &Place<'_>, name: &str) {
     let time = Timestamp::now() - SignedDuration::from_mins(10);
     let status = json!({"status": {"lastScheduleTime": time.to_string()}}).to_string();
@@ -105,7 +105,7 @@ fn long_ago(place: &Place<'_>, name: &str) {
     ]);
 }
 
-/// The slots that it has run.
+/// Returns the slots that it has run.
 async fn slots(place: &Place<'_>, name: &str) -> Vec<Timestamp> {
     let jobs = made(place, name).await;
     let slots = jobs.iter().map(|job| job.annotations()[SLOT].parse().unwrap());
@@ -121,7 +121,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
     place.is("missed", "Active").await;
     place.wants("missed", false).await;
     place.suspend("cronjob", "control", true);
-    // Both have missed ten slots now, and run none.
+    // Both have missed ten slots now, and run none of them.
     for name in ["missed", "control"] {
         long_ago(place, name);
         place.patch("cronjob", name, &json!({"spec": {"schedule": EVERY_MINUTE}}));
@@ -130,7 +130,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
     let before = Timestamp::now();
     place.wants("missed", true).await;
     place.until_cron_job("missed", false).await;
-    // Resumed later, in the same state, without the lock: it runs at once what it missed.
+    // Resumed later, in the same state, without the lock: it runs the missed slot at once.
     place.suspend("cronjob", "control", false);
     let control = until_it_ran(place, "control").await;
     println!("            without a lock it ran {control:?}, resumed after {before}");
@@ -140,7 +140,7 @@ pub(super) async fn a_missed_slot(place: &Place<'_>) {
         "missed slots were run: {ran:?}, resumed after {before}"
     );
 
-    // What comes due from now on it runs.
+    // It runs the slots that come due from now on.
     place.patch("cronjob", "missed", &json!({"spec": {"schedule": "@every 1s"}}));
     let next = until_it_ran(place, "missed").await;
     assert!(

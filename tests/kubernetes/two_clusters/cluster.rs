@@ -15,9 +15,9 @@ use crate::fixture::kubelet::Recorder;
 use crate::fixture::{BOUND, Kubelet, Operator, PooledPlane, SERVICE_ACCOUNT};
 use redlock_testkit::{Mode, Proxy, eventually, free_port};
 
-/// Where the operator is; its pods are of another node, and these processes.
+/// The namespace of the operator; its pods belong to another node, and are these processes.
 const OPERATOR: &str = "redlock";
-/// Where the lock and its target are: by that name it is one lock in both clusters.
+/// The namespace of the lock and its target, the same in both clusters, so that it is one lock.
 pub const NAMESPACE: &str = "billing";
 pub const LOCK: &str = "report";
 const REPLICAS: usize = 2;
@@ -26,12 +26,12 @@ const REPLICAS: usize = 2;
 pub struct Replica {
     pub name: String,
     pub api: Proxy,
-    /// The same for all of its processes, as its pod shows it to its sibling.
+    /// The port of all its processes, which its pod shows to its sibling.
     port: u16,
     cluster: &'static str,
     kubeconfig: PathBuf,
     running: Option<Operator>,
-    /// What its processes wrote that are gone.
+    /// The logs of its processes that have ended.
     said: Vec<String>,
 }
 
@@ -41,13 +41,13 @@ impl Replica {
         self.running.as_ref().is_some_and(ready)
     }
 
-    /// The lock as it sees it; null if it does not run.
+    /// Returns the lock as the replica sees it; null if it does not run.
     pub fn lock(&self) -> Value {
         let running = self.running.as_ref();
         running.map_or(Value::Null, |operator| operator.lock(LOCK))
     }
 
-    /// All that it wrote, of processes that are gone, too.
+    /// Returns all its log lines, including those of processes that have ended.
     pub fn said(&self) -> Vec<String> {
         let running = self.running.as_ref().map(|operator| operator.child.stderr());
         [self.said.clone(), running.unwrap_or_default()].concat()
@@ -71,7 +71,7 @@ impl Replica {
         self.said.append(&mut operator.child.stderr());
     }
 
-    /// Of its process.
+    /// Returns the id of its process.
     pub fn pid(&self) -> u32 {
         self.running.as_ref().expect("it runs").child.pid()
     }
@@ -81,7 +81,7 @@ impl Replica {
         running.child.signal(signal);
     }
 
-    /// After SIGTERM.
+    /// Waits for its end after SIGTERM.
     pub fn wait(&mut self) {
         let mut operator = self.running.take().expect("it runs");
         let (exit, took) = operator.child.wait(BOUND);
@@ -93,16 +93,16 @@ impl Replica {
 pub struct Cluster {
     pub name: &'static str,
     pub client: Client,
-    /// One before each master.
+    /// One proxy before each master.
     pub masters: Vec<Proxy>,
     pub replicas: Vec<Replica>,
     _kubelet: Kubelet,
-    // Dropped last: the next test may get the control plane.
+    // Dropped last: it returns the control plane to the pool.
     pub plane: PooledPlane,
 }
 
 impl Cluster {
-    /// With the work and its lock, and no replica running.
+    /// Creates the work and its lock, without a running replica.
     pub async fn new(
         name: &'static str,
         plane: PooledPlane,
@@ -168,7 +168,7 @@ impl Cluster {
         });
     }
 
-    /// The quorum as this cluster reaches it.
+    /// Returns the quorum with the urls by which this cluster reaches it.
     pub fn quorum(&self, longest: u64) -> Value {
         let masters = self.masters.iter().enumerate();
         let masters: Vec<Value> = masters
@@ -202,7 +202,7 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// As a user would, and until the API server takes it.
+    /// Changes the lock like a user, and retries until the API server accepts it.
     pub async fn set_lock(&self, spec: &Value) {
         let (locks, patch) = (self.locks(), Patch::Merge(json!({"spec": spec})));
         eventually(BOUND, "the lock is changed", async || {
@@ -211,7 +211,7 @@ impl Cluster {
         .await;
     }
 
-    /// What the kubelet would say of a replica's pod, if it reached the API server.
+    /// Sets the status of a replica's pod, which the kubelet would report if it reached the API server.
     pub async fn tell_pod(&self, replica: usize, ready: bool) {
         let pods = Api::<Pod>::namespaced(self.client.clone(), OPERATOR);
         let status = if ready { "True" } else { "False" };
@@ -231,14 +231,14 @@ impl Cluster {
         self.tell_pod(replica, true).await;
     }
 
-    /// Both ways of all bytes between this cluster and the masters.
+    /// Sets the mode of both directions between this cluster and the masters.
     pub fn set_masters(&self, mode: Mode) {
         for proxy in &self.masters {
             proxy.set(mode);
         }
     }
 
-    /// Between one of its replicas and the masters.
+    /// Sets the mode between one of its replicas and the masters.
     pub fn set_masters_of(&self, replica: usize, mode: Mode) {
         let process = self.replicas[replica].pid();
         for proxy in &self.masters {
@@ -246,14 +246,14 @@ impl Cluster {
         }
     }
 
-    /// As before.
+    /// Restores the mode of all processes.
     pub fn set_masters_alike(&self) {
         for proxy in &self.masters {
             proxy.set_alike();
         }
     }
 
-    /// Between the replicas and their API server.
+    /// Sets the mode between the replicas and their API server.
     pub fn set_api(&self, mode: Mode) {
         for replica in &self.replicas {
             replica.api.set(mode);

@@ -1,6 +1,6 @@
 //! Whether the controllers of a cluster follow its API server.
 //!
-//! One that lost it, and be it for a second, follows it again when it has waited long enough, up to half a minute later.
+//! A controller that lost it, even for a second, follows it again after a back-off, up to half a minute later.
 //! Until then the cluster is not whole, and the fault is not healed.
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,7 +12,7 @@ use super::cluster::Cluster;
 use super::pair::BOUND;
 use redlock_testkit::eventually;
 
-/// Not that of the work.
+/// A namespace without the work.
 const NAMESPACE: &str = "default";
 const NAME: &str = "probe";
 

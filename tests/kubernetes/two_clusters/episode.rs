@@ -1,4 +1,4 @@
-//! One fault and what followed: what is counted of it, and its timeline.
+//! One fault and its effects: its counts and its timeline.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct Episode {
     pub before: Held,
     pub after: Held,
     pub marks: Vec<Mark>,
-    /// Those that were won.
+    /// The leases that were won.
     pub leases: Vec<Lease>,
-    /// What ran at some time from the first mark to the end.
+    /// The runs at any time from the first mark to the end.
     pub runs: Vec<Run>,
     began: BootInstant,
     ended: BootInstant,
@@ -50,23 +50,23 @@ impl Episode {
         self.before.cluster != self.after.cluster
     }
 
-    /// Whether a pod ended.
+    /// Reports whether a pod ended.
     pub fn is_noticed(&self) -> bool {
         self.runs.iter().any(|run| run.end.is_some())
     }
 
-    /// A lease was lost.
+    /// Reports whether a lease was lost.
     pub fn has_lost(&self) -> bool {
         self.leases.iter().any(|lease| lease.what == "lost")
     }
 
-    /// A lease was lost by a replica that reached all masters: on a machine too busy to renew it.
+    /// Reports whether a replica that reached all masters lost its lease: on a machine too busy to renew it.
     pub fn is_starved(&self) -> bool {
         self.has_lost() && self.fault != Fault::CutHolder
     }
 
-    /// Without its API server, the holder lost its lease, too: on a machine too busy to renew it. Nobody could stop what
-    /// ran, as when it is cut off from both.
+    /// Without its API server, the holder also lost its lease, on a machine too busy to renew it. Then no replica
+    /// could stop the work, as if the holder were cut off from both.
     pub fn is_double(&self) -> bool {
         let without_api = matches!(self.fault, Fault::StopApiServer | Fault::CutFromApiServer);
         without_api && self.has_lost()
@@ -76,7 +76,7 @@ impl Episode {
         overlaps(&self.runs)
     }
 
-    /// How long nothing ran, in all.
+    /// Returns how long nothing ran, in total.
     pub fn gap(&self) -> Duration {
         let (mut gap, mut until) = (Duration::ZERO, self.began);
         for run in &self.runs {
@@ -86,7 +86,7 @@ impl Episode {
         gap
     }
 
-    /// As a table in Markdown.
+    /// Returns the timeline as a table in Markdown.
     pub fn timeline(&self) -> String {
         let mut lines: Vec<Mark> = self.marks.clone();
         for lease in &self.leases {

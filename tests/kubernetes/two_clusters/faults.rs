@@ -1,5 +1,4 @@
-//! What goes wrong: each fault is brought about at whoever holds the lock, lasts for a time of the seed's choice, and is
-//! healed.
+//! Causes each fault at the holder of the lock, for a time that the seed decides, and heals it.
 
 use std::time::Duration;
 
@@ -29,14 +28,14 @@ pub enum Fault {
     EmptyMasters,
     RestartOperators,
     StepDown,
-    /// Not to be closed from outside of the pod.
+    /// Cannot be prevented from outside the pod.
     KillAll,
-    /// The same.
+    /// As above.
     CutFromAll,
 }
 
 impl Fault {
-    /// Those under which nothing may overlap.
+    /// The faults under which no work may overlap.
     pub const CLOSED: [Self; 13] = [
         Self::KillHolder,
         Self::KillSibling,
@@ -76,7 +75,7 @@ impl Fault {
         }
     }
 
-    /// Whether the work must go on where it is, untouched.
+    /// Reports whether the work must continue where it is, untouched.
     pub const fn is_unnoticed(self) -> bool {
         matches!(
             self,
@@ -90,10 +89,10 @@ impl Fault {
     }
 }
 
-/// Something that was done, for the timeline.
+/// One act, for the timeline.
 pub type Mark = (BootInstant, String);
 
-/// Brings it about and heals it. What it leads to is for whoever calls to wait for.
+/// Causes the fault and heals it. The caller waits for the effects.
 pub async fn bring_about(pair: &mut Pair, fault: Fault, held: Held, random: &mut Rng) -> Vec<Mark> {
     let mut acts = Acts {
         held,
@@ -189,7 +188,7 @@ impl Acts<'_> {
                 .tell_pod(replica, false)
                 .await;
         }
-        // As long as pods are being deleted before their kubelet says so to their processes.
+        // A time in which pods are being deleted, before their kubelet signals their processes.
         self.last(200..500).await;
         self.mark(format!("SIGTERM to both replicas of {cluster}"));
         for replica in 0..2 {
@@ -224,7 +223,7 @@ impl Acts<'_> {
         self.pair.clusters[self.held.cluster].set_masters(Mode::Pass);
     }
 
-    /// For longer than a lease and the takeover delay.
+    /// Cuts a replica off for longer than a lease and the takeover delay.
     async fn cut_one(&mut self, replica: usize) {
         let (mode, name) = (self.any_mode(), self.name(replica));
         self.mark(format!("{name} is cut off from the masters ({mode:?})"));
@@ -233,7 +232,7 @@ impl Acts<'_> {
         self.mark(format!("{name} reaches the masters again"));
         let cluster = &self.pair.clusters[self.held.cluster];
         cluster.set_masters_alike();
-        // The next fault counts on a sibling that sees a majority.
+        // The next fault requires a sibling that sees a majority.
         eventually(BOUND, "it sees a majority again", async || {
             let seen = cluster.replicas[replica].lock()["quorum"].clone();
             let votes = seen.as_str().and_then(|seen| seen.split_once('/'));
@@ -306,7 +305,7 @@ impl Acts<'_> {
                 self.held.replica = replica;
                 self.rollout().await;
             }
-            // As a Deployment does, or like somebody who cannot wait.
+            // Either like a Deployment, or like an impatient user.
             if self.random.bool() {
                 let replica = &self.pair.clusters[cluster].replicas[replica];
                 eventually(BOUND, "the replica is ready", async || {
@@ -358,7 +357,7 @@ impl Acts<'_> {
         modes[self.random.usize(..modes.len())]
     }
 
-    /// Until the work goes on in the other cluster.
+    /// Waits until the work runs in the other cluster.
     async fn wait_for_other(&mut self) {
         let other = &self.pair.clusters[self.held.other_cluster()];
         eventually(BOUND, "the work goes on in the other cluster", async || {

@@ -1,10 +1,10 @@
-//! What the replicas write of their leases.
+//! Reads the log lines of the replicas about their leases.
 
 use redlock::clock;
 use redlock::lease::BootInstant;
 use serde_json::Value;
 
-/// One thing that became of a lease.
+/// One event of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub at: BootInstant,
@@ -20,7 +20,8 @@ impl Lease {
     }
 }
 
-/// Those of the lock in what a replica wrote. The wall clock of its lines is set off against the boot-time clock.
+/// Returns the leases of the lock in the log of a replica. The wall clock of its lines is converted to the boot-time
+/// clock.
 pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
     let (now, unix) = (clock::now(), clock::unix_time());
     let parse = |line: &String| {
@@ -29,7 +30,7 @@ pub fn leases(replica: &str, lines: &[String]) -> Vec<Lease> {
         if !matches!(what, "acquired" | "given up" | "lost") {
             return None;
         }
-        // What replicas elect among themselves is no lock of a user.
+        // The lock by which the replicas elect the reporter is no lock of a user.
         if line["lock"].as_str()?.starts_with('_') {
             return None;
         }

@@ -16,7 +16,7 @@ use crate::fixture::{Options, PooledPlane};
 use crate::program::redlock;
 use redlock_testkit::eventually;
 
-/// An API server that comes back is followed again after up to half a minute, by its own controllers, too.
+/// The clients of an API server, including its own controllers, follow it again up to half a minute after an outage.
 pub const BOUND: std::time::Duration = std::time::Duration::from_secs(120);
 
 pub struct Pair {
@@ -24,11 +24,11 @@ pub struct Pair {
     pub servers: RedisServers,
     pub recorder: Recorder,
     pub work: Work,
-    /// What ran before was not guarded.
+    /// Earlier runs were not guarded.
     since: BootInstant,
 }
 
-/// Who holds the lock: a cluster and a replica of it, by their places.
+/// The holder of the lock: the indices of a cluster and a replica of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     pub cluster: usize,
@@ -48,7 +48,8 @@ const fn longest(lease: u64) -> u64 {
 }
 
 impl Pair {
-    /// With the work running in both and the lock only observed, so that the work overlaps. `lease` in seconds.
+    /// Starts with the work running in both and the lock only observed, so that the work overlaps. `lease` is in
+    /// seconds.
     pub async fn new(work: Work, lease: u64, seed: u64) -> Self {
         let servers = RedisServers::start(5, &ServerOptions::default()).unwrap();
         let urls = servers.urls().join(",");
@@ -89,14 +90,14 @@ impl Pair {
         held
     }
 
-    /// The runs since then, those that began before included where they still went on.
+    /// Returns the runs since then, including earlier ones that had not ended.
     pub fn runs(&self) -> Vec<Run> {
         let mut runs = self.recorder.runs();
         runs.retain(|run| run.namespace == NAMESPACE && run.end.is_none_or(|end| end > self.since));
         runs
     }
 
-    /// All that the replicas wrote, each in a file of its own.
+    /// Writes the log of each replica to a file of its own.
     pub fn keep_logs(&self, name: &str) {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -123,7 +124,8 @@ impl Pair {
         all
     }
 
-    /// One replica holds the lock, its work runs, that of the other cluster does not, and everybody says so.
+    /// Waits until one replica holds the lock, its work runs, that of the other cluster does not, and all statuses
+    /// agree.
     pub async fn settled(&self, what: &str) -> Held {
         eventually(BOUND, &format!("settled: {what}"), async || self.look().await).await
     }

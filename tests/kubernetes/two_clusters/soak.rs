@@ -1,4 +1,4 @@
-//! The long run: faults in a random order until so many leases have been won.
+//! The long run: faults in a random order until enough leases have been won.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// All, or the one that `REDLOCK_FAULT` names.
+/// Returns all kinds, or the one that `REDLOCK_FAULT` names.
 fn kinds() -> Vec<Fault> {
     let mut kinds = Fault::CLOSED.to_vec();
     if let Ok(only) = std::env::var("REDLOCK_FAULT") {
@@ -86,7 +86,7 @@ async fn soak(work: Work) {
         }
         done.push(episode);
     }
-    // These overlap, and that ends when the operator is back: nothing of it may be left when all is settled.
+    // These overlap until the operator is back: no overlap may remain when all is settled.
     let open = Fault::OPEN
         .into_iter()
         .filter(|_| std::env::var("REDLOCK_FAULT").is_err());
@@ -103,7 +103,7 @@ async fn soak(work: Work) {
         .filter(|episode| !Fault::OPEN.contains(&episode.fault));
     let overlaps: Vec<_> = closed.flat_map(Episode::overlaps).collect();
     assert!(overlaps.is_empty(), "REDLOCK_SEED={seed}: {overlaps:#?}");
-    // The holder is not part of the fault, and its work none of the business of the replica that is.
+    // The holder is not part of the fault, and the replica that is cut off does not own the work.
     let cut = done.iter().filter(|episode| episode.fault == Fault::CutStandby);
     let noticed: Vec<String> = cut
         .filter(|episode| episode.is_noticed() && !episode.has_lost())
@@ -112,7 +112,7 @@ async fn soak(work: Work) {
     assert!(noticed.is_empty(), "REDLOCK_SEED={seed}: {noticed:#?}");
 }
 
-/// Tables in Markdown.
+/// Prints tables in Markdown.
 fn report(work: Work, done: &[Episode]) {
     let mut kinds: BTreeMap<(Fault, bool), Vec<&Episode>> = BTreeMap::new();
     for episode in done {
@@ -152,7 +152,7 @@ fn report(work: Work, done: &[Episode]) {
         );
     }
     for episodes in kinds.values() {
-        // One in which something happened, if there was one.
+        // An episode in which the work moved, if there was one.
         let shown = episodes
             .iter()
             .find(|one| one.has_moved())

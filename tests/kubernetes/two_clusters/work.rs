@@ -1,4 +1,4 @@
-//! What the lock guards: an object of some kind, and the pods that run because of it.
+//! The workload that the lock guards: an object of some kind, and its pods.
 
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use kube::ResourceExt;
@@ -10,13 +10,14 @@ use crate::fixture::kubelet::{IGNORES_SIGTERM, Recorder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Its pods end within the grace period of 1 s.
+    /// Its pods end within their grace period of 1 s.
     Deployment,
-    /// Its pods ignore SIGTERM and would be given 30 s.
+    /// Its pods ignore SIGTERM and have a grace period of 30 s.
     StubbornDeployment,
     /// Would run for ever.
     Job,
-    /// Every minute, and whenever this test makes a Job of it where it is not suspended; each would run for ever.
+    /// Runs every minute, and whenever this test creates a Job from it while it is not suspended; each Job would run
+    /// for ever.
     CronJob,
 }
 
@@ -54,7 +55,8 @@ impl Work {
         }
     }
 
-    /// The object, which runs until the lock says otherwise: how it is switched is nobody else's to say.
+    /// Returns the object, which runs until the lock stops it: no other field manager owns the field that is
+    /// switched.
     pub fn object(self) -> Value {
         let (grace, annotations) = match self {
             Self::StubbornDeployment => (30, json!({IGNORES_SIGTERM: "true"})),
@@ -94,7 +96,7 @@ impl Work {
         })
     }
 
-    /// A lease of so many seconds, of which the targets may take one to stop.
+    /// Returns a lock with a lease of so many seconds, of which the targets may take one to stop.
     pub fn lock(self, lease: u64) -> Value {
         json!({
             "apiVersion": "redlock.dev/v1alpha1",
@@ -115,18 +117,18 @@ impl Work {
         })
     }
 
-    /// Whether the work goes on in a cluster. What only runs now and then is given something to do.
+    /// Reports whether the work runs in a cluster. A CronJob gets a Job first.
     pub async fn runs(self, cluster: &Cluster, recorder: &Recorder) -> bool {
         let runs = !recorder.running(cluster.name, NAMESPACE).is_empty();
         if self == Self::CronJob && !runs {
-            // An API server that is away is asked again.
+            // A request that fails during an outage of the API server is retried.
             let _ = due(cluster).await;
         }
         runs
     }
 }
 
-/// A Job as the controller of the CronJob makes one, where it is not suspended and none runs.
+/// Creates a Job like the controller of the CronJob, where it is not suspended and no Job runs.
 async fn due(cluster: &Cluster) -> kube::Result<()> {
     let schedule = Api::<CronJob>::namespaced(cluster.client.clone(), NAMESPACE);
     let schedule = schedule.get(LOCK).await?;

@@ -1,8 +1,8 @@
-//! Attempts to acquire the lock or to claim a slot, with those of their commands that are still on their way.
+//! Attempts to acquire the lock or to claim a slot, with those of their commands that are still in flight.
 
 use crate::master::{MAJORITY, MASTERS};
 
-/// More than any bound asks for.
+/// Larger than any bound needs.
 pub(crate) const MOST: usize = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub(crate) enum Phase {
     Claiming(u8),
     /// Won with this token, and renewed.
     Held(u8),
-    /// Nothing of it is left.
+    /// The attempt has no further effect.
     Over,
 }
 
@@ -22,23 +22,23 @@ pub(crate) enum Phase {
 pub(crate) struct Attempt {
     pub(crate) phase: Phase,
     pub(crate) client: u8,
-    /// Masters that have the first command, the grant or the claim, still before them.
+    /// Masters that have not executed the first command yet, the grant or the claim.
     pub(crate) first: u8,
     /// The same for the confirm.
     pub(crate) confirms: u8,
-    /// Nobody listens any more: what is on its way is carried out late or never.
+    /// The client no longer waits for replies: commands in flight are executed late or never.
     pub(crate) ended: bool,
     pub(crate) granted: [u8; MASTERS],
-    /// Who acknowledged the confirm or the claim.
+    /// Masters that acknowledged the confirm or the claim.
     pub(crate) acks: u8,
-    /// What every grant of it is above.
+    /// Every grant of it is above this number.
     pub(crate) floor: u8,
-    /// The greatest token of those that were won before this began.
+    /// The greatest token that was won before this attempt began.
     pub(crate) after: u8,
 }
 
 impl Attempt {
-    /// Its client waits for replies.
+    /// Reports whether its client waits for replies.
     pub(crate) fn is_running(&self) -> bool {
         !self.ended
             && matches!(
@@ -54,12 +54,12 @@ impl Attempt {
         }
     }
 
-    /// It may still count a vote, or write something that no renewal writes.
+    /// Reports whether it may still count a vote, or write a value that no renewal writes.
     pub(crate) fn goes_on(&self) -> bool {
         self.is_running() || self.first | self.confirms != 0
     }
 
-    /// The token, once a majority granted and it needs no confirmation, or is not to be confirmed.
+    /// Returns the token, once a majority granted and the attempt is not to be confirmed.
     pub(crate) fn on_grant(&mut self, master: usize, number: u8, confirms: bool) -> Option<u8> {
         if self.ended || self.phase != Phase::Granting {
             return None;
@@ -79,7 +79,7 @@ impl Attempt {
         None
     }
 
-    /// The token or the slot, once a majority acknowledged.
+    /// Returns the token or the slot, once a majority acknowledged.
     pub(crate) fn on_ack(&mut self, master: usize) -> Option<u8> {
         if self.ended {
             return None;
@@ -97,13 +97,13 @@ impl Attempt {
         self.tidy();
     }
 
-    /// Given up, lost, or the lease was.
+    /// Ends the attempt: it was given up or lost, or its lease was.
     pub(crate) fn end(&mut self) {
         self.ended = true;
         self.tidy();
     }
 
-    /// Forgets what can make no difference, so that states that behave alike are one.
+    /// Resets fields without influence, so that states that behave alike are one.
     pub(crate) fn tidy(&mut self) {
         if let Phase::Held(_) = self.phase {
             (self.acks, self.after) = (0, 0);
@@ -130,7 +130,7 @@ impl Attempt {
 pub(crate) struct Attempts(pub [Attempt; MOST]);
 
 impl Attempts {
-    /// A mask of those that a wait has to outlast.
+    /// Returns a mask of the attempts that a wait has to outlast.
     pub(crate) fn going_on(&self) -> u8 {
         let all = self.0.iter().enumerate();
         all.filter(|(_, attempt)| attempt.goes_on())

@@ -1,11 +1,11 @@
-//! Everything within the bounds.
+//! Explores everything within the bounds.
 
 use stateright::{Checker, Model};
 
 use crate::world::{Bounds, Bug, World};
 
-/// Two attempts that overlap in any way, each of which may be carried out in part, late, or after it was given up; and
-/// two wipes, which may be of two masters at once (a total loss) or of one while it is being sealed again.
+/// Two attempts that overlap in any way, each of which may be executed in part, late, or after it was given up; and
+/// two wipes, which may hit two masters at once (a total loss) or one while it is being sealed again.
 pub(crate) const TOKENS: Bounds = Bounds {
     acquires: 2,
     claims: 0,
@@ -13,7 +13,7 @@ pub(crate) const TOKENS: Bounds = Bounds {
     wipes: 2,
 };
 
-/// The same for claims of two jobs, of which one tries again.
+/// The same for claims of two jobs, of which one retries.
 pub(crate) const SLOTS: Bounds = Bounds {
     acquires: 0,
     claims: 3,

@@ -1,11 +1,11 @@
-//! One master: what its scripts do, as far as it matters for tokens and slots, and how it comes to its seal.
+//! One master: the effects of its scripts on tokens and slots, and how it gets its seal.
 
 use crate::{attempt::Attempts, world::Bug};
 
 pub(crate) const MASTERS: usize = 3;
 pub(crate) const MAJORITY: usize = 2;
 
-/// One run of the CronJob, and the job that has it; 0 is nobody.
+/// One run of the CronJob, and the job that has it; 0 is no job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot {
     pub(crate) number: u8,
@@ -20,8 +20,8 @@ pub(crate) struct Registers {
 }
 
 impl Registers {
-    /// Register by register the greater. Of equal slots with different jobs nobody has it, unless `tie` says whose it
-    /// is to be: the planted bug.
+    /// Merges each register to its maximum. Of equal slots with different jobs no job has it, unless `tie` names the
+    /// winner: the planted bug.
     fn merged(self, other: Self, tie: Option<bool>) -> Self {
         let (a, b) = (self.slot, other.slot);
         let slot = match a.number.cmp(&b.number) {
@@ -41,7 +41,7 @@ impl Registers {
         }
     }
 
-    /// Whether the masters' registers tie here.
+    /// Reports whether the registers of two masters tie here.
     pub(crate) fn ties(self, other: Self) -> bool {
         self.slot.number == other.slot.number && self.slot.job != other.slot.job
     }
@@ -57,10 +57,10 @@ pub(crate) struct Lease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Seal {
     Sealed,
-    /// It lost its memory, and nobody has noticed.
+    /// The master lost its memory, and no client has noticed.
     Lost,
-    /// It carries a probe. The wait is over when these attempts are; then the registers are read, from one master after
-    /// the other.
+    /// The master carries a probe. The wait is over when these attempts are; then the registers are read, from one
+    /// master after the other.
     Probed {
         waits_for: u8,
         read: u8,
@@ -125,7 +125,7 @@ impl Master {
         }
     }
 
-    /// The number that is granted; none where it is refused, or not voted at all.
+    /// Returns the granted number; `None` if the grant is refused or the master has no vote.
     pub(crate) fn grant(&mut self, attempt: u8, floor: u8) -> Option<u8> {
         if !self.is_sealed() {
             return None;
@@ -142,7 +142,7 @@ impl Master {
         Some(*counter)
     }
 
-    /// Whether it acknowledges that exactly this was granted and is still there.
+    /// Reports whether the master acknowledges that exactly this was granted and is still stored.
     pub(crate) fn confirm(&mut self, lease: Lease, token: u8, bug: Bug) -> bool {
         let there = self.lease == Some(lease) || bug == Bug::ConfirmUnconditional;
         if !self.is_sealed() || !there {
@@ -152,7 +152,7 @@ impl Master {
         true
     }
 
-    /// A renewal that finds nothing puts the lease back.
+    /// A renewal that finds no lease restores it.
     pub(crate) fn heal(&mut self, lease: Lease) {
         self.registers.counter = self.registers.counter.max(lease.grant);
     }

@@ -2,7 +2,7 @@
 //! reach the server before it.
 //!
 //! Servers 0 and 1 are both called m0; 2 and 3 are m1 and m2. A client reaches one of the two. A lease ends at a server
-//! only after its holder has ended, so that two holders at once are two holders at once. Commands that come late and
+//! only after its holder has ended, so that two leases at once mean two holders at once. Late commands and
 //! masters that lose their memory are left out: the other model has them.
 //!
 //! A register of members (`m0 = the new server`, at m1 and m2) is explored in the two orders that are possible: before the
@@ -29,7 +29,7 @@ enum Step {
     Seal,
 }
 
-/// How the new server comes to its seal.
+/// When the new member is registered relative to the wait of the seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Register {
     Absent,
@@ -68,7 +68,7 @@ impl Register {
 struct Server {
     sealed: bool,
     counter: u8,
-    /// The attempt that has the lease, and the number that was granted.
+    /// The attempt that has the lease, and the granted number.
     lease: Option<(u8, u8)>,
     knows_new_member: bool,
 }
@@ -107,7 +107,7 @@ impl Attempt {
         }
     }
 
-    /// Names whose vote counts: the former server of a name has none once a reply told of the new one.
+    /// Counts the names whose vote counts: the former server of a name has none after a reply named the new one.
     fn counted(&self, names: u8) -> u32 {
         let superseded = u8::from(self.knows_new_member && !self.new_view);
         (names & !superseded).count_ones()
@@ -314,7 +314,7 @@ fn planted_two_servers_of_one_name_give_a_lock_twice() {
     assert_eq!(explored(Register::Absent), Some(Broken::TwoHolders));
 }
 
-/// A holder that was granted the lock by the former server before the register was written is not waited for.
+/// The wait does not outlast a holder that got its grant from the former server before the register was written.
 #[test]
 fn planted_register_that_is_written_after_the_wait_does_not_help() {
     assert_eq!(explored(Register::AfterTheWait), Some(Broken::TwoHolders));

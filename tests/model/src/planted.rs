@@ -1,4 +1,4 @@
-//! Planted bugs: proof that the check sees them, within the bounds in which it finds nothing.
+//! Planted bugs: they prove that the check finds them, within the bounds in which it finds nothing else.
 
 use std::time::Instant;
 

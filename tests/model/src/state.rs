@@ -1,4 +1,4 @@
-//! Everything that there is, and what one command does to it.
+//! The whole state, and the effect of one command on it.
 
 use crate::{
     attempt::{Attempt, Attempts, MOST, Phase},
@@ -23,11 +23,11 @@ pub(crate) struct State {
     pub(crate) runs: [u8; 2],
     /// Slots up to this one are due.
     pub(crate) due: u8,
-    /// No counter of any master was ever above this: what the clock says at a total loss.
+    /// An upper bound of all counters so far: the value that the clock gives at a total loss.
     pub(crate) ever: u8,
     pub(crate) wipes: u8,
     pub(crate) broken: Option<Broken>,
-    /// What happened on the way, to show that the bounds are wide enough for it.
+    /// Events of the exploration, which show that the bounds are wide enough for them.
     pub(crate) resealed: bool,
     pub(crate) fell_back: bool,
 }
@@ -74,7 +74,7 @@ impl State {
         let attempt = &mut self.attempts.0[id];
         attempt.first &= !(1 << master);
         if let Phase::Claiming(number) = attempt.phase {
-            // Of a claim that was given up nobody is told, but whose job it is matters on.
+            // No reply arrives for a claim that was given up, but the job of its slot still counts.
             let slot = Slot {
                 number,
                 job: attempt.client + 1,
@@ -114,7 +114,7 @@ impl State {
         }
     }
 
-    /// After a total loss. No slot that is due runs again, whatever is known of it.
+    /// Returns the floor after a total loss. No slot that is due runs again, whatever its register was.
     pub(crate) fn floor_of_the_clock(&self) -> Registers {
         Registers {
             counter: self.ever,
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Masters without a seal that carried their probes for the whole wait.
+    /// Counts the masters without a seal that carried their probes for the whole wait.
     pub(crate) fn waited(&self) -> usize {
         let waited = |master: &&Master| matches!(master.seal, Seal::Probed { waits_for: 0, .. });
         self.masters.iter().filter(waited).count()

@@ -1,4 +1,4 @@
-//! States that behave alike are one: less to explore, and nothing is missed.
+//! Merges states that behave alike: fewer states to explore, and none is missed.
 
 use crate::{
     attempt::{MOST, Phase},
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl State {
-    /// The waits that these states describe alike are one.
+    /// Normalizes the waits that states describe alike.
     pub(crate) fn tidy(&mut self) {
         for attempt in &mut self.attempts.0 {
             attempt.tidy();
@@ -19,7 +19,7 @@ impl State {
                 *waits_for &= going_on;
             }
         }
-        // A lease stands in nobody's way for long, and matters only to a confirm that it was granted for.
+        // A lease blocks a grant only until it expires, and matters only to the confirm of its own grant.
         let attempts = self.attempts.0;
         let confirms = |lease: &Lease| {
             let attempt = &attempts[usize::from(lease.of)];
@@ -31,7 +31,7 @@ impl State {
         self.rank();
     }
 
-    /// The attempts are alike, too.
+    /// Attempts are interchangeable, too.
     fn rank_attempts(&mut self) {
         let mut order: [usize; MOST] = std::array::from_fn(|id| id);
         order.sort_by_key(|id| {
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// The masters are alike: states that differ only in which of them is called the first are one.
+    /// Masters are interchangeable: states that differ only in their order are one.
     fn rank(&mut self) {
         let mut order = [0, 1, 2];
         order.sort_by_cached_key(|master: &usize| self.rank_of(*master));

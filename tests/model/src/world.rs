@@ -1,4 +1,4 @@
-//! The whole: masters, attempts, and every step that any of them may take next.
+//! The model: masters, attempts, and every step that any of them may take next.
 
 use stateright::{Model, Property};
 
@@ -8,7 +8,7 @@ use crate::{
     state::State,
 };
 
-/// Who takes part at the same time.
+/// The clients that act at the same time.
 const CLIENTS: u8 = 2;
 
 /// Tokens are unique, each is greater than all that were won before its attempt began, and a slot runs once.
@@ -31,7 +31,7 @@ pub(crate) enum Bug {
     TieToOne,
 }
 
-/// How far it is explored.
+/// The bounds of the exploration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) acquires: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Bounds {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Its client saw no counter yet, or the largest that there ever was.
+    /// The client has seen no counter yet, or the largest one so far.
     Acquire {
         floor: u8,
     },
@@ -50,7 +50,7 @@ pub(crate) enum Action {
         client: u8,
         slot: u8,
     },
-    /// The master carries the first command out; the reply arrives, or is lost.
+    /// The master executes the first command; the reply arrives, or is lost.
     First {
         attempt: u8,
         master: u8,
@@ -61,11 +61,11 @@ pub(crate) enum Action {
         master: u8,
         replies: bool,
     },
-    /// It is given up or lost, or the lease is.
+    /// The attempt is given up or lost, or its lease is.
     End {
         attempt: u8,
     },
-    /// Too late for what is still on its way: it writes nothing any more.
+    /// Commands in flight are too late: they no longer write.
     TooLate {
         attempt: u8,
     },
@@ -118,7 +118,7 @@ impl World {
         for id in ids() {
             let attempt = &state.attempts.0[usize::from(id)];
             for master in masters() {
-                // What is refused changes nothing, and is as good as a command that was never carried out.
+                // A refused command changes nothing, and is equivalent to one that was never executed.
                 let found = &state.masters[usize::from(master)];
                 if !found.is_sealed() {
                     continue;
@@ -160,10 +160,10 @@ impl World {
 
     fn of_clients(&self, state: &State, actions: &mut Vec<Action>) {
         let Some(next) = state.next() else { return };
-        // Attempts of one kind or the other: their registers know nothing of each other.
+        // Attempts of one kind only: the registers of both kinds are independent.
         let busy = |attempt: &&Attempt| attempt.is_running() || attempt.holds().is_some();
         let busy = || state.attempts.0.iter().filter(busy);
-        // Candidates are alike, jobs are not.
+        // Candidates are interchangeable, jobs are not.
         if next < self.bounds.acquires && busy().count() < usize::from(CLIENTS) {
             actions.push(Action::Acquire { floor: 0 });
             if state.ever > 0 {
@@ -171,7 +171,7 @@ impl World {
             }
         }
         for client in 0..CLIENTS {
-            // The first job that is claimed for is the first.
+            // The job of the first claim is the first one.
             if busy().any(|attempt| attempt.client == client) || (next == 0 && client > 0) {
                 continue;
             }
@@ -333,7 +333,7 @@ impl Model for World {
                 state.masters[usize::from(master)].read(source.into(), registers, tie);
             }
             Action::Fallback { master, source } => {
-                // With a clock of which nothing is assumed as long as there is no total loss.
+                // Without a total loss nothing is assumed about the clock.
                 let floor = source.map_or_else(
                     || state.floor_of_the_clock(),
                     |source| state.masters[usize::from(source)].registers,
@@ -368,7 +368,7 @@ impl Model for World {
         vec![
             Property::always(PROMISE, |_, state: &State| state.broken.is_none()),
             Property::sometimes("a master is sealed again", |_, state: &State| state.resealed),
-            // The bounds are wide enough to see these.
+            // The bounds are wide enough for these states.
             Property::sometimes("a total loss is survived", |_, state: &State| {
                 state.fell_back && state.masters.iter().all(Master::is_sealed)
             }),

@@ -1,4 +1,4 @@
-//! What became of each slot.
+//! Determines the result of each slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::pair::{NAMES, Pair};
 use super::faults::Faults;
 use crate::fixture::kubelet::{Recorder, Run};
 
-/// In which a slot is decided, once it was made.
+/// The time in which a slot is decided, once it was created.
 const DECIDED: Duration = Duration::from_secs(15);
 
 /// By the names of slots.
@@ -19,7 +19,7 @@ pub struct Findings {
     made: usize,
     pub twice: Vec<String>,
     lost: Vec<String>,
-    /// Of those, without a fault near.
+    /// Those of them without a fault near.
     unexplained: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Findings {
             unexplained.is_empty(),
             "never ran, without a fault: {unexplained:?}"
         );
-        // Of a few slots, driven a hundred times as fast as any schedule, one kill may take two.
+        // With few slots, made a hundred times as often as by a schedule, one kill may take two.
         let most = made.div_ceil(100).max(2);
         assert!(lost.len() <= most, "more than 1 % never ran: {lost:?}");
     }
@@ -55,7 +55,7 @@ impl Account {
         name
     }
 
-    /// Says what became of all of them, and prints it.
+    /// Determines the result of all slots, and prints it.
     pub fn judge(&self, pair: &Pair, recorder: &Recorder, faults: &Faults, took: Duration) -> Findings {
         let mut runs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
         for run in recorder.runs() {
@@ -117,7 +117,7 @@ impl Account {
     }
 }
 
-/// What a cluster told of a Job.
+/// Returns the events of a cluster about a Job.
 fn notes(pair: &Pair, cluster: usize, job: &str) -> Vec<String> {
     let all = pair.clusters[cluster].kubectl(&["get", "events.events.k8s.io", "--output", "json"]);
     let all: Value = serde_json::from_str(&all).unwrap();

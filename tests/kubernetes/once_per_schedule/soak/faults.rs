@@ -1,4 +1,4 @@
-//! What goes wrong, at random points that the seed decides.
+//! Causes faults at random times that the seed decides.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::super::pair::{NAMES, Pair};
 use crate::fixture::{BOUND, Operator};
 use redlock_testkit::patient;
 
-/// On average, between two of them.
+/// The average time between two faults.
 const EVERY: Duration = Duration::from_secs(4);
 
 pub struct Faults {
@@ -46,7 +46,7 @@ impl Faults {
         }
     }
 
-    /// And those of the other one.
+    /// Starts those of the other cluster.
     pub async fn second_cluster(&mut self, pair: &Pair) {
         self.start(pair, 1).await;
     }
@@ -55,7 +55,7 @@ impl Faults {
         self.told.push((clock::now(), what));
     }
 
-    /// Kills one of the operators, or tells it to end, if it is time; it comes back a moment later.
+    /// Kills one of the operators, or stops it, if it is time; it is started again later.
     pub async fn maybe(&mut self, pair: &Pair, elapsed: Duration) {
         if elapsed < self.next {
             return;
@@ -98,7 +98,7 @@ impl Faults {
         }
     }
 
-    /// The fault that came last before this moment, or a little after it: a claim takes its time.
+    /// Returns the last fault before this time, or slightly after it: a claim takes its time.
     pub fn around(&self, at: BootInstant, later: Duration) -> Option<&str> {
         let before = self.told.iter().rev().find(|(when, _)| *when < at + later);
         let (when, what) = before?;

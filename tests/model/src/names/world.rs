@@ -1,4 +1,4 @@
-//! Every step that a client, a server or the seal of the new server may take next.
+//! Lists every step that a client, a server or the seal of the new server may take next.
 
 use stateright::{Model, Property};
 
