@@ -89,6 +89,13 @@ impl Unknown {
         matches!(self, Self::Server { code, .. } if CODES.contains(&code.as_str()))
     }
 
+    /// Whether a program that is no Redis may have given this answer: an error without a code of its own, or a reply of
+    /// another form.
+    #[must_use]
+    pub fn may_be_of_another_program(&self) -> bool {
+        matches!(self, Self::Reply(_)) || matches!(self, Self::Server { code, .. } if code == "ERR")
+    }
+
     #[must_use]
     pub fn is_no_script(&self) -> bool {
         matches!(self, Self::Server { code, .. } if code == "NOSCRIPT")
