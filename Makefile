@@ -14,7 +14,7 @@ TAG ?=
 OPTIMISED = --config 'profile.test.package.redlock-operator.opt-level = 1'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-kubernetes test-others test-sequences test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
+.PHONY: demo test test-servers test-kubernetes test-others test-sequences test-doc check simulate lint docs release-check generate bench bench-run order-run bench-kubernetes soak-targets soak-slots prove-run chaos planted mutants e2e e2e-clusters build image test-image kubernetes clean tools help
 
 # The debug build: all that the demo measures is waiting, and the first build takes a third of the time.
 demo: tools ## Five Redis masters, three replicas and real failures, on this machine
@@ -39,6 +39,9 @@ test-sequences:
 
 test-doc:
 	$(CARGO) test --workspace --doc
+
+test-servers: tools ## The tests that need a server, on each version of Redis and Valkey that scripts/servers.txt names; ARGS=valkey-9.1.2 for one
+	@CARGO='$(CARGO)' scripts/test-servers $(ARGS)
 
 check: tools ## After each edit: format, clippy, unit and property tests, 2,000 seeds of the simulation
 	$(CARGO) fmt --all --check

@@ -327,6 +327,8 @@ fn shown(master: &MasterStatus) -> Shown {
     let known = facts
         .map(|facts| &facts.server)
         .filter(|server| **server != Server::Unknown);
+    // A program that is refused by name alone has reported nothing else.
+    let reported = facts.filter(|facts| !facts.role.is_empty());
     let left = master.sealing_left.filter(|_| master.seal_blocked.is_none());
     Shown {
         name: master.name.clone(),
@@ -334,11 +336,11 @@ fn shown(master: &MasterStatus) -> Shown {
         sealed: facts.is_some_and(crate::masters::MasterFacts::sealed),
         sealed_in_seconds: left
             .map(|left| i64::try_from(left.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)),
-        role: facts.map(|facts| facts.role.clone()),
+        role: reported.map(|facts| facts.role.clone()),
         server: known.map(|server| server.name().to_owned()),
         version: known.map(|server| server.version().to_owned()),
-        persistence: facts.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
-        eviction_policy: facts.map(|facts| facts.eviction_policy.clone()),
+        persistence: reported.map(|facts| if facts.aof { "aof" } else { "none" }.to_owned()),
+        eviction_policy: reported.map(|facts| facts.eviction_policy.clone()),
         latency_microseconds: i64::try_from(master.latency.as_micros())
             .ok()
             .filter(|us| *us > 0),

@@ -52,6 +52,8 @@ impl MasterReport {
         let known = facts
             .map(|facts| &facts.server)
             .filter(|server| **server != Server::Unknown);
+        // A program that is refused by name alone has reported nothing else.
+        let reported = facts.filter(|facts| !facts.role.is_empty());
         let sealed = facts.is_some_and(|facts| facts.sealed());
         let probed = facts.and_then(|facts| facts.probed_for(unix_now));
         let left = probed.map(|since| seal_wait.saturating_sub(since).as_secs_f64().ceil());
@@ -83,11 +85,11 @@ impl MasterReport {
                 (None, None) => Some("no answer".into()),
                 (None, Some(_)) => None,
             },
-            role: facts.map(|facts| facts.role.clone()),
+            role: reported.map(|facts| facts.role.clone()),
             server: known.map(|server| server.name().to_owned()),
             version: known.map(|server| server.version().to_owned()),
-            persistence: facts.map(|facts| if facts.aof { "aof" } else { "none" }),
-            eviction_policy: facts.map(|facts| facts.eviction_policy.clone()),
+            persistence: reported.map(|facts| if facts.aof { "aof" } else { "none" }),
+            eviction_policy: reported.map(|facts| facts.eviction_policy.clone()),
             latency_milliseconds: facts.map(|_| (status.latency.as_secs_f64() * 1e6).round() / 1e3),
             counter: facts.map(|facts| facts.counter),
             registers,

@@ -9,6 +9,8 @@ use super::RedisServerError;
 
 /// Fedora and Arch ship Valkey in the place of Redis; it speaks the same protocol and reads the same configuration.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
+/// Takes this program, whatever is in PATH.
+const CHOICE: &str = "REDIS_SERVER";
 /// The oldest that the protocol accepts as a master.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -19,7 +21,10 @@ pub(super) struct Program {
 }
 
 pub(super) fn find() -> Result<Program, RedisServerError> {
-    let path = find_in(&env::var_os("PATH").unwrap_or_default()).ok_or(RedisServerError::Missing)?;
+    let path = match env::var_os(CHOICE).filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => find_in(&env::var_os("PATH").unwrap_or_default()).ok_or(RedisServerError::Missing)?,
+    };
     let output = Command::new(&path)
         .arg("--version")
         .stdin(Stdio::null())
