@@ -40,6 +40,7 @@ test-sequences:
 test-doc:
 	$(CARGO) test --workspace --doc
 
+test-servers: export RUST_TEST_THREADS ?= 4
 test-servers: tools ## The tests that need a server, on each version of Redis and Valkey that scripts/servers.txt names; ARGS=valkey-9.1.2 for one
 	@CARGO='$(CARGO)' scripts/test-servers $(ARGS)
 
